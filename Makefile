@@ -1,0 +1,45 @@
+# Two commands do all of their own set-up on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: run test check lint types layers bench clean help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/.run: $(BIN)/python pyproject.toml setup.py $(wildcard protocol/records/*_cy.py protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+run: .venv/.run ## install into .venv and start a broker on localhost:9092
+	$(BIN)/gregor serve $(ARGS)
+
+test: .venv/.dev ## everything that needs no peer, in a few minutes
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.dev ## ruff, for style and for mistakes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev ## mypy --strict
+	$(BIN)/mypy broker storage protocol client tests
+
+layers: .venv/.dev ## import contracts between the rooms
+	$(BIN)/lint-imports
+
+check: lint types layers test ## the whole of CI that needs no peer
+
+bench: .venv/.dev ## side by side with Apache Kafka 3.9.1 (needs ../shared)
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove what was built here
+	rm -rf .venv build *.egg-info

@@ -1,0 +1,1 @@
+"""The server: listeners, dispatch, one module per API family, coordinators, configuration, command line."""

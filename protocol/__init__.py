@@ -1,0 +1,1 @@
+"""Bytes and values, sans-IO: messages, the versioned codec, error codes, record formats."""

@@ -1,0 +1,5 @@
+"""Nothing but the optional compiled kernel; everything else is in pyproject.toml."""
+
+from setuptools import setup
+
+setup()
