@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test check lint types layers bench clean help
+.PHONY: run test peers check lint types layers bench clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ types: .venv/.dev ## mypy --strict
 
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports
+
+peers: .venv/.dev ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)
+	$(BIN)/python -m pytest -m peer $(ARGS)
 
 check: lint types layers test ## the whole of CI that needs no peer
 

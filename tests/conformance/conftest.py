@@ -1,0 +1,44 @@
+"""Where the peers are: Apache Kafka 3.9.1, the client zoo, vectors and raw requests live beside the checkout."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder ``../shared`` with vectors and peers; skips where there is none, as on a user's machine."""
+    if not SHARED.is_dir():
+        pytest.skip("no ../shared beside this checkout: its vectors, clients and Kafka 3.9.1 are needed here")
+    return SHARED
+
+
+def free_port_pair() -> int:
+    """A port P such that P and P + 1 are free on loopback: Kafka's peer script takes the second for its controller."""
+    for port in range(19700, 19900, 2):
+        try:
+            with socket.socket() as first, socket.socket() as second:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 1))
+        except OSError:
+            continue
+        return port
+    raise RuntimeError("no two free ports between 19700 and 19900")
+
+
+@pytest.fixture(scope="session")
+def kafka_391(shared: Path) -> Iterator[str]:
+    """The address of a fresh Apache Kafka 3.9.1; its data directory is gone afterwards."""
+    script = shared / "peer" / "kafka39"
+    if not script.exists() or shutil.which("java") is None:
+        pytest.skip("Apache Kafka 3.9.1 needs ../shared/peer and a Java 17")
+    port = free_port_pair()
+    subprocess.run([script, "start", str(port)], check=True, capture_output=True, timeout=300)
+    yield f"127.0.0.1:{port}"
+    subprocess.run([script, "stop", str(port)], check=False, capture_output=True, timeout=60)

@@ -1,0 +1,68 @@
+"""House rules that a machine can keep: short files, documented rooms, no junk drawers, no dead modules."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("protocol", "storage", "broker", "client", "bench")
+LONGEST_FILE_LINES = 520
+LONGEST_FUNCTION_LINES = 110
+JUNK_DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "stuff", "tools"}
+
+
+def python_files() -> list[Path]:
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", python_files(), ids=relative)
+def test_each_file_has_one_subject_and_says_which(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert path.stem not in JUNK_DRAWERS, "name the file after its subject"
+    assert ast.get_docstring(tree), "a file opens with a docstring that says what its subject is"
+    assert text.count("\n") <= LONGEST_FILE_LINES, "a file this long has two subjects"
+
+
+@pytest.mark.parametrize("path", python_files(), ids=relative)
+def test_functions_fit_a_screen_or_two_and_public_ones_are_documented(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno
+            assert lines <= LONGEST_FUNCTION_LINES, f"{node.name} has {lines} lines"
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert "messages" in path.parts or ast.get_docstring(node), f"{node.name} has no docstring"
+
+
+def test_every_module_is_reached_from_somewhere() -> None:
+    names = {path.stem for path in python_files() if path.stem not in {"__init__", "__main__"}}
+    corpus = "\n".join(
+        (ROOT / name).read_text()
+        for name in subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.toml", "Makefile", "*.md"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        if (ROOT / name).is_file()
+    )
+    dead = sorted(name for name in names if corpus.count(name) < 1)
+    assert not dead, f"nothing names these modules: {dead}"
+
+
+def test_every_package_is_installed() -> None:
+    """A room missing from pyproject's list would work in a checkout and break for everyone else."""
+    listed = (ROOT / "pyproject.toml").read_text()
+    for room in ("protocol", "storage", "broker", "client"):
+        for init in (ROOT / room).rglob("__init__.py"):
+            package = ".".join(("gregor", *init.parent.relative_to(ROOT).parts))
+            assert f'"{package}"' in listed, f"{package} is not in [tool.setuptools] packages"
