@@ -1,0 +1,281 @@
+"""The codecs of record batches, with every quirk of framing that Kafka's clients have put on the wire.
+
+Reading is a stream of pieces of bounded size, so that a small batch which inflates to gigabytes costs what is looked
+at, not what it claims. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, KIP-57 (lz4 framing), KIP-110 (zstd).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from struct import Struct
+
+import lz4.frame
+import snappy
+import zstandard
+from isal import isal_zlib
+
+from ..errors import BrokerError, ErrorCode
+from .record import Buffer
+
+PIECE_BYTES = 128 * 1024
+"""Largest piece that a stream yields, raw snappy blocks apart (a block decompresses whole or not at all)."""
+
+DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
+"""How far one batch may inflate unless the caller says otherwise. Kafka has no such limit."""
+
+GZIP_WINDOW_BITS = 31
+GZIP_LEVEL = 1
+"""isa-l's level that is nearest to zlib's default in size."""
+ZSTD_LEVEL = 3
+
+LZ4_BLOCK_BYTES = 64 * 1024
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_CONTENT_SIZE_FLAG = 0x08
+LZ4_DICTIONARY_FLAG = 0x01
+LZ4_INDEPENDENT_BLOCKS_FLAG = 0x20
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_VERSIONS = Struct(">ii")
+XERIAL_HEADER_SIZE = len(XERIAL_MAGIC) + XERIAL_VERSIONS.size
+XERIAL_BLOCK_BYTES = 32 * 1024
+INT32 = Struct(">i")
+
+SNAPPY_MAX_RATIO = 22
+"""A copy element of 3 bytes yields at most 64; a block that promises more than that lies."""
+
+
+class Codec(IntEnum):
+    """Compression of a batch: bits 0-2 of its attributes (Kafka `CompressionType`)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec that a batch's attributes name; raises BrokerError CORRUPT_MESSAGE for ids 5 to 7."""
+    codec_id = attributes & 0x07
+    if codec_id > Codec.ZSTD:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Unknown compression type id: {codec_id}")
+    return Codec(codec_id)
+
+
+def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
+    """Compress a batch's records (v2) or message set (v0, v1) as Kafka's producer of that format does."""
+    return _COMPRESSORS[codec](data, magic)
+
+
+def decompress(codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """The whole of what `data` holds.
+
+    Raises BrokerError: CORRUPT_MESSAGE for broken data, MESSAGE_TOO_LARGE for more than `limit_bytes`.
+    """
+    pieces = list(decompressed_pieces(codec, data, magic=magic, limit_bytes=limit_bytes))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def decompressed_pieces(
+    codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[bytes]:
+    """Decompress step by step; a caller that stops early has paid for what it took. Raises as `decompress` does."""
+    total = 0
+    try:
+        for piece in _DECOMPRESSORS[codec](data, magic):
+            total += len(piece)
+            if total > limit_bytes:
+                raise BrokerError(
+                    ErrorCode.MESSAGE_TOO_LARGE, f"The {codec.name.lower()} batch inflates beyond {limit_bytes} bytes"
+                )
+            yield piece
+    except _CODEC_FAULTS as fault:
+        raise BrokerError(
+            ErrorCode.CORRUPT_MESSAGE, f"Broken {codec.name.lower()} data in a record batch: {fault}"
+        ) from fault
+
+
+class _BrokenStreamError(ValueError):
+    """Compressed data that breaks a rule which the codec's own library does not check."""
+
+
+# Rust's panics are not Exceptions, its errors are; the others raise ValueError, RuntimeError or their own classes.
+_CODEC_FAULTS: tuple[type[Exception], ...] = (
+    isal_zlib.error,  # type: ignore[assignment]  # its stub declares an instance
+    zstandard.ZstdError,
+    snappy.UncompressError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    MemoryError,
+)
+
+
+# --- none ---
+
+
+def _keep(data: Buffer, magic: int) -> bytes:
+    return bytes(data)
+
+
+def _pass_through(data: Buffer, magic: int) -> Iterator[bytes]:
+    yield bytes(data)
+
+
+# --- gzip ---
+
+
+def _gzip(data: Buffer, magic: int) -> bytes:
+    compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, GZIP_WINDOW_BITS)
+    return bytes(compressor.compress(data) + compressor.flush())
+
+
+def _gunzip(data: Buffer, magic: int) -> Iterator[bytes]:
+    pending: Buffer = data
+    while True:
+        stream = isal_zlib.decompressobj(GZIP_WINDOW_BITS)
+        while not stream.eof:
+            piece = stream.decompress(pending, PIECE_BYTES)
+            pending = stream.unconsumed_tail
+            if piece:
+                yield piece
+            elif not stream.eof and not pending:
+                raise _BrokenStreamError("the data ends too early")
+        # Members may follow each other (RFC 1952); anything else after the end is ignored, as Java's reader does.
+        pending = stream.unused_data
+        if bytes(pending[:2]) != b"\x1f\x8b":
+            return
+
+
+# --- snappy ---
+
+
+def _snappy(data: Buffer, magic: int) -> bytes:
+    view = memoryview(data)
+    out = bytearray(XERIAL_MAGIC + XERIAL_VERSIONS.pack(1, 1))
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = snappy.compress(bytes(view[start : start + XERIAL_BLOCK_BYTES]))
+        out += INT32.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _unsnappy(data: Buffer, magic: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        yield _unsnappy_block(view)
+        return
+    position = XERIAL_HEADER_SIZE
+    while position < len(view):
+        if bytes(view[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+            # Another stream was appended to the first (xerial's reader allows that).
+            position += XERIAL_HEADER_SIZE
+            continue
+        if position + INT32.size > len(view):
+            return
+        (size,) = INT32.unpack_from(view, position)
+        position += INT32.size
+        if not 0 < size <= len(view) - position:
+            raise _BrokenStreamError(f"a snappy block of {size} bytes in {len(view) - position}")
+        yield _unsnappy_block(view[position : position + size])
+        position += size
+
+
+def _unsnappy_block(block: memoryview) -> bytes:
+    promised, shift = 0, 0
+    for byte in block[:5]:
+        promised |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if promised > SNAPPY_MAX_RATIO * len(block):
+        raise _BrokenStreamError(f"a snappy block of {len(block)} bytes promises {promised}")
+    return bytes(snappy.uncompress(bytes(block)))
+
+
+# --- lz4 ---
+
+
+def _lz4(data: Buffer, magic: int) -> bytes:
+    frame = lz4.frame.compress(
+        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, content_checksum=False, store_size=False
+    )
+    if magic > 0:
+        return bytes(frame)
+    # The clients of format v0 hash the frame's magic number too, by mistake, and check for it (KIP-57).
+    return bytes(frame[:6] + bytes([_lz4_header_checksum(frame[:6])]) + frame[7:])
+
+
+def _unlz4(data: Buffer, magic: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    if magic == 0:
+        view = memoryview(_with_right_header_checksum(view))
+    if len(view) > 4 and not view[4] & LZ4_INDEPENDENT_BLOCKS_FLAG:
+        raise _BrokenStreamError("dependent lz4 blocks are not supported")
+    stream = lz4.frame.LZ4FrameDecompressor()
+    pending: Buffer = view
+    while not stream.eof:
+        piece = stream.decompress(pending, PIECE_BYTES)
+        pending = b""
+        if piece:
+            yield piece
+        elif stream.needs_input and not stream.eof:
+            raise _BrokenStreamError("the data ends too early")
+
+
+def _with_right_header_checksum(view: memoryview) -> bytes:
+    """The frame with the header checksum that the lz4 library insists on: format v0 has it wrong, or not."""
+    frame = bytes(view)
+    if len(frame) < 7 or frame[:4] != LZ4_MAGIC:
+        return frame
+    end = 6 + 8 * bool(frame[4] & LZ4_CONTENT_SIZE_FLAG) + 4 * bool(frame[4] & LZ4_DICTIONARY_FLAG)
+    return frame[:end] + bytes([_lz4_header_checksum(frame[4:end])]) + frame[end + 1 :]
+
+
+def _lz4_header_checksum(descriptor: bytes) -> int:
+    """The second byte of xxHash32 (seed 0) over fewer than 16 bytes, for which that hash needs no stripes."""
+    prime2, prime3, prime4, prime5 = 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    prime1, mask = 0x9E3779B1, 0xFFFFFFFF
+    hashed = prime5 + len(descriptor)
+    words_end = len(descriptor) & ~3
+    for start in range(0, words_end, 4):
+        word = int.from_bytes(descriptor[start : start + 4], "little")
+        hashed = (hashed + word * prime3) & mask
+        hashed = ((hashed << 17 | hashed >> 15) & mask) * prime4 & mask
+    for byte in descriptor[words_end:]:
+        hashed = (hashed + byte * prime5) & mask
+        hashed = ((hashed << 11 | hashed >> 21) & mask) * prime1 & mask
+    hashed = (hashed ^ hashed >> 15) * prime2 & mask
+    hashed = (hashed ^ hashed >> 13) * prime3 & mask
+    return (hashed ^ hashed >> 16) >> 8 & 0xFF
+
+
+# --- zstd ---
+
+
+def _zstd(data: Buffer, magic: int) -> bytes:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_content_size=False).compress(data)
+
+
+def _unzstd(data: Buffer, magic: int) -> Iterator[bytes]:
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+
+
+_COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+    Codec.NONE: _keep,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
+    Codec.NONE: _pass_through,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}

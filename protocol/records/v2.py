@@ -1,0 +1,193 @@
+"""Record format v2 (KIP-98, since Kafka 0.11): one header, then records of variable-length integers.
+
+Batch:                              Record (every length and delta is a zig-zag varint):
+
+    at 0   int64  base offset           varint   length of what follows
+    8      int32  length from 12 on     int8     attributes (unused)
+    12     int32  leader epoch          varlong  timestamp - base timestamp
+    16     int8   magic (2)             varint   offset - base offset
+    17     uint32 CRC-32C from 21 on    varint   key length (-1: null), key
+    21     int16  attributes            varint   value length (-1: null), value
+    23     int32  last offset delta     varint   number of headers, each:
+    27     int64  base timestamp            varint  key length, key (UTF-8)
+    35     int64  max timestamp             varint  value length (-1: null), value
+    43     int64  producer id
+    51     int16  producer epoch
+    53     int32  base sequence
+    57     int32  number of records
+    61     records, all together compressed by the codec of the attributes
+
+Attributes: bits 0-2 codec, 3 timestamp type (1: LogAppendTime), 4 transactional, 5 control, 6 delete horizon
+(base timestamp is one), the rest unused. What precedes the CRC can be patched without computing it anew.
+Source of the rules: Kafka `DefaultRecordBatch` and `DefaultRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+import crc32c
+
+from .compression import Codec, compress
+from .record import NO_TIMESTAMP, Buffer, Record, TimestampType
+from .varint import append_varint
+
+MAGIC = 2
+
+HEADER = Struct(">qiiBIhiqqqhii")
+"""The whole header; see the table above for the order."""
+
+BASE_OFFSET_AT = 0
+LENGTH_AT = 8
+LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LAST_OFFSET_DELTA_AT = 23
+BASE_TIMESTAMP_AT = 27
+MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
+PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
+RECORD_COUNT_AT = 57
+RECORDS_AT = 61
+HEADER_SIZE = RECORDS_AT
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+UINT32 = Struct(">I")
+
+
+def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
+    """CRC-32C of the batch at `position`, from its attributes to its end: what its CRC field should hold."""
+    return crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size_bytes])
+
+
+def append_record(out: bytearray, record: Record, *, base_offset: int, base_timestamp: int) -> None:
+    """Append one record in this format, its offset and time stamp relative to the batch's."""
+    body = bytearray(1)
+    append_varint(body, record.timestamp - base_timestamp)
+    append_varint(body, record.offset - base_offset)
+    _append_nullable(body, record.key)
+    _append_nullable(body, record.value)
+    append_varint(body, len(record.headers))
+    for key, value in record.headers:
+        _append_nullable(body, key)
+        _append_nullable(body, value)
+    append_varint(out, len(body))
+    out += body
+
+
+def _append_nullable(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)
+    else:
+        append_varint(out, len(data))
+        out += data
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    last_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Build one batch of `records`, whose offsets are absolute (`base_offset` and up) and may have gaps.
+
+    `base_timestamp` defaults to the first record's, `max_timestamp` to the largest, `last_offset` to the last
+    record's. No records give the header alone, as a compacted log keeps for its producer's state.
+    """
+    if base_timestamp is None:
+        base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    if last_offset is None:
+        last_offset = records[-1].offset if records else base_offset
+    body = bytearray()
+    for record in records:
+        append_record(body, record, base_offset=base_offset, base_timestamp=base_timestamp)
+    return assemble_batch(
+        compress(codec, body, magic=MAGIC) if codec and records else body,
+        record_count=len(records),
+        base_offset=base_offset,
+        last_offset=last_offset,
+        attributes=attributes_of(codec, timestamp_type, is_transactional=is_transactional, is_control=is_control),
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+def attributes_of(
+    codec: Codec, timestamp_type: TimestampType, *, is_transactional: bool = False, is_control: bool = False
+) -> int:
+    """The attributes field for these facts."""
+    attributes = int(codec)
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME_FLAG
+    if is_transactional:
+        attributes |= TRANSACTIONAL_FLAG
+    if is_control:
+        attributes |= CONTROL_FLAG
+    return attributes
+
+
+def assemble_batch(
+    body: Buffer,
+    *,
+    record_count: int,
+    base_offset: int,
+    last_offset: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Put a header with the right length and CRC before `body`, the records' bytes, compressed as attributes say."""
+    batch = bytearray(HEADER_SIZE + len(body))
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LEADER_EPOCH_AT,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    batch[RECORDS_AT:] = body
+    UINT32.pack_into(batch, CRC_AT, batch_crc(batch, 0, len(batch)))
+    return bytes(batch)

@@ -1,0 +1,34 @@
+"""Zig-zag variable-length integers, as records of format v2 use them (Kafka `ByteUtils`, protobuf's sint32/sint64)."""
+
+from __future__ import annotations
+
+from .record import Buffer
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Append `value` (-2**63 .. 2**63-1) zig-zag encoded, 1 to 10 bytes."""
+    unsigned = (value << 1) ^ (value >> 63)
+    while unsigned > 0x7F:
+        out.append((unsigned & 0x7F) | 0x80)
+        unsigned >>= 7
+    out.append(unsigned)
+
+
+def varint_size(value: int) -> int:
+    """Bytes that `append_varint` takes for `value`."""
+    unsigned = (value << 1) ^ (value >> 63)
+    return max(1, (unsigned.bit_length() + 6) // 7)
+
+
+def read_varint(buffer: Buffer, position: int, *, max_bytes: int = 5) -> tuple[int, int]:
+    """Read one zig-zag integer of at most `max_bytes` (5 for 32 bits, 10 for 64).
+
+    Returns (value, position after it). Raises ValueError if it is longer, IndexError if the buffer ends first.
+    """
+    unsigned = 0
+    for index in range(max_bytes):
+        byte = buffer[position + index]
+        unsigned |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return (unsigned >> 1) ^ -(unsigned & 1), position + index + 1
+    raise ValueError(f"variable-length integer of more than {max_bytes} bytes")
