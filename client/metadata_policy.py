@@ -1,0 +1,133 @@
+"""Which topics' metadata to fetch, and when: KIP-526.
+
+A producer that writes to many topics must not ask for all of them whenever it meets a new one. Topics are *urgent* (the
+KIP's set T: wanted and unknown, known to have changed, or older than `metadata.max.age.ms`) or *non-urgent* (U: older
+than half of that). Urgent ones are fetched at once, non-urgent ones ride along up to a target size, or go alone once
+there are enough of them. Topics that nobody produces to are forgotten after `metadata.evict.ms`.
+
+Pure: the caller brings the time (in seconds, on any monotonic clock) and does the fetching.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+
+MINIMUM_TARGET_SIZE = 20
+SECONDS_BETWEEN_REFRESHES = 10
+NON_URGENT_AGE_FRACTION = 0.5
+
+
+class _Topic:
+    """What the policy remembers of one topic; `refreshed_at` is None while nothing is known of it."""
+
+    __slots__ = ("last_used_at", "not_before", "refreshed_at")
+
+    def __init__(self, now: float) -> None:
+        self.last_used_at = now
+        self.refreshed_at: float | None = None
+        self.not_before = now
+
+
+class MetadataPolicy:
+    """The sets T and U of KIP-526 over the topics of one producer.
+
+    Invariant: `_known` holds exactly the topics with metadata, oldest refresh first, so that U is a run at its front.
+    """
+
+    def __init__(self, max_age_ms: int, evict_ms: int) -> None:
+        self._max_age = max_age_ms / 1000
+        self._evict_after = evict_ms / 1000
+        self._topics: dict[str, _Topic] = {}
+        self._known: dict[str, _Topic] = {}
+        self._wanted: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def use(self, topic: str, now: float) -> None:
+        """Note that a record is being produced to `topic`. An unknown topic becomes urgent."""
+        entry = self._topics.get(topic)
+        if entry is None:
+            entry = self._topics[topic] = _Topic(now)
+        entry.last_used_at = now
+        if entry.refreshed_at is None:
+            self._wanted[topic] = None
+
+    def request_update(self, topic: str) -> None:
+        """Note that the topic's metadata is known to be wrong (NOT_LEADER_OR_FOLLOWER and the like): it is urgent."""
+        if topic in self._topics:
+            self._wanted[topic] = None
+
+    def refreshed(self, topics: Iterable[str], now: float) -> None:
+        """Note that metadata for these topics has arrived."""
+        for topic in topics:
+            entry = self._topics.get(topic)
+            if entry is None:
+                continue
+            entry.refreshed_at = entry.not_before = now
+            self._wanted.pop(topic, None)
+            self._known.pop(topic, None)
+            self._known[topic] = entry
+
+    def failed(self, topics: Iterable[str], retry_at: float) -> None:
+        """Note that fetching these failed: what was urgent stays so, but waits until `retry_at` (retry.backoff.ms)."""
+        for topic in topics:
+            if (entry := self._topics.get(topic)) is not None:
+                entry.not_before = retry_at
+                if entry.refreshed_at is None:
+                    self._wanted[topic] = None
+
+    def evict(self, now: float) -> list[str]:
+        """Forget the topics that were not produced to for `metadata.evict.ms`, and name them."""
+        gone = [name for name, topic in self._topics.items() if now - topic.last_used_at >= self._evict_after]
+        for name in gone:
+            del self._topics[name]
+            self._known.pop(name, None)
+            self._wanted.pop(name, None)
+        return gone
+
+    def target_fetch_size(self) -> int:
+        """KIP-526's targetMetadataFetchSize: ten seconds' worth of topics, and at least 20."""
+        topics_per_second = len(self._known) / self._max_age if self._max_age > 0 else 0
+        return max(int(topics_per_second * SECONDS_BETWEEN_REFRESHES), MINIMUM_TARGET_SIZE)
+
+    def next_fetch(self, now: float) -> list[str]:
+        """The topics to ask for now: all urgent ones, filled up with the oldest non-urgent ones; empty for none."""
+        urgent = {name: None for name in self._wanted if self._topics[name].not_before <= now}
+        for name, topic in self._known.items():
+            assert topic.refreshed_at is not None
+            if now - topic.refreshed_at < self._max_age:
+                break
+            if topic.not_before <= now:
+                urgent[name] = None
+        target = self.target_fetch_size()
+        if urgent:
+            return [*urgent, *islice(self._non_urgent(now, urgent), max(0, target - len(urgent)))]
+        non_urgent = list(islice(self._non_urgent(now, urgent), target))
+        return non_urgent if len(non_urgent) >= target else []
+
+    def _non_urgent(self, now: float, urgent: dict[str, None]) -> Iterable[str]:
+        half_age = self._max_age * NON_URGENT_AGE_FRACTION
+        for name, topic in self._known.items():
+            assert topic.refreshed_at is not None
+            if now - topic.refreshed_at < half_age:
+                return
+            if name not in urgent and topic.not_before <= now:
+                yield name
+
+    def next_check_at(self, now: float) -> float:
+        """When `next_fetch` or `evict` may next have something to say, if nothing happens meanwhile."""
+        times = [self._topics[name].not_before for name in self._wanted]
+        if self._known:
+            oldest = next(iter(self._known.values())).refreshed_at
+            assert oldest is not None
+            times.append(oldest + self._max_age)
+            target = self.target_fetch_size()
+            newest_of_target = next(islice(self._known.values(), target - 1, None), None)
+            if newest_of_target is not None and newest_of_target.refreshed_at is not None:
+                times.append(newest_of_target.refreshed_at + self._max_age * NON_URGENT_AGE_FRACTION)
+        if self._topics:
+            times.append(min(topic.last_used_at for topic in self._topics.values()) + self._evict_after)
+        return max(now, min(times, default=now + self._max_age))
