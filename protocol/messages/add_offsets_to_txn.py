@@ -1,0 +1,17 @@
+"""AddOffsetsToTxn (key 25)."""
+
+from __future__ import annotations
+
+from ..schema import Int16, Int32, Int64, Message, String
+
+
+class AddOffsetsToTxnRequest(Message, versions="0-4", flexible="3+"):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(Message, versions="0-4", flexible="3+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

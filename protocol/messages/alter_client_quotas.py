@@ -1,0 +1,42 @@
+"""AlterClientQuotas (key 49)."""
+
+from __future__ import annotations
+
+from ..schema import Bool, Float64, Int16, Int32, Message, String, Struct
+
+
+class EntityData(Struct):
+    entity_type: String = ""
+    entity_name: String | None = ""
+
+
+class OpData(Struct):
+    key: String = ""
+    value: Float64 = 0.0
+    remove: Bool = False
+
+
+class EntryData(Struct):
+    entity: list[EntityData] = []
+    ops: list[OpData] = []
+
+
+class AlterClientQuotasRequest(Message, versions="0-1", flexible="1+"):
+    entries: list[EntryData] = []
+    validate_only: Bool = False
+
+
+class EntityDataResponse(Struct):
+    entity_type: String = ""
+    entity_name: String | None = ""
+
+
+class EntryDataResponse(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entity: list[EntityDataResponse] = []
+
+
+class AlterClientQuotasResponse(Message, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = 0
+    entries: list[EntryDataResponse] = []

@@ -1,0 +1,33 @@
+"""AlterConfigs (key 33)."""
+
+from __future__ import annotations
+
+from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct
+
+
+class AlterableConfig(Struct):
+    name: String = ""
+    value: String | None = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterableConfig] = []
+
+
+class AlterConfigsRequest(Message, versions="0-2", flexible="2+"):
+    resources: list[AlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(Message, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []

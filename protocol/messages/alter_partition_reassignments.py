@@ -1,0 +1,42 @@
+"""AlterPartitionReassignments (key 45)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Int16, Int32, Message, String, Struct, Versions
+
+
+class ReassignablePartition(Struct):
+    partition_index: Int32 = 0
+    replicas: list[Int32] | None = None
+
+
+class ReassignableTopic(Struct):
+    name: String = ""
+    partitions: list[ReassignablePartition] = []
+
+
+class AlterPartitionReassignmentsRequest(Message, versions="0-1", flexible="0+"):
+    timeout_ms: Int32 = 60000
+    allow_replication_factor_change: Annotated[Bool, Versions("1+")] = True
+    topics: list[ReassignableTopic] = []
+
+
+class ReassignablePartitionResponse(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class ReassignableTopicResponse(Struct):
+    name: String = ""
+    partitions: list[ReassignablePartitionResponse] = []
+
+
+class AlterPartitionReassignmentsResponse(Message, versions="0-1", flexible="0+"):
+    throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Annotated[Bool, Versions("1+"), IGNORABLE] = True
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    responses: list[ReassignableTopicResponse] = []

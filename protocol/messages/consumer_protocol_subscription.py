@@ -1,0 +1,20 @@
+"""consumer_protocol_subscription"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bytes, Int32, Message, String, Struct, Versions
+
+
+class TopicPartition(Struct):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3"):
+    topics: list[String] = []
+    user_data: Bytes | None = None
+    owned_partitions: Annotated[list[TopicPartition], Versions("1+"), IGNORABLE] = []
+    generation_id: Annotated[Int32, Versions("2+"), IGNORABLE] = -1
+    rack_id: Annotated[String | None, Versions("3+"), IGNORABLE] = None

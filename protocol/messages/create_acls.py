@@ -1,0 +1,31 @@
+"""CreateAcls (key 30)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+
+
+class AclCreation(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    resource_pattern_type: Annotated[Int8, Versions("1+")] = 3
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class CreateAclsRequest(Message, versions="0-3", flexible="2+"):
+    creations: list[AclCreation] = []
+
+
+class AclCreationResult(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class CreateAclsResponse(Message, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = 0
+    results: list[AclCreationResult] = []

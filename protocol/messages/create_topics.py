@@ -1,0 +1,55 @@
+"""CreateTopics (key 19)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Message, String, Struct, Tag, Uuid, Versions
+
+
+class CreatableReplicaAssignment(Struct):
+    partition_index: Int32 = 0
+    broker_ids: list[Int32] = []
+
+
+class CreatableTopicConfig(Struct):
+    name: String = ""
+    value: String | None = ""
+
+
+class CreatableTopic(Struct):
+    name: String = ""
+    num_partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    assignments: list[CreatableReplicaAssignment] = []
+    configs: list[CreatableTopicConfig] = []
+
+
+class CreateTopicsRequest(Message, versions="0-7", flexible="5+"):
+    topics: list[CreatableTopic] = []
+    timeout_ms: Int32 = 60000
+    validate_only: Annotated[Bool, Versions("1+")] = False
+
+
+class CreatableTopicConfigs(Struct):
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    config_source: Annotated[Int8, IGNORABLE] = -1
+    is_sensitive: Bool = False
+
+
+class CreatableTopicResult(Struct):
+    name: String = ""
+    topic_id: Annotated[Uuid, Versions("7+"), IGNORABLE] = NO_UUID
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions("1+"), IGNORABLE] = ""
+    topic_config_error_code: Annotated[Int16, Versions("5+"), Tag(0), IGNORABLE] = 0
+    num_partitions: Annotated[Int32, Versions("5+"), IGNORABLE] = -1
+    replication_factor: Annotated[Int16, Versions("5+"), IGNORABLE] = -1
+    configs: Annotated[list[CreatableTopicConfigs] | None, Versions("5+"), IGNORABLE] = []
+
+
+class CreateTopicsResponse(Message, versions="0-7", flexible="5+"):
+    throttle_time_ms: Annotated[Int32, Versions("2+"), IGNORABLE] = 0
+    topics: list[CreatableTopicResult] = []

@@ -1,0 +1,11 @@
+"""default_principal_data"""
+
+from __future__ import annotations
+
+from ..schema import Bool, Message, String
+
+
+class DefaultPrincipalData(Message, versions="0", flexible="0+"):
+    type: String = ""
+    name: String = ""
+    token_authenticated: Bool = False

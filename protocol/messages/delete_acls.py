@@ -1,0 +1,44 @@
+"""DeleteAcls (key 31)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+
+
+class DeleteAclsFilter(Struct):
+    resource_type_filter: Int8 = 0
+    resource_name_filter: String | None = ""
+    pattern_type_filter: Annotated[Int8, Versions("1+")] = 3
+    principal_filter: String | None = ""
+    host_filter: String | None = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class DeleteAclsRequest(Message, versions="0-3", flexible="2+"):
+    filters: list[DeleteAclsFilter] = []
+
+
+class DeleteAclsMatchingAcl(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Annotated[Int8, Versions("1+")] = 3
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class DeleteAclsFilterResult(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    matching_acls: list[DeleteAclsMatchingAcl] = []
+
+
+class DeleteAclsResponse(Message, versions="0-3", flexible="2+"):
+    throttle_time_ms: Int32 = 0
+    filter_results: list[DeleteAclsFilterResult] = []

@@ -1,0 +1,30 @@
+"""DeleteTopics (key 20)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Message, Nullable, String, Struct, Uuid, Versions
+
+
+class DeleteTopicState(Struct):
+    name: String | None = None
+    topic_id: Uuid = NO_UUID
+
+
+class DeleteTopicsRequest(Message, versions="0-6", flexible="4+"):
+    topics: Annotated[list[DeleteTopicState], Versions("6+")] = []
+    topic_names: Annotated[list[String], Versions("0-5"), IGNORABLE] = []
+    timeout_ms: Int32 = 0
+
+
+class DeletableTopicResult(Struct):
+    name: Annotated[String | None, Nullable("6+")] = ""
+    topic_id: Annotated[Uuid, Versions("6+"), IGNORABLE] = NO_UUID
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions("5+"), IGNORABLE] = None
+
+
+class DeleteTopicsResponse(Message, versions="0-6", flexible="4+"):
+    throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
+    responses: list[DeletableTopicResult] = []

@@ -1,0 +1,38 @@
+"""DescribeClientQuotas (key 48)."""
+
+from __future__ import annotations
+
+from ..schema import Bool, Float64, Int8, Int16, Int32, Message, String, Struct
+
+
+class ComponentData(Struct):
+    entity_type: String = ""
+    match_type: Int8 = 0
+    match: String | None = ""
+
+
+class DescribeClientQuotasRequest(Message, versions="0-1", flexible="1+"):
+    components: list[ComponentData] = []
+    strict: Bool = False
+
+
+class EntityData(Struct):
+    entity_type: String = ""
+    entity_name: String | None = ""
+
+
+class ValueData(Struct):
+    key: String = ""
+    value: Float64 = 0.0
+
+
+class EntryData(Struct):
+    entity: list[EntityData] = []
+    values: list[ValueData] = []
+
+
+class DescribeClientQuotasResponse(Message, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entries: list[EntryData] | None = []

@@ -1,0 +1,32 @@
+"""DescribeCluster (key 60)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct, Versions
+
+
+class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
+    include_cluster_authorized_operations: Bool = False
+    endpoint_type: Annotated[Int8, Versions("1+")] = 1
+    include_fenced_brokers: Annotated[Bool, Versions("2+")] = False
+
+
+class DescribeClusterBroker(Struct):
+    broker_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+    is_fenced: Annotated[Bool, Versions("2+")] = False
+
+
+class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    endpoint_type: Annotated[Int8, Versions("1+")] = 1
+    cluster_id: String = ""
+    controller_id: Int32 = -1
+    brokers: list[DescribeClusterBroker] = []
+    cluster_authorized_operations: Int32 = -0x80000000

@@ -1,0 +1,50 @@
+"""DescribeConfigs (key 32)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Int8, Int16, Int32, Message, String, Struct, Versions
+
+
+class DescribeConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: list[String] | None = []
+
+
+class DescribeConfigsRequest(Message, versions="0-4", flexible="4+"):
+    resources: list[DescribeConfigsResource] = []
+    include_synonyms: Annotated[Bool, Versions("1+")] = False
+    include_documentation: Annotated[Bool, Versions("3+")] = False
+
+
+class DescribeConfigsSynonym(Struct):
+    name: String = ""
+    value: String | None = ""
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(Struct):
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    is_default: Annotated[Bool, Versions("0")] = False
+    config_source: Annotated[Int8, Versions("1+"), IGNORABLE] = -1
+    is_sensitive: Bool = False
+    synonyms: Annotated[list[DescribeConfigsSynonym], Versions("1+"), IGNORABLE] = []
+    config_type: Annotated[Int8, Versions("3+"), IGNORABLE] = 0
+    documentation: Annotated[String | None, Versions("3+"), IGNORABLE] = ""
+
+
+class DescribeConfigsResult(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[DescribeConfigsResourceResult] = []
+
+
+class DescribeConfigsResponse(Message, versions="0-4", flexible="4+"):
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult] = []

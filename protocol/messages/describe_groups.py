@@ -1,0 +1,37 @@
+"""DescribeGroups (key 15)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Bytes, Int16, Int32, Message, String, Struct, Versions
+
+
+class DescribeGroupsRequest(Message, versions="0-6", flexible="5+"):
+    groups: list[String] = []
+    include_authorized_operations: Annotated[Bool, Versions("3+")] = False
+
+
+class DescribedGroupMember(Struct):
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions("4+"), IGNORABLE] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Struct):
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions("6+")] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: list[DescribedGroupMember] = []
+    authorized_operations: Annotated[Int32, Versions("3+")] = -0x80000000
+
+
+class DescribeGroupsResponse(Message, versions="0-6", flexible="5+"):
+    throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
+    groups: list[DescribedGroup] = []

@@ -1,0 +1,43 @@
+"""DescribeLogDirs (key 35)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Versions
+
+
+class DescribableLogDirTopic(Struct):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class DescribeLogDirsRequest(Message, versions="0-5", flexible="2+"):
+    topics: list[DescribableLogDirTopic] | None = []
+
+
+class DescribeLogDirsPartition(Struct):
+    partition_index: Int32 = 0
+    partition_size: Int64 = 0
+    offset_lag: Int64 = 0
+    is_future_key: Bool = False
+
+
+class DescribeLogDirsTopic(Struct):
+    name: String = ""
+    partitions: list[DescribeLogDirsPartition] = []
+
+
+class DescribeLogDirsResult(Struct):
+    error_code: Int16 = 0
+    log_dir: String = ""
+    topics: list[DescribeLogDirsTopic] = []
+    total_bytes: Annotated[Int64, Versions("4+"), IGNORABLE] = -1
+    usable_bytes: Annotated[Int64, Versions("4+"), IGNORABLE] = -1
+    is_cordoned: Annotated[Bool, Versions("5+"), IGNORABLE] = False
+
+
+class DescribeLogDirsResponse(Message, versions="0-5", flexible="2+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Versions("3+"), IGNORABLE] = 0
+    results: list[DescribeLogDirsResult] = []

@@ -1,0 +1,62 @@
+"""DescribeQuorum (key 55)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid, Versions
+
+
+class PartitionData(Struct):
+    partition_index: Int32 = 0
+
+
+class TopicData(Struct):
+    topic_name: String = ""
+    partitions: list[PartitionData] = []
+
+
+class DescribeQuorumRequest(Message, versions="0-2", flexible="0+"):
+    topics: list[TopicData] = []
+
+
+class ReplicaState(Struct):
+    replica_id: Int32 = 0
+    replica_directory_id: Annotated[Uuid, Versions("2+")] = NO_UUID
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: Annotated[Int64, Versions("1+"), IGNORABLE] = -1
+    last_caught_up_timestamp: Annotated[Int64, Versions("1+"), IGNORABLE] = -1
+
+
+class PartitionDataResponse(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions("2+"), IGNORABLE] = ""
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: list[ReplicaState] = []
+    observers: list[ReplicaState] = []
+
+
+class TopicDataResponse(Struct):
+    topic_name: String = ""
+    partitions: list[PartitionDataResponse] = []
+
+
+class Listener(Struct):
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+
+
+class Node(Struct):
+    node_id: Int32 = 0
+    listeners: list[Listener] = []
+
+
+class DescribeQuorumResponse(Message, versions="0-2", flexible="0+"):
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions("2+"), IGNORABLE] = ""
+    topics: list[TopicDataResponse] = []
+    nodes: Annotated[list[Node], Versions("2+")] = []

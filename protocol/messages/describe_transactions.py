@@ -1,0 +1,30 @@
+"""DescribeTransactions (key 65)."""
+
+from __future__ import annotations
+
+from ..schema import Int16, Int32, Int64, Message, String, Struct
+
+
+class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
+    transactional_ids: list[String] = []
+
+
+class TopicData(Struct):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class TransactionState(Struct):
+    error_code: Int16 = 0
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: list[TopicData] = []
+
+
+class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = 0
+    transaction_states: list[TransactionState] = []

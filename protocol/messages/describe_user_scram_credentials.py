@@ -1,0 +1,32 @@
+"""DescribeUserScramCredentials (key 50)."""
+
+from __future__ import annotations
+
+from ..schema import Int8, Int16, Int32, Message, String, Struct
+
+
+class UserName(Struct):
+    name: String = ""
+
+
+class DescribeUserScramCredentialsRequest(Message, versions="0", flexible="0+"):
+    users: list[UserName] | None = []
+
+
+class CredentialInfo(Struct):
+    mechanism: Int8 = 0
+    iterations: Int32 = 0
+
+
+class DescribeUserScramCredentialsResult(Struct):
+    user: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    credential_infos: list[CredentialInfo] = []
+
+
+class DescribeUserScramCredentialsResponse(Message, versions="0", flexible="0+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    results: list[DescribeUserScramCredentialsResult] = []

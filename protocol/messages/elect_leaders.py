@@ -1,0 +1,35 @@
+"""ElectLeaders (key 43)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+
+
+class TopicPartitions(Struct):
+    topic: String = ""
+    partitions: list[Int32] = []
+
+
+class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
+    election_type: Annotated[Int8, Versions("1+")] = 0
+    topic_partitions: list[TopicPartitions] | None = []
+    timeout_ms: Int32 = 60000
+
+
+class PartitionResult(Struct):
+    partition_id: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class ReplicaElectionResult(Struct):
+    topic: String = ""
+    partition_result: list[PartitionResult] = []
+
+
+class ElectLeadersResponse(Message, versions="0-2", flexible="2+"):
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Versions("1+")] = 0
+    replica_election_results: list[ReplicaElectionResult] = []

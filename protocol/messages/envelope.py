@@ -1,0 +1,16 @@
+"""Envelope (key 58)."""
+
+from __future__ import annotations
+
+from ..schema import Bytes, Int16, Message
+
+
+class EnvelopeRequest(Message, versions="0", flexible="0+"):
+    request_data: Bytes = b""
+    request_principal: Bytes | None = b""
+    client_host_address: Bytes = b""
+
+
+class EnvelopeResponse(Message, versions="0", flexible="0+"):
+    response_data: Bytes | None = None
+    error_code: Int16 = 0

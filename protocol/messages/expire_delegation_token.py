@@ -1,0 +1,16 @@
+"""ExpireDelegationToken (key 40)."""
+
+from __future__ import annotations
+
+from ..schema import Bytes, Int16, Int32, Int64, Message
+
+
+class ExpireDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
+    hmac: Bytes = b""
+    expiry_time_period_ms: Int64 = 0
+
+
+class ExpireDelegationTokenResponse(Message, versions="0-2", flexible="2+"):
+    error_code: Int16 = 0
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0

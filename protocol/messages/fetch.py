@@ -1,0 +1,119 @@
+"""Fetch (key 1)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    RecordsPart,
+    String,
+    Struct,
+    Tag,
+    Uuid,
+    Versions,
+)
+
+
+class ReplicaState(Struct):
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
+
+
+class FetchPartition(Struct):
+    partition: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Versions("9+"), IGNORABLE] = -1
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Annotated[Int32, Versions("12+")] = -1
+    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE] = -1
+    partition_max_bytes: Int32 = 0
+    replica_directory_id: Annotated[Uuid, Versions("17+"), Tag(0), IGNORABLE] = NO_UUID
+    high_watermark: Annotated[Int64, Versions("18+"), Tag(1), IGNORABLE] = 0x7FFFFFFFFFFFFFFF
+
+
+class FetchTopic(Struct):
+    topic: Annotated[String, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    partitions: list[FetchPartition] = []
+
+
+class ForgottenTopic(Struct):
+    topic: Annotated[String, Versions("7-12"), IGNORABLE] = ""
+    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    partitions: list[Int32] = []
+
+
+class FetchRequest(Message, versions="0-18", flexible="12+"):
+    cluster_id: Annotated[String | None, Versions("12+"), Tag(0), IGNORABLE] = None
+    replica_id: Annotated[Int32, Versions("0-14")] = -1
+    replica_state: Annotated[ReplicaState, Versions("15+"), Tag(1)] = ReplicaState()
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Annotated[Int32, Versions("3+"), IGNORABLE] = 0x7FFFFFFF
+    isolation_level: Annotated[Int8, Versions("4+"), IGNORABLE] = 0
+    session_id: Annotated[Int32, Versions("7+"), IGNORABLE] = 0
+    session_epoch: Annotated[Int32, Versions("7+"), IGNORABLE] = -1
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+")] = []
+    rack_id: Annotated[String, Versions("11+"), IGNORABLE] = ""
+
+
+class EpochEndOffset(Struct):
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class SnapshotId(Struct):
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+class AbortedTransaction(Struct):
+    producer_id: Int64 = 0
+    first_offset: Int64 = 0
+
+
+class PartitionData(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    high_watermark: Int64 = 0
+    last_stable_offset: Annotated[Int64, Versions("4+"), IGNORABLE] = -1
+    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE] = -1
+    diverging_epoch: Annotated[EpochEndOffset, Versions("12+"), Tag(0)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, Versions("12+"), Tag(1)] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, Versions("12+"), Tag(2)] = SnapshotId()
+    aborted_transactions: Annotated[list[AbortedTransaction] | None, Versions("4+"), IGNORABLE] = []
+    preferred_read_replica: Annotated[Int32, Versions("11+")] = -1
+    records: RecordsPart | None = None
+
+
+class FetchableTopicResponse(Struct):
+    topic: Annotated[String, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    partitions: list[PartitionData] = []
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class FetchResponse(Message, versions="0-18", flexible="12+"):
+    throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
+    error_code: Annotated[Int16, Versions("7+"), IGNORABLE] = 0
+    session_id: Annotated[Int32, Versions("7+")] = 0
+    responses: list[FetchableTopicResponse] = []
+    node_endpoints: Annotated[list[NodeEndpoint], Versions("16+"), Tag(0)] = []

@@ -1,0 +1,19 @@
+"""Heartbeat (key 12)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Int16, Int32, Message, String, Versions
+
+
+class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions("3+")] = None
+
+
+class HeartbeatResponse(Message, versions="0-4", flexible="4+"):
+    throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
+    error_code: Int16 = 0

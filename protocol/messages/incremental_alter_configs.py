@@ -1,0 +1,34 @@
+"""IncrementalAlterConfigs (key 44)."""
+
+from __future__ import annotations
+
+from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct
+
+
+class AlterableConfig(Struct):
+    name: String = ""
+    config_operation: Int8 = 0
+    value: String | None = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterableConfig] = []
+
+
+class IncrementalAlterConfigsRequest(Message, versions="0-1", flexible="1+"):
+    resources: list[AlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []

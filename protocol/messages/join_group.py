@@ -1,0 +1,41 @@
+"""JoinGroup (key 11)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Bytes, Int16, Int32, Message, Nullable, String, Struct, Versions
+
+
+class JoinGroupRequestProtocol(Struct):
+    name: String = ""
+    metadata: Bytes = b""
+
+
+class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
+    group_id: String = ""
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions("5+")] = None
+    protocol_type: String = ""
+    protocols: list[JoinGroupRequestProtocol] = []
+    reason: Annotated[String | None, Versions("8+"), IGNORABLE] = None
+
+
+class JoinGroupResponseMember(Struct):
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions("5+"), IGNORABLE] = None
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
+    throttle_time_ms: Annotated[Int32, Versions("2+"), IGNORABLE] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[String | None, Versions("7+"), IGNORABLE] = None
+    protocol_name: Annotated[String | None, Nullable("7+")] = ""
+    leader: String = ""
+    skip_assignment: Annotated[Bool, Versions("9+")] = False
+    member_id: String = ""
+    members: list[JoinGroupResponseMember] = []

@@ -1,0 +1,25 @@
+"""ListGroups (key 16)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Int16, Int32, Message, String, Struct, Versions
+
+
+class ListGroupsRequest(Message, versions="0-5", flexible="3+"):
+    states_filter: Annotated[list[String], Versions("4+")] = []
+    types_filter: Annotated[list[String], Versions("5+")] = []
+
+
+class ListedGroup(Struct):
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, Versions("4+"), IGNORABLE] = ""
+    group_type: Annotated[String, Versions("5+"), IGNORABLE] = ""
+
+
+class ListGroupsResponse(Message, versions="0-5", flexible="3+"):
+    throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = []

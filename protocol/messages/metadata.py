@@ -1,0 +1,55 @@
+"""Metadata (key 3)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, NO_UUID, Bool, Int16, Int32, Message, Nullable, String, Struct, Uuid, Versions
+
+
+class MetadataRequestTopic(Struct):
+    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
+    name: Annotated[String | None, Nullable("10+")] = ""
+
+
+class MetadataRequest(Message, versions="0-13", flexible="9+"):
+    topics: Annotated[list[MetadataRequestTopic] | None, Nullable("1+")] = []
+    allow_auto_topic_creation: Annotated[Bool, Versions("4+")] = True
+    include_cluster_authorized_operations: Annotated[Bool, Versions("8-10")] = False
+    include_topic_authorized_operations: Annotated[Bool, Versions("8+")] = False
+
+
+class MetadataResponseBroker(Struct):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: Annotated[String | None, Versions("1+"), IGNORABLE] = None
+
+
+class MetadataResponsePartition(Struct):
+    error_code: Int16 = 0
+    partition_index: Int32 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Annotated[Int32, Versions("7+"), IGNORABLE] = -1
+    replica_nodes: list[Int32] = []
+    isr_nodes: list[Int32] = []
+    offline_replicas: Annotated[list[Int32], Versions("5+"), IGNORABLE] = []
+
+
+class MetadataResponseTopic(Struct):
+    error_code: Int16 = 0
+    name: Annotated[String | None, Nullable("12+")] = ""
+    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
+    is_internal: Annotated[Bool, Versions("1+"), IGNORABLE] = False
+    partitions: list[MetadataResponsePartition] = []
+    topic_authorized_operations: Annotated[Int32, Versions("8+")] = -0x80000000
+
+
+class MetadataResponse(Message, versions="0-13", flexible="9+"):
+    throttle_time_ms: Annotated[Int32, Versions("3+"), IGNORABLE] = 0
+    brokers: list[MetadataResponseBroker] = []
+    cluster_id: Annotated[String | None, Versions("2+"), IGNORABLE] = None
+    controller_id: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
+    topics: list[MetadataResponseTopic] = []
+    cluster_authorized_operations: Annotated[Int32, Versions("8-10")] = -0x80000000
+    error_code: Annotated[Int16, Versions("13+"), IGNORABLE] = 0

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch (key 23)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Int16, Int32, Int64, Message, String, Struct, Versions
+
+
+class OffsetForLeaderPartition(Struct):
+    partition: Int32 = 0
+    current_leader_epoch: Annotated[Int32, Versions("2+"), IGNORABLE] = -1
+    leader_epoch: Int32 = 0
+
+
+class OffsetForLeaderTopic(Struct):
+    topic: String = ""
+    partitions: list[OffsetForLeaderPartition] = []
+
+
+class OffsetForLeaderEpochRequest(Message, versions="0-4", flexible="4+"):
+    replica_id: Annotated[Int32, Versions("3+"), IGNORABLE] = -2
+    topics: list[OffsetForLeaderTopic] = []
+
+
+class EpochEndOffset(Struct):
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
+    end_offset: Int64 = -1
+
+
+class OffsetForLeaderTopicResult(Struct):
+    topic: String = ""
+    partitions: list[EpochEndOffset] = []
+
+
+class OffsetForLeaderEpochResponse(Message, versions="0-4", flexible="4+"):
+    throttle_time_ms: Annotated[Int32, Versions("2+"), IGNORABLE] = 0
+    topics: list[OffsetForLeaderTopicResult] = []

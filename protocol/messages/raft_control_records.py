@@ -1,0 +1,42 @@
+"""raft_control_records"""
+
+from __future__ import annotations
+
+from ..schema import NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid
+
+
+class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
+    version: Int16 = 0
+    last_contained_log_timestamp: Int64 = 0
+
+
+class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
+    version: Int16 = 0
+
+
+class KRaftVersionRecord(Message, versions="0", flexible="0+"):
+    version: Int16 = 0
+    kraft_version: Int16 = 0
+
+
+class Endpoint(Struct):
+    name: String = ""
+    host: String = ""
+    port: Uint16 = 0
+
+
+class KRaftVersionFeature(Struct):
+    min_supported_version: Int16 = 0
+    max_supported_version: Int16 = 0
+
+
+class Voter(Struct):
+    voter_id: Int32 = 0
+    voter_directory_id: Uuid = NO_UUID
+    endpoints: list[Endpoint] = []
+    kraft_version_feature: KRaftVersionFeature = KRaftVersionFeature()
+
+
+class VotersRecord(Message, versions="0", flexible="0+"):
+    version: Int16 = 0
+    voters: list[Voter] = []

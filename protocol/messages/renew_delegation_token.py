@@ -1,0 +1,16 @@
+"""RenewDelegationToken (key 39)."""
+
+from __future__ import annotations
+
+from ..schema import Bytes, Int16, Int32, Int64, Message
+
+
+class RenewDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
+    hmac: Bytes = b""
+    renew_period_ms: Int64 = 0
+
+
+class RenewDelegationTokenResponse(Message, versions="0-2", flexible="2+"):
+    error_code: Int16 = 0
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0

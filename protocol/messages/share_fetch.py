@@ -1,0 +1,102 @@
+"""ShareFetch (key 78)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Nullable,
+    RecordsPart,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+)
+
+
+class AcknowledgementBatch(Struct):
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: list[Int8] = []
+
+
+class FetchPartition(Struct):
+    partition_index: Int32 = 0
+    partition_max_bytes: Annotated[Int32, Versions("0")] = 0
+    acknowledgement_batches: list[AcknowledgementBatch] = []
+
+
+class FetchTopic(Struct):
+    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    partitions: list[FetchPartition] = []
+
+
+class ForgottenTopic(Struct):
+    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    partitions: list[Int32] = []
+
+
+class ShareFetchRequest(Message, versions="0-2", flexible="0+"):
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Annotated[Int32, IGNORABLE] = 0x7FFFFFFF
+    max_records: Annotated[Int32, Versions("1+")] = 0
+    batch_size: Annotated[Int32, Versions("1+")] = 0
+    share_acquire_mode: Annotated[Int8, Versions("2+"), IGNORABLE] = 0
+    is_renew_ack: Annotated[Bool, Versions("2+")] = False
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = []
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class AcquiredRecords(Struct):
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_count: Int16 = 0
+
+
+class PartitionData(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acknowledge_error_code: Int16 = 0
+    acknowledge_error_message: String | None = None
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    records: Annotated[RecordsPart | None, Nullable("0")] = None
+    acquired_records: list[AcquiredRecords] = []
+
+
+class ShareFetchableTopicResponse(Struct):
+    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    partitions: list[PartitionData] = []
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ShareFetchResponse(Message, versions="0-2", flexible="0+"):
+    throttle_time_ms: Annotated[Int32, IGNORABLE] = 0
+    error_code: Annotated[Int16, IGNORABLE] = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Annotated[Int32, Versions("1+")] = 0
+    responses: list[ShareFetchableTopicResponse] = []
+    node_endpoints: list[NodeEndpoint] = []

@@ -1,0 +1,50 @@
+"""StopReplica (key 5)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Versions
+
+
+class StopReplicaPartitionV0(Struct):
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+class StopReplicaTopicV1(Struct):
+    name: String = ""
+    partition_indexes: list[Int32] = []
+
+
+class StopReplicaPartitionState(Struct):
+    partition_index: Int32 = 0
+    leader_epoch: Int32 = -1
+    delete_partition: Bool = False
+
+
+class StopReplicaTopicState(Struct):
+    topic_name: String = ""
+    partition_states: list[StopReplicaPartitionState] = []
+
+
+class StopReplicaRequest(Message, versions="0-4", flexible="2+"):
+    controller_id: Int32 = 0
+    is_kraft_controller: Annotated[Bool, Versions("4+")] = False
+    controller_epoch: Int32 = 0
+    broker_epoch: Annotated[Int64, Versions("1+"), IGNORABLE] = -1
+    delete_partitions: Annotated[Bool, Versions("0-2")] = False
+    ungrouped_partitions: Annotated[list[StopReplicaPartitionV0], Versions("0")] = []
+    topics: Annotated[list[StopReplicaTopicV1], Versions("1-2")] = []
+    topic_states: Annotated[list[StopReplicaTopicState], Versions("3+")] = []
+
+
+class StopReplicaPartitionError(Struct):
+    topic_name: String = ""
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class StopReplicaResponse(Message, versions="0-4", flexible="2+"):
+    error_code: Int16 = 0
+    partition_errors: list[StopReplicaPartitionError] = []

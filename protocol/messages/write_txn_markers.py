@@ -1,0 +1,44 @@
+"""WriteTxnMarkers (key 27)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..schema import IGNORABLE, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, Versions
+
+
+class WritableTxnMarkerTopic(Struct):
+    name: String = ""
+    partition_indexes: list[Int32] = []
+
+
+class WritableTxnMarker(Struct):
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: list[WritableTxnMarkerTopic] = []
+    coordinator_epoch: Int32 = 0
+    transaction_version: Annotated[Int8, Versions("2+"), IGNORABLE] = 0
+
+
+class WriteTxnMarkersRequest(Message, versions="0-2", flexible="1+"):
+    markers: list[WritableTxnMarker] = []
+
+
+class WritableTxnMarkerPartitionResult(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class WritableTxnMarkerTopicResult(Struct):
+    name: String = ""
+    partitions: list[WritableTxnMarkerPartitionResult] = []
+
+
+class WritableTxnMarkerResult(Struct):
+    producer_id: Int64 = 0
+    topics: list[WritableTxnMarkerTopicResult] = []
+
+
+class WriteTxnMarkersResponse(Message, versions="0-2", flexible="1+"):
+    markers: list[WritableTxnMarkerResult] = []
