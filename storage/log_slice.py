@@ -1,0 +1,86 @@
+"""A stretch of one segment's bytes, handed out for sending or conversion without being read."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .open_files import SharedFile
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records `read_committed` readers drop (Kafka `AbortedTxn`); offsets are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class LogSlice:
+    """`size_bytes` bytes from `position` of a segment file: whole batches, but the last may be cut short.
+
+    The file stays open and readable while the slice is held, even if the segment is deleted meanwhile. Release it once,
+    by `release()` or as a context manager; releasing again does nothing. An empty slice (`size_bytes` 0) holds nothing.
+    """
+
+    __slots__ = ("_file", "magics", "position", "size_bytes", "start_offset")
+
+    def __init__(
+        self,
+        file: SharedFile | None,
+        position: int,
+        size_bytes: int,
+        *,
+        start_offset: int,
+        magics: int = 0,
+    ) -> None:
+        self._file = file
+        self.position = position
+        self.size_bytes = size_bytes
+        self.start_offset = start_offset
+        """The offset that was asked for; the first batch may begin before it."""
+        self.magics = magics
+        """Formats present anywhere in that segment: bit m is set if a batch of magic m may be there."""
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for sendfile(2) and pread(2). Raises ValueError on an empty or released slice."""
+        return self._held().descriptor
+
+    def file_map(self) -> memoryview:
+        """The slice's bytes, mapped and read-only; the memory stays valid as long as the view lives."""
+        if not self.size_bytes:
+            return memoryview(b"")
+        return self._held().map(self.position, self.size_bytes)
+
+    def read(self) -> bytes:
+        """A copy of the slice's bytes."""
+        return self._held().read_at(self.size_bytes, self.position) if self.size_bytes else b""
+
+    def release(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()
+
+    def _held(self) -> SharedFile:
+        if self._file is None:
+            raise ValueError("the slice holds no file: it is empty or has been released")
+        return self._file
+
+    def __enter__(self) -> LogSlice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        # A handler that was cancelled between reading and sending must not leak a descriptor.
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<slice from offset {self.start_offset}: {self.size_bytes} bytes at {self.position}>"

@@ -1,0 +1,1 @@
+"""A bounded number of open segment files."""

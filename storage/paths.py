@@ -1,0 +1,119 @@
+"""Names of the files and directories of a log: every name that storage makes or understands, and how to parse it.
+
+    <log dir>/<topic>-<partition>/00000000000000000042.log         records, Kafka's format
+                                  00000000000000000042.gindex      our offset and time index
+                                  00000000000000000042.txnindex    aborted transactions, Kafka's format
+                                  00000000000000000042.snapshot    producer state at that offset, Kafka's format
+                                  leader-epoch-checkpoint, partition.metadata
+    <log dir>/<topic>-<partition>.<32 hex digits>-delete           a deleted partition that waits for its removal
+    <log dir>/meta.properties, .lock, .kafka_cleanshutdown, *-offset-checkpoint
+
+Source: Kafka `LogFileUtils`, `UnifiedLog`, `LogManager`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOG = ".log"
+INDEX = ".gindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+
+KAFKA_INDEXES = (".index", ".timeindex")
+"""Kafka's own indexes in adopted directories. We never read them, and remove them since our writes would outdate them:
+Kafka rebuilds what it does not find."""
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+REPLICATION_CHECKPOINT = "replication-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+DELETED_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"
+STRAY_DIRECTORY = "-stray"
+
+MAX_NAME_LENGTH = 255
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_SPECIAL_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}(?:-delete|-future|-stray)")
+_OFFSET_FILE = re.compile(r"(?P<offset>\d{20})(?P<kind>\.[a-z]+)(?P<state>(?:\.[a-z]+)*)")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its name and number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetFile(NamedTuple):
+    """A file named after an offset: its kind (`.log`) and what became of it (`""`, `.deleted`, `.cleaned`, ...)."""
+
+    offset: int
+    kind: str
+    state: str
+
+
+def offset_file(offset: int, kind: str) -> str:
+    """`00000000000000000042.log` for (42, ".log")."""
+    return f"{offset:020d}{kind}"
+
+
+def parse_offset_file(name: str) -> OffsetFile | None:
+    """The parts of such a name, or None for any other."""
+    match = _OFFSET_FILE.fullmatch(name)
+    if match is None:
+        return None
+    offset = int(match["offset"])
+    return OffsetFile(offset, match["kind"], match["state"]) if offset < 2**63 else None
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    """`topic-0` for ("topic", 0)."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition that a directory of this name holds; None if none, also for deleted, future and stray ones."""
+    if is_special_directory(name):
+        return None
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None or match["topic"] in (".", ".."):
+        return None
+    partition = int(match["partition"])
+    if partition >= 2**31 or str(partition) != match["partition"]:
+        return None
+    return TopicPartition(match["topic"], partition)
+
+
+def is_special_directory(name: str) -> bool:
+    """Whether Kafka set this partition directory aside (`-delete`, `-future`, `-stray`)."""
+    return _SPECIAL_DIRECTORY.fullmatch(name) is not None
+
+
+def is_deleted_directory(name: str) -> bool:
+    """Whether the directory belongs to a deleted partition."""
+    return name.endswith(DELETED_DIRECTORY) and is_special_directory(name)
+
+
+def deleted_directory(topic: str, partition: int, unique_id: str) -> str:
+    """The name under which a deleted partition waits; the topic is cut where the name would be too long.
+
+    `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`.
+    """
+    suffix = f"-{partition}.{unique_id}{DELETED_DIRECTORY}"
+    return topic[: MAX_NAME_LENGTH - len(suffix)] + suffix
