@@ -141,7 +141,7 @@ def request_header_version(key: ApiKey, version: int) -> int:
 def response_header_version(key: ApiKey, version: int) -> int:
     """The version of the `ResponseHeader` before such a response: 1 has tagged fields.
 
-    ApiVersions always answers with 0, so that a client can read the answer to a version that the broker lacks (KIP-511).
+    ApiVersions always answers with 0: a client must be able to read the answer to a version the broker lacks (KIP-511).
     """
     if key is ApiKey.API_VERSIONS:
         return 0
