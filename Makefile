@@ -31,7 +31,8 @@ lint: .venv/.dev ## ruff, for style and for mistakes
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy broker storage protocol client tests
+	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.bench
+	$(BIN)/mypy tests
 
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports

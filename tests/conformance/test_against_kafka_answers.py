@@ -14,7 +14,8 @@ def test_raw_requests_are_answered_as_kafka_answers_them(shared: Path, different
     tester = shared / "diff" / "diff"
     if not tester.exists():
         pytest.skip("no ../shared/diff")
-    command = [sys.executable, tester, differential_broker, "--oracle", shared / "diff" / "oracle.json.gz"]
+    oracle = shared / "diff" / "oracle.json.gz"
+    command = [sys.executable, str(tester), differential_broker, "--oracle", str(oracle)]
     run = subprocess.run([*command, "--skip", "framing,bytes"], capture_output=True, text=True, timeout=900)
     print(run.stdout[-6000:])
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]

@@ -1,0 +1,81 @@
+"""A blocking, single-connection speaker of the wire protocol for tests: typed messages in, typed messages out."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+from gregor.protocol import apis
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.codec import decode, encode
+from gregor.protocol.messages.header import RequestHeader, ResponseHeader
+
+
+class Wire:
+    """One connection to a broker at ``(host, port)``; every call waits for its answer, at most ``timeout`` seconds."""
+
+    def __init__(self, address: tuple[str, int], *, timeout: float = 20.0) -> None:
+        self.socket = socket.create_connection(address, timeout)
+        self.correlation_id = 0
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def frame(self, key: ApiKey, version: int, request: Any) -> bytes:
+        """The length-prefixed bytes of ``request`` with the header that its version wants."""
+        self.correlation_id += 1
+        header = RequestHeader(
+            request_api_key=int(key),
+            request_api_version=version,
+            correlation_id=self.correlation_id,
+            client_id="hostile-test",
+        )
+        body = encode(header, apis.request_header_version(key, version)) + encode(request, version)
+        return struct.pack(">i", len(body)) + body
+
+    def send(self, key: ApiKey, version: int, request: Any) -> None:
+        """Write one request and do not wait."""
+        self.socket.sendall(self.frame(key, version, request))
+
+    def receive_frame(self) -> bytes:
+        """The next answer without its length; raises ConnectionError where the broker closed instead."""
+        (size,) = struct.unpack(">i", self.read(4))
+        return self.read(size)
+
+    def read(self, size: int) -> bytes:
+        """Exactly ``size`` bytes off the socket."""
+        chunks = []
+        while size:
+            chunk = self.socket.recv(min(size, 1 << 20))
+            if not chunk:
+                raise ConnectionError("the broker closed the connection")
+            chunks.append(chunk)
+            size -= len(chunk)
+        return b"".join(chunks)
+
+    def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+        """Send ``request`` and return its decoded response."""
+        self.send(key, version, request)
+        data = self.receive_frame()
+        header_version = apis.response_header_version(key, version)
+        header_size = len(encode(ResponseHeader(correlation_id=self.correlation_id), header_version))
+        return decode(apis.response_class(key), data[header_size:], version)
+
+
+def resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    """One of the kernel's memory figures for ``pid``, in bytes; ``VmHWM`` is the peak."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def forget_peak(pid: int) -> None:
+    """Start the kernel's peak figure (``VmHWM``) afresh."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
