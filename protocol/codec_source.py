@@ -1,0 +1,71 @@
+"""Source text in the making: what the decoder's and the encoder's emitters have in common."""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Source:
+    """The body of one generated function.
+
+    Neighbouring fields of constant width are held back as a *run* and read or written by one precompiled
+    `struct.Struct`; whatever needs a value of the run, or opens or closes a block, ends it first (`end_run`).
+    """
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+        """The globals of the function: structs, classes and defaults that its text names."""
+        self._lines: list[str] = []
+        self._depth = 1
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        """Add one line at the present depth."""
+        self._lines.append("    " * self._depth + text)
+
+    def end_run(self) -> None:
+        """Write what the run holds (each emitter has its own way)."""
+        raise NotImplementedError
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Lines added inside stand one level deeper, below `header`."""
+        self.end_run()
+        self.line(header)
+        self._depth += 1
+        yield
+        self.end_run()
+        self._depth -= 1
+
+    def local(self, prefix: str) -> str:
+        """A name for a local variable, not used before."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def named(self, prefix: str, value: object) -> str:
+        """A name by which the generated text can refer to `value`."""
+        for name, known in self.scope.items():
+            if known is value:
+                return name
+        name = f"{prefix}_{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def struct_method(self, codes: str, method: str) -> str:
+        """A name for `unpack_from` or `pack` of the big-endian struct with these codes."""
+        name = f"{method}_{codes}".replace("?", "t")
+        if name not in self.scope:
+            self.scope[name] = getattr(struct.Struct(">" + codes), method)
+        return name
+
+    def compile(self, signature: str, title: str) -> Any:
+        """The function itself; tracebacks show its text under the name `<codec TITLE>`."""
+        text = "\n".join([f"def {signature}:", *self._lines, ""])
+        filename = f"<codec {title}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        exec(compile(text, filename, "exec"), self.scope)  # noqa: S102 - made from declarations, never from input
+        return self.scope[signature.partition("(")[0]]
