@@ -72,12 +72,19 @@ class _DecoderSource(Source):
         if not self._run_codes:
             return
         codes = "".join(self._run_codes)
-        unpack = self.struct_method(codes, "unpack_from")
-        self.line(f"{', '.join(self._run_targets)}{',' * (len(self._run_targets) == 1)} = {unpack}(data, pos)")
-        self.line(f"pos += {struct.calcsize('>' + codes)}")
+        if codes == "B":
+            self.line(f"{self._run_targets[0]} = data[pos]")
+            self.line("pos += 1")
+        else:
+            self._unpack(codes)
         for line in self._after_run:
             self.line(line)
         self._run_codes, self._run_targets, self._after_run = [], [], []
+
+    def _unpack(self, codes: str) -> None:
+        unpack = self.struct_method(codes, "unpack_from")
+        self.line(f"{', '.join(self._run_targets)}{',' * (len(self._run_targets) == 1)} = {unpack}(data, pos)")
+        self.line(f"pos += {struct.calcsize('>' + codes)}")
 
     def _in_run(self, code: str, target: str) -> None:
         self._run_codes.append(code)

@@ -57,10 +57,12 @@ class _EncoderSource(Source):
         self._run_values: list[str] = []
 
     def end_run(self) -> None:
-        if self._run_codes:
+        if self._run_values:
             pack = self.struct_method("".join(self._run_codes), "pack")
             self.line(f"{self._push}({pack}({', '.join(self._run_values)}))")
-            self._run_codes, self._run_values = [], []
+        elif self._run_codes:
+            self.line(f"{self._push}({bytes(len(self._run_codes))!r})")
+        self._run_codes, self._run_values = [], []
 
     def _in_run(self, code: str, *values: str) -> None:
         self._run_codes.append(code)
@@ -135,7 +137,8 @@ class _EncoderSource(Source):
         self.line(f"{length} = -1 if {content} is None else {size}" if nullable else f"{length} = {size}")
         self._length(length, PREFIX_CODES[kind], compact=compact)
         self.end_run()
-        self.line(f"if {length} > 0: {self._push}({content})")
+        present = f"if {content} is not None: " if nullable else ""
+        self.line(f"{present}{self._push}({content})")
 
     def _array(self, element: Wire, value: str, field: FieldLayout) -> None:
         elements, count = self.local("a"), self.local("n")
@@ -155,7 +158,10 @@ class _EncoderSource(Source):
             case _:
                 each = self.local("e")
                 with self.block(f"for {each} in {elements} or ():" if field.nullable else f"for {each} in {elements}:"):
-                    self.value(element, each, field)
+                    if isinstance(element, StructLayout):
+                        self.struct_fields(element, each)
+                    else:
+                        self.value(element, each, field)
 
     def _nullable_struct(self, layout: StructLayout, value: str) -> None:
         """A structure after a byte that is 1, or -1 alone for null."""
