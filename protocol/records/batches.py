@@ -12,7 +12,6 @@ Without that flag the inner offsets count, as in any log that Kafka wrote.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 
 from ..errors import BrokerError, ErrorCode
 from . import v0, v1, v2
@@ -28,7 +27,6 @@ LOG_OVERHEAD = v0.LOG_OVERHEAD
 MAGIC_AT = 16
 """Where every format has its magic byte."""
 
-OFFSET_AND_SIZE = Struct(">qi")
 MIN_BATCH_SIZE = (v0.MIN_MESSAGE_SIZE, v1.MIN_MESSAGE_SIZE, v2.HEADER_SIZE - LOG_OVERHEAD)
 """Least value of the size field by magic."""
 MAX_BATCH_SIZE = 2**31 - 1
@@ -214,7 +212,7 @@ def read_batch(buffer: Buffer, position: int = 0) -> BatchView | None:
     available = len(buffer) - position
     if available < LOG_OVERHEAD:
         return None
-    _, size = OFFSET_AND_SIZE.unpack_from(buffer, position)
+    _, size = v0.OFFSET_AND_SIZE.unpack_from(buffer, position)
     if size < v0.MIN_MESSAGE_SIZE:
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -355,14 +353,19 @@ def _read_field(buffer: Buffer, position: int, end: int) -> tuple[bytes | None, 
     return bytes(buffer[start : start + size]), start + size
 
 
-def inner_message_set(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The message set inside a compressed v0 or v1 wrapper. Raises BrokerError as `iter_records`."""
+def wrapped_set(batch: BatchView) -> bytes:
+    """The compressed message set that a v0 or v1 wrapper holds. Raises BrokerError INVALID_RECORD."""
     value = read_message(batch).value
     if value is None:
         raise invalid_record(f"Found invalid compressed record set with null value (magic = {batch.magic})")
     if batch.codec is Codec.ZSTD:
         raise invalid_record("Invalid wrapper compressionType found in legacy deep record iterator: zstd")
-    return decompress(batch.codec, value, magic=batch.magic, limit_bytes=limit_bytes)
+    return value
+
+
+def inner_message_set(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """The message set inside a compressed v0 or v1 wrapper. Raises BrokerError as `iter_records`."""
+    return decompress(batch.codec, wrapped_set(batch), magic=batch.magic, limit_bytes=limit_bytes)
 
 
 def _iter_inner_messages(batch: BatchView, limit_bytes: int) -> Iterator[Record]:

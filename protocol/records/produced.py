@@ -1,0 +1,86 @@
+"""What a checked Produce payload is made of: the facts that offset assignment, the log and its index need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .compression import Codec
+from .record import NO_TIMESTAMP
+from .v2 import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+
+@dataclass(slots=True)
+class ProducedBatch:
+    """One batch of a payload; `position` and `size_bytes` say where in its data.
+
+    Uncompressed v0 or v1 messages, each a batch to Kafka, count together as one, however many they are.
+    `max_timestamp` (milliseconds, -1: none) is that of the records, whatever the header claims, and
+    `index_of_max_timestamp` the first record that has it. `relative_offsets_honoured` and `keyed` (some record has a
+    key) are the enriched metadata of those names. `base_offset` and `last_offset` are -1 until they are assigned.
+    """
+
+    position: int
+    size_bytes: int
+    magic: int
+    codec: Codec
+    record_count: int
+    max_timestamp: int = NO_TIMESTAMP
+    index_of_max_timestamp: int = 0
+    relative_offsets_honoured: bool = True
+    keyed: bool = False
+    is_transactional: bool = False
+    is_control: bool = False
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    base_offset: int = -1
+    last_offset: int = -1
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote it."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 if there are none; they wrap at 2**31 - 1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Offset of the first record with the largest time stamp, once offsets are assigned."""
+        return self.base_offset + self.index_of_max_timestamp
+
+
+@dataclass(slots=True)
+class Produced:
+    """A payload that may be appended: `data` is its complete batches, a partial tail cut off.
+
+    Kafka's rules leave one batch at most (see `ProducedBatch` for v0 and v1); no batch means nothing to append.
+    """
+
+    data: memoryview
+    batches: list[ProducedBatch] = field(default_factory=list)
+
+    @property
+    def record_count(self) -> int:
+        """Records in all batches: how many offsets they take."""
+        return sum(batch.record_count for batch in self.batches)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to append."""
+        return len(self.data)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest time stamp of any record, -1 if none has one."""
+        return max((batch.max_timestamp for batch in self.batches), default=NO_TIMESTAMP)
+
+    def writable_data(self) -> memoryview:
+        """`data` as bytes that can be patched: itself, or a copy that takes its place if it is read-only."""
+        if self.data.readonly:
+            self.data = memoryview(bytearray(self.data))
+        return self.data
