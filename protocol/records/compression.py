@@ -28,6 +28,9 @@ GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 1
 """isa-l's level that is nearest to zlib's default in size."""
 ZSTD_LEVEL = 3
+ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
+"""What the magic number of a frame to ignore ends with; it starts with 0x50 to 0x5f."""
+ZSTD_MAX_FRAME_HEADER = 18
 
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -259,9 +262,33 @@ def _zstd(data: Buffer, magic: int) -> bytes:
 
 
 def _unzstd(data: Buffer, magic: int) -> Iterator[bytes]:
+    _check_zstd_is_whole(memoryview(data))
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
         while piece := stream.read(PIECE_BYTES):
             yield piece
+
+
+def _check_zstd_is_whole(data: memoryview) -> None:
+    """Step over the blocks of all frames (RFC 8878): the library takes a cut frame for one that ends there."""
+    position = 0
+    while position < len(data):
+        if bytes(data[position + 1 : position + 4]) == ZSTD_SKIPPABLE_MAGIC and data[position] & 0xF0 == 0x50:
+            position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+            continue
+        frame = data[position : position + ZSTD_MAX_FRAME_HEADER]
+        has_checksum = zstandard.get_frame_parameters(frame).has_checksum
+        position += zstandard.frame_header_size(frame)
+        is_last = False
+        while not is_last:
+            header = int.from_bytes(data[position : position + 3], "little")
+            is_last = header & 1 == 1
+            is_run = header >> 1 & 3 == 1
+            position += 3 + (1 if is_run else header >> 3)
+            if position > len(data):
+                raise _BrokenStreamError("the data ends too early")
+        position += 4 if has_checksum else 0
+    if position > len(data):
+        raise _BrokenStreamError("the data ends too early")
 
 
 _COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {

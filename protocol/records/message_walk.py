@@ -22,6 +22,7 @@ class MessageWalk:
 
     __slots__ = (
         "_crc",
+        "_fields_fit",
         "_header",
         "_left",
         "_need",
@@ -58,6 +59,7 @@ class MessageWalk:
         self._need = _NEED_HEADER
         self._to_skip = 0
         self._left = 0
+        self._fields_fit = True
         self._crc = 0
         self._header = (magic, 0, 0, NO_TIMESTAMP, 0)
 
@@ -117,8 +119,9 @@ class MessageWalk:
         self._left = v0.LOG_OVERHEAD + size - header_size
         self._crc = 0
         self._header = (magic, crc, offset, timestamp, key_length)
-        self._skip_field(key_length)
+        self._fields_fit = True
         self._need = _NEED_VALUE_LENGTH
+        self._skip_field(key_length, v0.INT32.size)
         return header_size
 
     def _note(self, magic: int, offset: int, timestamp: int, key_length: int) -> None:
@@ -145,18 +148,23 @@ class MessageWalk:
             return 0
         self._left -= v0.INT32.size
         (value_length,) = v0.INT32.unpack_from(data, position)
-        self._skip_field(value_length)
-        if self._left:
-            raise _broken_structure()
         self._need = _NEED_END
+        self._skip_field(value_length, 0)
+        # Bytes after the value belong to no field, but to the CRC.
+        self._to_skip += self._left
+        self._left = 0
         return v0.INT32.size
 
-    def _skip_field(self, size: int) -> None:
-        if size > 0:
-            self._to_skip = size
-            self._left -= size
-        if self._left < 0:
-            raise _broken_structure()
+    def _skip_field(self, size: int, size_of_rest: int) -> None:
+        """Skip a field of `size` bytes (a null if negative) after which `size_of_rest` must still fit."""
+        size = max(size, 0)
+        if size + size_of_rest > self._left:
+            # A wrong CRC is the better explanation, so that is looked at first.
+            self._fields_fit = False
+            self._need = _NEED_END
+            size = max(self._left, 0)
+        self._to_skip = size
+        self._left -= size
 
     def _check_end(self, unsummed: memoryview) -> None:
         magic, crc, offset, timestamp, key_length = self._header
@@ -165,10 +173,8 @@ class MessageWalk:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc}, computed crc = {computed})"
             )
+        if not self._fields_fit:
+            raise BrokerError(ErrorCode.INVALID_RECORD, "Found invalid message structure inside a compressed set")
         # Only now: the tail of a set may be a message that is not all there, which counts for nothing.
         self._note(magic, offset, timestamp, key_length)
         self._need = _NEED_HEADER
-
-
-def _broken_structure() -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_RECORD, "Found invalid message structure inside a compressed set")

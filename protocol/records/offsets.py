@@ -16,7 +16,7 @@ from struct import Struct
 from . import v0, v1, v2
 from .compression import Codec
 from .produced import Produced, ProducedBatch
-from .record import TimestampType
+from .record import NO_TIMESTAMP, TimestampType
 
 INT16 = Struct(">h")
 INT32 = Struct(">i")
@@ -95,10 +95,10 @@ def _patch_wrapper(data: memoryview, batch: ProducedBatch, log_append_time_ms: i
 def _patch_v1_timestamp(
     data: memoryview, position: int, size_bytes: int, create_time: int | None, log_append_time_ms: int | None
 ) -> None:
-    """Make type and time stamp of a message the topic's; `create_time` None keeps what it has."""
+    """Make type and time stamp of a message the topic's; `create_time` None keeps its own, if that is one."""
     attributes = data[position + v1.ATTRIBUTES_AT]
     (timestamp,) = INT64.unpack_from(data, position + v1.TIMESTAMP_AT)
-    wanted = timestamp if create_time is None else create_time
+    wanted = max(timestamp, NO_TIMESTAMP) if create_time is None else create_time
     wanted_flag = 0
     if log_append_time_ms is not None:
         wanted, wanted_flag = log_append_time_ms, v1.LOG_APPEND_TIME_FLAG

@@ -271,7 +271,8 @@ def _check_message(message: BatchView, rules: AppendRules, now_ms: int) -> bool:
     if value_at > message.end:
         raise invalid_record("Found invalid message structure: its key does not fit")
     (value_length,) = v0.INT32.unpack_from(message.buffer, value_length_at)
-    if value_at + max(value_length, 0) != message.end:
+    # Bytes after the value are let through, as Kafka does; every reader ignores them.
+    if value_at + max(value_length, 0) > message.end:
         raise invalid_record("Found invalid message structure: its value does not fit")
     if key_length < 0 and rules.keys_required:
         raise _rejected([RecordError(0, _NO_KEY)])

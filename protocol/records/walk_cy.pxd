@@ -32,6 +32,8 @@ cdef class RecordWalk:
 
     cdef int _accept(self, long long value, Py_ssize_t size) except -1
 
+    cdef int _accept_inside(self, long long value) except -1
+
     @cython.locals(timestamp=cython.longlong)
     cdef int _note_timestamp(self, long long delta) except -1
 

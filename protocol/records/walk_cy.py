@@ -112,8 +112,11 @@ class RecordWalk:
                 raise ValueError("a record's length is negative")
             self.left_in_record = value
             self.field = _ATTRIBUTES
-            return
-        self._take(size)
+        else:
+            self._take(size)
+            self._accept_inside(value)
+
+    def _accept_inside(self, value: int) -> None:
         if self.field == _TIMESTAMP:
             self._note_timestamp(value)
             self.field = _OFFSET
@@ -178,9 +181,9 @@ class RecordWalk:
     def _next_header(self) -> None:
         if self.headers_left > 0:
             self.field = _HEADER_KEY
-            return
-        if self.left_in_record != 0:
+        elif self.left_in_record != 0:
             raise ValueError("a record is longer than its fields")
-        self.index += 1
-        self.records_left -= 1
-        self.field = _LENGTH if self.records_left > 0 else _DONE
+        else:
+            self.index += 1
+            self.records_left -= 1
+            self.field = _LENGTH if self.records_left > 0 else _DONE
