@@ -1,4 +1,7 @@
-"""AddOffsetsToTxn (key 25)."""
+"""AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
+
+v3 is flexible, v4 may answer TRANSACTION_ABORTABLE (KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""AddPartitionsToTxn (key 24)."""
+"""AddPartitionsToTxn (key 24): announce the partitions that a transaction will write to (KIP-98).
+
+v3 is flexible. From v4 on `transactions` holds several at once, for brokers that verify them, and the fields of v0 to
+v3 are gone (KIP-890).
+"""
 
 from __future__ import annotations
 

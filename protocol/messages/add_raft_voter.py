@@ -1,4 +1,4 @@
-"""AddRaftVoter (key 80)."""
+"""AddRaftVoter (key 80): add a controller to the metadata quorum (KIP-853)."""
 
 from __future__ import annotations
 

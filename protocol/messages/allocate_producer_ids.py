@@ -1,4 +1,7 @@
-"""AllocateProducerIds (key 67)."""
+"""AllocateProducerIds (key 67): a broker asks the controller for a block of producer ids (KIP-730).
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

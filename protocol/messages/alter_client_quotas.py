@@ -1,4 +1,4 @@
-"""AlterClientQuotas (key 49)."""
+"""AlterClientQuotas (key 49): set or remove limits for users, client ids and addresses (KIP-546). v1 is flexible."""
 
 from __future__ import annotations
 

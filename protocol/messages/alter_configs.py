@@ -1,4 +1,7 @@
-"""AlterConfigs (key 33)."""
+"""AlterConfigs (key 33): replace all settings of a topic or broker by those given; the others return to their defaults.
+
+v2 is flexible. Clients since 2.3 use IncrementalAlterConfigs (KIP-339).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56)."""
+"""AlterPartition (key 56): a leader asks the controller to change its in-sync replicas. Spoken between brokers only."""
 
 from __future__ import annotations
 

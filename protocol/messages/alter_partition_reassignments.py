@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (key 45)."""
+"""AlterPartitionReassignments (key 45): move partitions to other replicas, or cancel that with null replicas (KIP-455).
+
+v1 can forbid a change of the replication factor (KIP-860).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34)."""
+"""AlterReplicaLogDirs (key 34): move replicas to another log directory of the same broker (KIP-113). v2 is flexible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51)."""
+"""AlterUserScramCredentials (key 51): set or delete users' SCRAM credentials, already salted (KIP-554)."""
 
 from __future__ import annotations
 

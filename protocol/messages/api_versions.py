@@ -1,4 +1,11 @@
-"""ApiVersions (key 18)."""
+"""ApiVersions (key 18): which versions of which APIs the broker serves.
+
+- v3 is flexible and tells the client's software name and version (KIP-511), and features (KIP-584).
+- v5 says which broker the client believes to have reached (KIP-1242).
+
+A version that the broker lacks is answered in v0 with UNSUPPORTED_VERSION and the versions it has; the response header
+is never flexible. Clients before 0.10 do not send this request at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""cluster_metadata_records"""
+"""The records of `__cluster_metadata` (KIP-631), of which a broker's whole metadata is the sum.
+
+A record's value is an unsigned varint 1 (the frame's version), one for the type, one for the version, then the message.
+`RECORD_TYPES` has the types. In the two partition records a tagged field that is absent means "unchanged".
+"""
 
 from __future__ import annotations
 
@@ -219,3 +223,32 @@ class RegisterControllerRecord(Message, versions="0", flexible="0+"):
     zk_migration_ready: Bool = False
     end_points: list[ControllerEndpoint] = []
     features: list[ControllerFeature] = []
+
+
+RECORD_TYPES: dict[int, type[Message]] = {
+    0: RegisterBrokerRecord,
+    1: UnregisterBrokerRecord,
+    2: TopicRecord,
+    3: PartitionRecord,
+    4: ConfigRecord,
+    5: PartitionChangeRecord,
+    7: FenceBrokerRecord,
+    8: UnfenceBrokerRecord,
+    9: RemoveTopicRecord,
+    10: DelegationTokenRecord,
+    11: UserScramCredentialRecord,
+    12: FeatureLevelRecord,
+    14: ClientQuotaRecord,
+    15: ProducerIdsRecord,
+    17: BrokerRegistrationChangeRecord,
+    18: AccessControlEntryRecord,
+    19: RemoveAccessControlEntryRecord,
+    20: NoOpRecord,
+    22: RemoveUserScramCredentialRecord,
+    23: BeginTransactionRecord,
+    24: EndTransactionRecord,
+    25: AbortTransactionRecord,
+    26: RemoveDelegationTokenRecord,
+    27: RegisterControllerRecord,
+}
+"""The message class of each type of record."""

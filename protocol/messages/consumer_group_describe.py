@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe (key 69)."""
+"""ConsumerGroupDescribe (key 69): state, members, current and target assignments of consumer groups (KIP-848).
+
+v1 tells members of the classic protocol from those of the new one (KIP-1099).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""ConsumerGroupHeartbeat (key 68)."""
+"""ConsumerGroupHeartbeat (key 68): join, stay in and leave a group of the consumer protocol (KIP-848).
+
+One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do for classic groups: the member tells what it
+wants and owns, null meaning "as before", and the broker answers with its target. Member epoch 0 joins, -1 leaves, -2
+leaves for a while (static members). v1 adds subscriptions by regular expression and ids made by the client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""consumer_group_records"""
+"""Keys and values in `__consumer_offsets` that belong to groups of the consumer protocol (KIP-848).
+
+Each is an int16 and then the message; a key's number tells its type, 3 to 8 in the order of this file. A record without
+a value deletes what its key names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""consumer_protocol_assignment"""
+"""What a group's leader tells a consumer inside SyncGroup: `assignment` is an int16 version and then this message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""consumer_protocol_subscription"""
+"""What a consumer tells its group's leader inside JoinGroup: `metadata` is an int16 version and then this message.
+
+v1 lists the partitions it owns, for cooperative rebalancing (KIP-429), v2 since which generation (KIP-792), v3 its rack
+(KIP-881). An unknown, higher version is read as v3; it can only have more at the end.
+"""
 
 from __future__ import annotations
 

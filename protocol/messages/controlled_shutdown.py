@@ -1,4 +1,7 @@
-"""ControlledShutdown (key 7)."""
+"""ControlledShutdown (key 7): a broker about to stop asks a ZooKeeper-based controller to move its leaderships away.
+
+v0 is the one request whose header has no client id. Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

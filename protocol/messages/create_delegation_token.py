@@ -1,4 +1,7 @@
-"""CreateDelegationToken (key 38)."""
+"""CreateDelegationToken (key 38): issue a token that stands for a user (KIP-48).
+
+v2 is flexible, v3 lets one user ask for another (KIP-373).
+"""
 
 from __future__ import annotations
 

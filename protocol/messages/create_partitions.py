@@ -1,4 +1,7 @@
-"""CreatePartitions (key 37)."""
+"""CreatePartitions (key 37): raise the number of partitions of topics (KIP-195).
+
+v2 is flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
+"""
 
 from __future__ import annotations
 

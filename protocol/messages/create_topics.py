@@ -1,4 +1,8 @@
-"""CreateTopics (key 19)."""
+"""CreateTopics (key 19): create topics, by partition count and replication factor or with explicit replicas.
+
+- v1 can only validate, and explains errors; v4 takes -1 for the broker's default count and factor (KIP-464).
+- v5 is flexible and answers with the topic's configuration (KIP-525); v7 with its id (KIP-516).
+"""
 
 from __future__ import annotations
 

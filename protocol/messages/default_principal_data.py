@@ -1,4 +1,4 @@
-"""default_principal_data"""
+"""How a principal travels inside Envelope and delegation tokens (KIP-590), after an int16 version."""
 
 from __future__ import annotations
 

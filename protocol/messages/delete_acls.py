@@ -1,4 +1,7 @@
-"""DeleteAcls (key 31)."""
+"""DeleteAcls (key 31): delete access rules that match filters (KIP-140).
+
+v1 adds prefixed patterns (KIP-290), v2 is flexible, v3 adds the resource type user (KIP-373).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteGroups (key 42)."""
+"""DeleteGroups (key 42): delete groups without members, and their offsets (KIP-229).
+
+v2 is flexible, v3 explains errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteRecords (key 21)."""
+"""DeleteRecords (key 21): move the start of partitions up to an offset; -1 stands for the high watermark (KIP-107).
+
+v2 is flexible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteShareGroupState (key 86)."""
+"""DeleteShareGroupState (key 86): a group coordinator deletes the state of share partitions (KIP-932).
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteTopics (key 20)."""
+"""DeleteTopics (key 20): delete topics by name, from v6 on also by id (KIP-516).
+
+v4 is flexible, v5 explains errors (KIP-599). In v6 `name` is null in the response if an id is unknown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeAcls (key 29)."""
+"""DescribeAcls (key 29): list access rules that match a filter (KIP-140).
+
+v1 adds prefixed patterns (KIP-290), v2 is flexible, v3 adds the resource type user (KIP-373).
+"""
 
 from __future__ import annotations
 

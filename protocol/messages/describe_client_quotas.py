@@ -1,4 +1,7 @@
-"""DescribeClientQuotas (key 48)."""
+"""DescribeClientQuotas (key 48): the limits set for users, client ids and addresses (KIP-546).
+
+`match_type`: 0 exactly `match`, 1 the default entity, 2 any with a name. v1 is flexible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeCluster (key 60)."""
+"""DescribeCluster (key 60): the brokers, the controller and the cluster id (KIP-700).
+
+v1 can ask for the controllers' endpoints instead (KIP-919), v2 for fenced brokers as well (KIP-1073).
+"""
 
 from __future__ import annotations
 

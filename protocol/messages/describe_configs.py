@@ -1,4 +1,11 @@
-"""DescribeConfigs (key 32)."""
+"""DescribeConfigs (key 32): the settings of topics, brokers and more, and where each value comes from (KIP-133).
+
+Resource types: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Null keys mean all of them.
+
+- v0 tells `is_default`; from v1 on `config_source` (1 topic, 2 broker, 3 all brokers, 4 static, 5 default) and
+  synonyms.
+- v3 adds types and documentation (KIP-569); v4 is flexible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (key 41)."""
+"""DescribeDelegationToken (key 41): list tokens (KIP-48). v2 is flexible, v3 tells who asked for them (KIP-373)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""DescribeGroups (key 15)."""
+"""DescribeGroups (key 15): state, members and assignments of classic groups.
+
+v3 adds authorized operations (KIP-430), v4 static members (KIP-345), v5 is flexible; v6 answers an unknown group with
+GROUP_ID_NOT_FOUND and a message, where before it was a group in state Dead (KIP-1043).
+"""
 
 from __future__ import annotations
 

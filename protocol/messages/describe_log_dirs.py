@@ -1,4 +1,7 @@
-"""DescribeLogDirs (key 35)."""
+"""DescribeLogDirs (key 35): size in bytes of every replica in every log directory of the broker (KIP-113).
+
+v2 is flexible, v3 can fail as a whole, v4 tells the size of the volume (KIP-827), v5 whether it takes new replicas.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61)."""
+"""DescribeProducers (key 61): which producers a partition remembers, their sequences and transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeQuorum (key 55)."""
+"""DescribeQuorum (key 55): leader, voters and observers of the metadata quorum, and how far each has got (KIP-642).
+
+v1 adds times of the last fetch (KIP-836), v2 directory ids and endpoints (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75)."""
+"""DescribeTopicPartitions (key 75): partitions of topics, page by page, with eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65)."""
+"""DescribeTransactions (key 65): state and partitions of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50)."""
+"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have (KIP-554); 1 is SHA-256, 2 is SHA-512."""
 
 from __future__ import annotations
 

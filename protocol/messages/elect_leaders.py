@@ -1,4 +1,7 @@
-"""ElectLeaders (key 43)."""
+"""ElectLeaders (key 43): elect the preferred leaders of partitions (KIP-183).
+
+v1 can also elect a leader out of sync, `election_type` 1 (KIP-460); v2 is flexible. Null partitions mean all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""EndTxn (key 26)."""
+"""EndTxn (key 26): commit or abort the transaction (KIP-98).
+
+v3 is flexible; v5 answers with the id and epoch to go on with, since each transaction gets an epoch of its own
+(KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""end_txn_marker"""
+"""The value of a control record that commits or aborts a transaction, after an int16 version (KIP-98)."""
 
 from __future__ import annotations
 

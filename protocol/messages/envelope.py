@@ -1,4 +1,4 @@
-"""Envelope (key 58)."""
+"""Envelope (key 58): a broker forwards a client's request to the controller (KIP-590). Spoken between brokers only."""
 
 from __future__ import annotations
 

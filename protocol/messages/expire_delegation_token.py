@@ -1,4 +1,7 @@
-"""ExpireDelegationToken (key 40)."""
+"""ExpireDelegationToken (key 40): change when a token ends, at once if the period is negative (KIP-48).
+
+v2 is flexible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Fetch (key 1)."""
+"""Fetch (key 1): read record batches from partitions, waiting up to `max_wait_ms` until there are `min_bytes` of them.
+
+- v0 and v1 are answered in record format 0, v2 and v3 in format 1, v4 and later as stored, format 2 at the newest.
+- v3 bounds the whole response by `max_bytes`; partitions are filled in the order of the request (KIP-74).
+- v4 has `isolation_level` 0 (read_uncommitted) or 1 (read_committed) and lists aborted transactions (KIP-98).
+- v5 tells the log start offset; v7 has incremental fetch sessions (KIP-227); v9 fences by leader epoch (KIP-320).
+- v10 allows zstd (KIP-110); v11 lets a consumer read from a near follower (KIP-392); v12 is flexible.
+- v13 names topics by id (KIP-516); v15 moves the replica's identity into a tagged field (KIP-903).
+- v16 points to the new leader (KIP-951); v17 and v18 matter to replicas only (KIP-853, KIP-1166).
+
+On the wire `high_watermark` is -1 where a partition has failed. `aborted_transactions` is null for read_uncommitted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""FindCoordinator (key 10)."""
+"""FindCoordinator (key 10): which broker coordinates a group or a transactional id.
+
+- v0 knows groups only; from v1 on `key_type` is 0 for groups, 1 for transactions, from v6 on 2 for share groups.
+- v3 is flexible; v4 asks for several keys at once: `coordinator_keys` and `coordinators` replace the single ones
+  (KIP-699); v5 may answer TRANSACTION_ABORTABLE (KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71)."""
+"""GetTelemetrySubscriptions (key 71): a client asks which metrics it should push, and how often (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""group_metadata_records"""
+"""Keys and values in `__consumer_offsets` that belong to offsets and classic groups.
+
+Each is an int16 and then the message. For a key that number tells its type: 0 and 1 `OffsetCommitKey`, 2
+`GroupMetadataKey`, from 3 on see `consumer_group_records.py`. For a value it is the version; Kafka 3.9 writes
+`OffsetCommitValue` v3 (v1 if the offset has an expiry of its own) and `GroupMetadataValue` v3. A record without a value
+deletes what its key names. `subscription` and `assignment` are the members' own bytes.
+"""
 
 from __future__ import annotations
 

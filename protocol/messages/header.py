@@ -1,4 +1,7 @@
-"""header"""
+"""The headers before every request and response; `apis.py` tells which version goes with which request.
+
+The client id keeps its int16 length in the flexible header too, so that any broker can read it (KIP-511).
+"""
 
 from __future__ import annotations
 

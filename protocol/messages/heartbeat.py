@@ -1,4 +1,7 @@
-"""Heartbeat (key 12)."""
+"""Heartbeat (key 12): a member of a classic group shows that it lives.
+
+REBALANCE_IN_PROGRESS tells it to join again. v1 has a throttle time, v3 static members (KIP-345), v4 is flexible.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (key 44)."""
+"""IncrementalAlterConfigs (key 44): change single settings and leave the rest alone (KIP-339).
+
+`config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from a list. v1 is flexible.
+"""
 
 from __future__ import annotations
 

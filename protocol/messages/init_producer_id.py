@@ -1,4 +1,8 @@
-"""InitProducerId (key 22)."""
+"""InitProducerId (key 22): get a producer id and epoch, for idempotence or, with a transactional id, transactions.
+
+- v2 is flexible; v3 lets a producer raise its own epoch after an error (KIP-360).
+- v4 may answer PRODUCER_FENCED, v5 TRANSACTION_ABORTABLE (KIP-890); v6 is for two-phase commit (KIP-939).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83)."""
+"""InitializeShareGroupState (key 83): creates the state of share partitions (KIP-932). Spoken between brokers only."""
 
 from __future__ import annotations
 

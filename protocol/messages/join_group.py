@@ -1,4 +1,13 @@
-"""JoinGroup (key 11)."""
+"""JoinGroup (key 11): become a member of a classic group, or stay one through a rebalance.
+
+The response waits until all members have joined; the one whose id is `leader` gets everybody's metadata in `members`
+and computes the assignment, which SyncGroup then spreads.
+
+- v1 has a rebalance timeout besides the session timeout (before, one served for both; KIP-62).
+- v4 refuses the first join with MEMBER_ID_REQUIRED and hands out the id to come back with (KIP-394).
+- v5 adds static members (KIP-345); v6 is flexible; v7 echoes the protocol type; v8 adds a reason (KIP-800).
+- v9 can tell the leader to skip the assignment (KIP-814).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""LeaderAndIsr (key 4)."""
+"""LeaderAndIsr (key 4): a ZooKeeper-based controller tells brokers which partitions they lead or follow.
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

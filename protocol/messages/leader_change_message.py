@@ -1,4 +1,4 @@
-"""leader_change_message"""
+"""The value of the control record that a new leader of a Raft partition writes first (KIP-595, type 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""LeaveGroup (key 13)."""
+"""LeaveGroup (key 13): leave a classic group at once, without waiting for the session to time out.
+
+v3 lets several members, also static ones, be removed in one request (KIP-345); v4 is flexible; v5 adds reasons
+(KIP-800).
+"""
 
 from __future__ import annotations
 

@@ -1,19 +1,25 @@
-"""ListClientMetricsResources (key 74)."""
+"""ListClientMetricsResources (key 74): the names of client metrics subscriptions (KIP-1000).
+
+Kafka 4.1 calls the API ListConfigResources and lists other types of resources in v1 (KIP-1142).
+"""
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Message, String, Struct
+from typing import Annotated
+
+from ..schema import IGNORABLE, Int8, Int16, Int32, Message, String, Struct, Versions
 
 
-class ListClientMetricsResourcesRequest(Message, versions="0", flexible="0+"):
-    """Nothing but the header."""
+class ListClientMetricsResourcesRequest(Message, versions="0-1", flexible="0+"):
+    resource_types: Annotated[list[Int8], Versions("1+")] = []
 
 
 class ClientMetricsResource(Struct):
     name: String = ""
+    resource_type: Annotated[Int8, Versions("1+"), IGNORABLE] = 16
 
 
-class ListClientMetricsResourcesResponse(Message, versions="0", flexible="0+"):
+class ListClientMetricsResourcesResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     client_metrics_resources: list[ClientMetricsResource] = []

@@ -1,4 +1,7 @@
-"""ListGroups (key 16)."""
+"""ListGroups (key 16): all groups that this broker coordinates.
+
+v3 is flexible, v4 filters by state and tells it (KIP-518), v5 filters by type: classic, consumer, share (KIP-848).
+"""
 
 from __future__ import annotations
 

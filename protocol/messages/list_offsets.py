@@ -1,4 +1,13 @@
-"""ListOffsets (key 2)."""
+"""ListOffsets (key 2): find the offset that belongs to a timestamp in milliseconds, or to a special one.
+
+Special timestamps: -1 the end of the log, -2 its start, -3 the record with the largest timestamp (v7, KIP-734), -4 the
+first offset that is only local (v8, KIP-405), -5 the last offset in tiered storage (v9, KIP-1005), -6 the first one not
+there yet (v11, KIP-1023).
+
+- v0 answers with up to `max_num_offsets` start offsets of segments, newest first; v1 with one timestamp and offset.
+- v2 has `isolation_level`: with read_committed the end is the last stable offset. v4 adds leader epochs (KIP-320).
+- v6 is flexible; v10 has a timeout for lookups in tiered storage (KIP-1075).
+"""
 
 from __future__ import annotations
 

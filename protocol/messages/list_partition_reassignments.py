@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46)."""
+"""ListPartitionReassignments (key 46): which partitions are on the move (KIP-455). Null topics mean all."""
 
 from __future__ import annotations
 

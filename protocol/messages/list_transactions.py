@@ -1,4 +1,7 @@
-"""ListTransactions (key 66)."""
+"""ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
+
+v1 filters by duration in milliseconds (KIP-994), v2 by a pattern (KIP-1152).
+"""
 
 from __future__ import annotations
 

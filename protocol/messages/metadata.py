@@ -1,4 +1,12 @@
-"""Metadata (key 3)."""
+"""Metadata (key 3): the brokers, and which of them leads each partition of some topics.
+
+- v0 cannot tell "no topics" from "all topics": an empty list means all. From v1 on, null means all, empty means none.
+- v1 adds racks, the controller and `is_internal`; v2 the cluster id; v3 a throttle time; v5 offline replicas.
+- v4 lets the client forbid that a missing topic is created by asking for it.
+- v7 adds leader epochs (KIP-320); v8 authorized operations (KIP-430), those of the cluster leave again in v11.
+- v9 is flexible; v10 adds topic ids, v12 can ask by id alone, then `name` is null (KIP-516).
+- v13 can fail as a whole, with REBOOTSTRAP_REQUIRED (KIP-1102).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""OffsetCommit (key 8)."""
+"""OffsetCommit (key 8): store how far a group has read.
+
+- v0 had only topics and meant offsets in ZooKeeper; v1 adds the generation, the member and a timestamp per partition.
+- v2 to v4 have a retention time in milliseconds instead, from v5 on only the broker's setting counts (KIP-211).
+- v6 adds the leader epoch of the record (KIP-320); v7 static members (KIP-345); v8 is flexible.
+- v9 serves groups of the consumer protocol as well: the generation is then a member epoch (KIP-848).
+- v10 names topics by id (KIP-516).
+
+A generation of -1 with an empty member id is a commit from outside of any group.
+"""
 
 from __future__ import annotations
 

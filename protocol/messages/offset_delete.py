@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47)."""
+"""OffsetDelete (key 47): forget a group's offsets for some partitions (KIP-496). This API has no flexible version."""
 
 from __future__ import annotations
 

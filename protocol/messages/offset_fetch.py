@@ -1,4 +1,12 @@
-"""OffsetFetch (key 9)."""
+"""OffsetFetch (key 9): ask how far a group has read.
+
+- v0 meant offsets in ZooKeeper; v2 takes null topics as "all" and reports errors of the whole group on top.
+- v5 adds leader epochs (KIP-320); v6 is flexible; v7 can insist on offsets that no open transaction may change.
+- v8 asks for several groups at once: `groups` takes the place of the fields on top (KIP-709).
+- v9 adds the member, for groups of the consumer protocol (KIP-848); v10 names topics by id (KIP-516).
+
+A partition without a commit is answered with offset -1 and no error.
+"""
 
 from __future__ import annotations
 

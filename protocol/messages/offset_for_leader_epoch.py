@@ -1,4 +1,8 @@
-"""OffsetForLeaderEpoch (key 23)."""
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in the log, so that a reader notices a truncation (KIP-101).
+
+v1 answers with the epoch as well (KIP-279), v2 fences by the current epoch (KIP-320), v3 tells replicas from consumers,
+v4 is flexible.
+"""
 
 from __future__ import annotations
 

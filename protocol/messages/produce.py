@@ -1,4 +1,13 @@
-"""Produce (key 0)."""
+"""Produce (key 0): append record batches to partitions.
+
+- v0 and v1 carry records of format 0, v2 those of format 1 (with timestamps, KIP-32), v3 and later format 2 (KIP-98).
+- v1 answers with a throttle time; v3 adds the transactional id; v7 allows zstd (KIP-110).
+- v8 says which records of a batch are at fault (KIP-467); v9 is flexible.
+- v10 points to the new leader after NOT_LEADER_OR_FOLLOWER (KIP-951); v12 takes part in transactions of KIP-890.
+- v13 names topics by id (KIP-516).
+
+With `acks` 0 there is no response at all; -1 waits for all in-sync replicas, at most `timeout_ms`.
+"""
 
 from __future__ import annotations
 

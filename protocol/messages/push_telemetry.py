@@ -1,4 +1,4 @@
-"""PushTelemetry (key 72)."""
+"""PushTelemetry (key 72): a client pushes its metrics as compressed OTLP (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""raft_control_records"""
+"""Values of the other control records of a Raft partition.
+
+Types 3 and 4 are the first and last record of a snapshot (KIP-630), types 5 and 6 the version of the Raft protocol and
+the voters (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupState (key 84)."""
+"""ReadShareGroupState (key 84): a share partition's leader loads its delivery state (KIP-932).
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

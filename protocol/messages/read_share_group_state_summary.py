@@ -1,10 +1,11 @@
-"""ReadShareGroupStateSummary (key 87)."""
+"""ReadShareGroupStateSummary (key 87): the start offsets of share partitions (KIP-932). Spoken between brokers only.
+
+Kafka 4 changed v0, which 3.9 had marked as unstable; this is 3.9's.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uuid
 
 
 class PartitionData(Struct):
@@ -17,7 +18,7 @@ class ReadStateSummaryData(Struct):
     partitions: list[PartitionData] = []
 
 
-class ReadShareGroupStateSummaryRequest(Message, versions="0-1", flexible="0+"):
+class ReadShareGroupStateSummaryRequest(Message, versions="0", flexible="0+"):
     group_id: String = ""
     topics: list[ReadStateSummaryData] = []
 
@@ -27,9 +28,7 @@ class PartitionResult(Struct):
     error_code: Int16 = 0
     error_message: String | None = None
     state_epoch: Int32 = 0
-    leader_epoch: Int32 = 0
     start_offset: Int64 = 0
-    delivery_complete_count: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
 
 
 class ReadStateSummaryResult(Struct):
@@ -37,5 +36,5 @@ class ReadStateSummaryResult(Struct):
     partitions: list[PartitionResult] = []
 
 
-class ReadShareGroupStateSummaryResponse(Message, versions="0-1", flexible="0+"):
+class ReadShareGroupStateSummaryResponse(Message, versions="0", flexible="0+"):
     results: list[ReadStateSummaryResult] = []

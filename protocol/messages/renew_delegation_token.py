@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39)."""
+"""RenewDelegationToken (key 39): extend a token's life (KIP-48). v2 is flexible."""
 
 from __future__ import annotations
 

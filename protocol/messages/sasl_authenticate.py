@@ -1,4 +1,7 @@
-"""SaslAuthenticate (key 36)."""
+"""SaslAuthenticate (key 36): one token of a SASL exchange, after SaslHandshake v1 (KIP-152).
+
+v1 tells how long the session lasts before the client must authenticate again (KIP-368), v2 is flexible.
+"""
 
 from __future__ import annotations
 

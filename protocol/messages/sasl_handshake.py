@@ -1,4 +1,8 @@
-"""SaslHandshake (key 17)."""
+"""SaslHandshake (key 17): agree on a SASL mechanism.
+
+After v0 the tokens follow as bare length-prefixed bytes, after v1 as SaslAuthenticate requests (KIP-152). This API has
+no flexible version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareAcknowledge (key 79)."""
+"""ShareAcknowledge (key 79): say what became of acquired records (KIP-932). v0 was early access; v2 can renew locks.
+
+Acknowledge types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+"""
 
 from __future__ import annotations
 

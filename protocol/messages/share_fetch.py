@@ -1,4 +1,7 @@
-"""ShareFetch (key 78)."""
+"""ShareFetch (key 78): acquire records from share partitions, and acknowledge earlier ones (KIP-932).
+
+v0 was early access in 3.9; v1 counts records, not bytes; v2 adds renewal of locks and strict limits.
+"""
 
 from __future__ import annotations
 

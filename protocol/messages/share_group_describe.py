@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (key 77)."""
+"""ShareGroupDescribe (key 77): state, members and assignments of share groups (KIP-932). v0 was early access in 3.9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareGroupHeartbeat (key 76)."""
+"""ShareGroupHeartbeat (key 76): join, stay in and leave a share group (KIP-932).
+
+v0 was early access in 3.9; 4.x has v1.
+"""
 
 from __future__ import annotations
 

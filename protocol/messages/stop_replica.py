@@ -1,4 +1,7 @@
-"""StopReplica (key 5)."""
+"""StopReplica (key 5): a ZooKeeper-based controller tells brokers to stop, and perhaps delete, replicas.
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SyncGroup (key 14)."""
+"""SyncGroup (key 14): the leader of a classic group hands in the assignment, every member waits for its own.
+
+v3 adds static members (KIP-345), v4 is flexible, v5 checks the protocol's type and name (KIP-559).
+"""
 
 from __future__ import annotations
 

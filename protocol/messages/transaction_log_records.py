@@ -1,4 +1,8 @@
-"""transaction_log_records"""
+"""Keys and values in `__transaction_state`, each after an int16 version; Kafka 3.9 writes v0 of both.
+
+`transaction_status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7
+PrepareEpochFence. The partitions are null while there is no transaction.
+"""
 
 from __future__ import annotations
 

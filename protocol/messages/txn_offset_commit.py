@@ -1,4 +1,7 @@
-"""TxnOffsetCommit (key 28)."""
+"""TxnOffsetCommit (key 28): store a group's offsets as part of a transaction (KIP-98).
+
+v2 adds leader epochs (KIP-320); v3 is flexible and fences members by generation (KIP-447); v6 names topics by id.
+"""
 
 from __future__ import annotations
 

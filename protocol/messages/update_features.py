@@ -1,4 +1,7 @@
-"""UpdateFeatures (key 57)."""
+"""UpdateFeatures (key 57): raise or lower finalized features such as `metadata.version` (KIP-584).
+
+v1 can only validate and has `upgrade_type` (KIP-778); v2 succeeds or fails as a whole.
+"""
 
 from __future__ import annotations
 

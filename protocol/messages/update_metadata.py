@@ -1,4 +1,7 @@
-"""UpdateMetadata (key 6)."""
+"""UpdateMetadata (key 6): a ZooKeeper-based controller spreads the state of the cluster.
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""WriteShareGroupState (key 85)."""
+"""WriteShareGroupState (key 85): a share partition's leader saves its delivery state (KIP-932).
+
+Spoken between brokers only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""WriteTxnMarkers (key 27)."""
+"""WriteTxnMarkers (key 27): a transaction coordinator has control batches written to the partitions of a transaction.
+
+v1 is flexible. Spoken between brokers, and by the admin client to abort a hanging transaction (KIP-664).
+"""
 
 from __future__ import annotations
 
