@@ -1,0 +1,220 @@
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and what shows them to an administrator.
+
+Before a version that knows PRODUCER_FENCED its clients are told INVALID_PRODUCER_EPOCH (KIP-588).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ...protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from ...protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ...protocol.messages.list_transactions import TransactionState as ListedTransaction
+from ..requests import RequestContext
+from ..transactions.coordinator import TransactionCoordinator
+from ..transactions.transaction import (
+    STATE_NAMED,
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+
+FIRST_BATCHED_VERSION = 4
+FIRST_ABORTABLE_VERSION = 5
+FIRST_FENCING_VERSION = 2
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED and api_version < FIRST_FENCING_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+async def handle_add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    """Make partitions part of a transaction; all of one transaction's or none of them."""
+    if context.api_version < FIRST_BATCHED_VERSION:
+        only = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_add_partitions(only, context))
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=_add_partitions(transaction, context)
+            )
+            for transaction in request.transactions
+        ]
+    )
+
+
+def _add_partitions(
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> list[AddPartitionsToTxnTopicResult]:
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    coordinator = context.broker.transactions
+    errors = {partition: error for partition in partitions if (error := _refusal(partition, context)) is not None}
+    if errors:
+        errors = {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
+    else:
+        try:
+            if transaction.verify_only:
+                errors = _verify(coordinator, transaction.transactional_id, producer, partitions, context.api_version)
+            else:
+                coordinator.add_partitions(transaction.transactional_id, producer, partitions)
+        except BrokerError as error:
+            errors = dict.fromkeys(partitions, _as_told(error.code, context.api_version))
+    return _results(transaction.topics, errors)
+
+
+def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | None:
+    if partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if context.broker.partitions.find(*partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
+
+
+def _verify(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Collection[TopicPartition],
+    api_version: int,
+) -> dict[TopicPartition, ErrorCode]:
+    """KIP-890: which of ``partitions`` are not in the open transaction."""
+    missing = ErrorCode.TRANSACTION_ABORTABLE if api_version >= FIRST_ABORTABLE_VERSION else ErrorCode.INVALID_TXN_STATE
+    return {
+        partition: missing
+        for partition in partitions
+        if not coordinator.holds_partition(transactional_id, producer, partition)
+    }
+
+
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], errors: dict[TopicPartition, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=errors.get(TopicPartition(topic.name, index), ErrorCode.NONE),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+async def handle_add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse:
+    """Make a group's offsets part of a transaction: the partition of `__consumer_offsets` that keeps them."""
+    broker = context.broker
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        partition = TopicPartition("__consumer_offsets", broker.groups.partition_of(request.group_id))
+        broker.transactions.add_partitions(request.transactional_id, producer, [partition])
+    except BrokerError as error:
+        return AddOffsetsToTxnResponse(error_code=_as_told(error.code, context.api_version))
+    return AddOffsetsToTxnResponse()
+
+
+async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+    """Commit or abort."""
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    try:
+        context.broker.transactions.end(request.transactional_id, producer, commit=request.committed)
+    except BrokerError as error:
+        return EndTxnResponse(error_code=_as_told(error.code, context.api_version))
+    return EndTxnResponse()
+
+
+async def handle_describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """State, producer and partitions of the transactional ids asked for."""
+    coordinator = context.broker.transactions
+    unique_ids = dict.fromkeys(request.transactional_ids)
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(coordinator, transactional_id) for transactional_id in unique_ids]
+    )
+
+
+def _described(coordinator: TransactionCoordinator, transactional_id: str) -> DescribedTransaction:
+    try:
+        transaction = coordinator.describe(transactional_id)
+    except BrokerError as error:
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.kafka_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_timestamp,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+async def handle_list_transactions(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
+    """The transactions that pass all filters; a state that does not exist is named, not refused."""
+    broker = context.broker
+    states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
+    unknown = [name for name in request.state_filters if name not in STATE_NAMED]
+    if request.state_filters and not states:
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    now_ms = broker.clock.now_ms()
+
+    def passes(transaction: Transaction) -> bool:
+        return (
+            transaction.state is not TransactionState.DEAD
+            and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
+            and (not states or transaction.state in states)
+            and (request.duration_filter < 0 or now_ms - transaction.start_timestamp > request.duration_filter)
+        )
+
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.kafka_name,
+            )
+            for transaction in broker.transactions
+            if passes(transaction)
+        ],
+    )

@@ -1,0 +1,238 @@
+"""The transaction coordinator: decides, writes the decision down, then acts on it (Kafka `TransactionCoordinator`).
+
+All methods run to their end in one step of the event loop, so no two transitions of an id can cross. The only state
+that another request can see half-way is a prepared transaction whose markers could not all be written; `finish` is
+called again for those by the maintenance task and after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...protocol.errors import BrokerError, DecodeError, ErrorCode
+from ...storage.clock import Clock
+from .transaction import (
+    NO_PRODUCER_EPOCH,
+    PREPARED,
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from .transaction_log import key_bytes, partition_of, read_key, read_value, value_bytes
+
+logger = logging.getLogger(__name__)
+
+
+class StateLog(Protocol):
+    """The partitions of `__transaction_state`."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has (``transaction.state.log.num.partitions`` when it was created)."""
+
+    def append(self, partition: int, records: Collection[tuple[bytes, bytes | None]]) -> None:
+        """Write keys and values (None: a tombstone). Raises BrokerError if the log cannot be written."""
+
+
+class Markers(Protocol):
+    """Writes the end of a transaction into its partitions."""
+
+    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
+        """Write a marker for a prepared transaction into each of its partitions; returns those that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """The coordinator's part of the broker's configuration, in milliseconds."""
+
+    max_timeout_ms: int = 900_000
+    """``transaction.max.timeout.ms``"""
+    expiration_ms: int = 604_800_000
+    """``transactional.id.expiration.ms``"""
+
+
+class TransactionCoordinator:
+    """The transactional ids of this broker."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        markers: Markers,
+        next_producer_id: Callable[[], int],
+        clock: Clock,
+        settings: CoordinatorSettings,
+    ) -> None:
+        self._log = log
+        self._markers = markers
+        self._next_producer_id = next_producer_id
+        self._clock = clock
+        self._settings = settings
+        self._transactions: dict[str, Transaction] = {}
+
+    def replay(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Take in the records of `__transaction_state`, oldest first; call `finish_prepared` once all are in."""
+        for key, value in records:
+            try:
+                transactional_id = read_key(key)
+                if transactional_id is None:
+                    continue
+                if value is None:
+                    self._transactions.pop(transactional_id, None)
+                else:
+                    self._transactions[transactional_id] = read_value(transactional_id, value)
+            except DecodeError as error:
+                logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
+
+    def finish_prepared(self) -> None:
+        """Write the markers that are still missing: after a restart, or where a partition refused before."""
+        for transaction in list(self._transactions.values()):
+            if transaction.state in PREPARED:
+                self._finish(transaction)
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        """Begin a producer session: fence the one before, abort what it left open.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS
+        after an abort: the client asks again and then gets its epoch.
+        """
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            producer_id = self._next_producer_id()
+            transaction = Transaction(transactional_id=transactional_id, producer_id=producer_id, timeout_ms=timeout_ms)
+        if expected is not None and not transaction.accepts_as_predecessor(expected):
+            raise BrokerError(ErrorCode.PRODUCER_FENCED)
+        transaction.check_not_prepared()
+        if transaction.state is TransactionState.ONGOING:
+            self._end(transaction.fenced(), commit=False)
+            raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        renewed = self._next_session(transaction, timeout_ms, expected)
+        self._store(renewed)
+        return renewed.identity
+
+    def _next_session(
+        self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> Transaction:
+        now_ms = self._clock.now_ms()
+        is_own_epoch = expected is None or expected.epoch == transaction.producer_epoch
+        if transaction.identity.is_exhausted and is_own_epoch:
+            return transaction.with_new_producer_id(
+                self._next_producer_id(), is_resumed=expected is not None, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        return transaction.with_next_epoch(None if expected is None else expected.epoch, timeout_ms, now_ms)
+
+    # AddPartitionsToTxn, AddOffsetsToTxn, and what Produce asks
+
+    def add_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Make ``partitions`` part of the open transaction, or open one.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        transaction.check_not_prepared()
+        added = frozenset(partitions)
+        if transaction.state is not TransactionState.ONGOING or not added <= transaction.partitions:
+            self._store(transaction.with_partitions(added, self._clock.now_ms()))
+
+    def holds_partition(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> bool:
+        """Whether ``partition`` is part of the producer's open transaction (KIP-890, the check before an append).
+
+        Raises BrokerError as `add_partitions` does.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        transaction.check_not_prepared()
+        return partition in transaction.partitions
+
+    # EndTxn
+
+    def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> None:
+        """Commit or abort the open transaction; asking twice for the same end is no error.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, and
+        CONCURRENT_TRANSACTIONS while markers of the same end are still missing.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        state = transaction.state
+        if state is TransactionState.ONGOING:
+            self._end(transaction, commit=commit)
+            return
+        same_end = (
+            (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+            if commit
+            else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+        )
+        if state not in same_end:
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        transaction.check_not_prepared()
+
+    def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        prepared = transaction.prepared(commit=commit, now_ms=self._clock.now_ms())
+        self._store(prepared)
+        self._finish(prepared)
+
+    def _finish(self, prepared: Transaction) -> None:
+        failed = self._markers.write(prepared)
+        if failed:
+            logger.warning("transaction %s waits for its end in %s", prepared.transactional_id, sorted(failed))
+        else:
+            self._store(prepared.completed(self._clock.now_ms()))
+
+    # time
+
+    def abort_timed_out(self) -> None:
+        """Abort transactions that are open for longer than they asked for, and fence their producers."""
+        now_ms = self._clock.now_ms()
+        for transaction in list(self._transactions.values()):
+            if transaction.has_timed_out(now_ms):
+                logger.info("transaction %s timed out and is aborted", transaction.transactional_id)
+                self._end(transaction.fenced(), commit=False)
+
+    def forget_expired(self) -> None:
+        """Drop ids that were not used for ``transactional.id.expiration.ms``."""
+        now_ms = self._clock.now_ms()
+        for transaction in list(self._transactions.values()):
+            if transaction.has_expired(now_ms, self._settings.expiration_ms):
+                partition = partition_of(transaction.transactional_id, self._log.partition_count)
+                self._log.append(partition, [(key_bytes(transaction.transactional_id), None)])
+                del self._transactions[transaction.transactional_id]
+
+    # DescribeTransactions, ListTransactions
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """One transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return transaction
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._transactions.values()))
+
+    def _of_producer(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        transaction.check_producer(producer)
+        return transaction
+
+    def _store(self, transaction: Transaction) -> None:
+        partition = partition_of(transaction.transactional_id, self._log.partition_count)
+        self._log.append(partition, [(key_bytes(transaction.transactional_id), value_bytes(transaction))])
+        self._transactions[transaction.transactional_id] = transaction

@@ -1,0 +1,90 @@
+"""Transactions as records of `__transaction_state`, in Kafka's own format (`TransactionLogKey`, `TransactionLogValue`).
+
+A key or value is its schema's version as int16, then the message. Kafka 3.9 writes version 0 of both.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from struct import Struct
+
+from ...protocol.codec import decode, encode
+from ...protocol.errors import DecodeError
+from ...protocol.messages.transaction_log_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from .transaction import TopicPartition, Transaction, TransactionState
+
+VERSION = Struct(">h")
+WRITTEN_VERSION = 0
+
+
+def partition_of(transactional_id: str, partition_count: int) -> int:
+    """The partition of `__transaction_state` that keeps an id: Java's string hash, made positive, modulo the count."""
+    value = 0
+    encoded = transactional_id.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[i : i + 2], "big")) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % partition_count
+
+
+def key_bytes(transactional_id: str) -> bytes:
+    """The record key of a transactional id."""
+    return VERSION.pack(WRITTEN_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), WRITTEN_VERSION)
+
+
+def value_bytes(transaction: Transaction) -> bytes:
+    """The record value of a transaction; partitions are null in state Empty, as Kafka writes them."""
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(transaction.partitions):
+        by_topic[topic].append(partition)
+    partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=int(transaction.state),
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=transaction.last_update_timestamp,
+        transaction_start_timestamp_ms=transaction.start_timestamp,
+    )
+    return VERSION.pack(WRITTEN_VERSION) + encode(value, WRITTEN_VERSION)
+
+
+def read_key(data: bytes) -> str | None:
+    """The transactional id of a record key; None for a key of a version that we do not know. Raises DecodeError."""
+    if _version(data) != WRITTEN_VERSION:
+        return None
+    return decode(TransactionLogKey, data[VERSION.size :], WRITTEN_VERSION).transactional_id
+
+
+def read_value(transactional_id: str, data: bytes) -> Transaction:
+    """The transaction in a record value. Raises DecodeError for a version or a state that we do not know."""
+    version = _version(data)
+    if version not in (0, 1):
+        raise DecodeError(f"a transaction of version {version}")
+    value = decode(TransactionLogValue, data[VERSION.size :], version)
+    try:
+        state = TransactionState(value.transaction_status)
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+    partitions = (
+        TopicPartition(schema.topic, partition)
+        for schema in value.transaction_partitions or ()
+        for partition in schema.partition_ids
+    )
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(partitions),
+        start_timestamp=value.transaction_start_timestamp_ms,
+        last_update_timestamp=value.transaction_last_update_timestamp_ms,
+    )
+
+
+def _version(data: bytes) -> int:
+    if len(data) < VERSION.size:
+        raise DecodeError("a record too short for a version")
+    version: int = VERSION.unpack_from(data)[0]
+    return version

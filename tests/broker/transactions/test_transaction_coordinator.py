@@ -1,0 +1,211 @@
+"""The coordinator's rules as Kafka 3.9 has them, and that nothing it decided is lost with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from gregor.broker.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
+from gregor.broker.transactions.transaction import (
+    ProducerIdentity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from gregor.broker.transactions.transaction_log import partition_of, read_value, value_bytes
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.storage.clock import ManualClock
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 3)
+
+
+class Journal:
+    """Remembers what was written, in order; `broken` partitions refuse their markers."""
+
+    partition_count = 4
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.markers: list[tuple[TopicPartition, int, bool]] = []
+        self.broken: set[TopicPartition] = set()
+
+    def append(self, partition: int, records: Collection[tuple[bytes, bytes | None]]) -> None:
+        assert 0 <= partition < self.partition_count
+        self.records.extend(records)
+
+    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
+        for partition in sorted(transaction.partitions - self.broken):
+            self.markers.append((partition, transaction.producer_epoch, transaction.commits))
+        return transaction.partitions & self.broken
+
+
+class House:
+    """A coordinator with its surroundings, that can die and come back."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.clock = ManualClock(1_000_000)
+        self.next_id = 100
+        self.coordinator = self.fresh()
+
+    def fresh(self) -> TransactionCoordinator:
+        return TransactionCoordinator(self.journal, self.journal, self.take_id, self.clock, CoordinatorSettings())
+
+    def take_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def restart(self) -> None:
+        self.coordinator = self.fresh()
+        self.coordinator.replay(self.journal.records)
+        self.coordinator.finish_prepared()
+
+    def init(self, expected: ProducerIdentity | None = None) -> ProducerIdentity:
+        return self.coordinator.init_producer_id("tx", 60_000, expected)
+
+    @property
+    def state(self) -> TransactionState:
+        return self.coordinator.describe("tx").state
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[BrokerError]:
+    return pytest.RaisesExc(BrokerError, check=lambda error: error.code is code)
+
+
+def test_a_new_session_has_the_same_id_and_the_next_epoch(house: House) -> None:
+    assert house.init() == (101, 0)
+    assert house.init() == (101, 1)
+
+
+def test_commit_writes_a_marker_into_each_partition_then_completes(house: House) -> None:
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A])
+    house.coordinator.add_partitions("tx", producer, [B])
+    house.coordinator.end("tx", producer, commit=True)
+    assert house.journal.markers == [(A, 0, True), (B, 0, True)]
+    assert house.state is TransactionState.COMPLETE_COMMIT
+    house.coordinator.end("tx", producer, commit=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        house.coordinator.end("tx", producer, commit=False)
+
+
+def test_a_new_session_aborts_what_was_open_under_an_epoch_nobody_has(house: House) -> None:
+    old = house.init()
+    house.coordinator.add_partitions("tx", old, [A])
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        house.init()
+    assert house.journal.markers == [(A, 1, False)]
+    assert house.init() == (101, 2)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        house.coordinator.end("tx", old, commit=True)
+
+
+@pytest.mark.parametrize("broken", [set(), {A}, {A, B}])
+def test_what_was_decided_is_finished_after_a_crash(house: House, broken: set[TopicPartition]) -> None:
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A, B])
+    house.journal.broken = broken
+    house.coordinator.end("tx", producer, commit=True)
+    house.journal.broken = set()
+    house.restart()
+    assert house.state is TransactionState.COMPLETE_COMMIT
+    assert {partition for partition, _, commit in house.journal.markers if commit} == {A, B}
+
+
+def test_while_markers_are_missing_nothing_else_may_begin(house: House) -> None:
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A])
+    house.journal.broken = {A}
+    house.coordinator.end("tx", producer, commit=True)
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        house.coordinator.add_partitions("tx", producer, [B])
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        house.init()
+    with refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        house.coordinator.end("tx", producer, commit=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        house.coordinator.end("tx", producer, commit=False)
+
+
+def test_an_open_transaction_times_out_and_its_producer_is_fenced(house: House) -> None:
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A])
+    house.clock.advance(60_001)
+    house.coordinator.abort_timed_out()
+    assert house.state is TransactionState.COMPLETE_ABORT
+    with refused(ErrorCode.PRODUCER_FENCED):
+        house.coordinator.add_partitions("tx", producer, [A])
+
+
+def test_a_producer_may_bump_its_own_epoch_and_ask_again(house: House) -> None:
+    """KIP-360: the retry of a bump gets the same answer; an older epoch is fenced."""
+    first = house.init()
+    second = house.init(first)
+    assert second == (first.producer_id, first.epoch + 1)
+    assert house.init(first) == second
+    house.init(second)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        house.init(first)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        house.init(ProducerIdentity(first.producer_id + 1000, 0))
+
+
+def test_used_up_epochs_lead_to_a_new_producer_id(house: House) -> None:
+    house.init()
+    for _ in range(0x7FFF - 1):
+        last = house.init()
+    assert last == (101, 0x7FFE)
+    assert house.init(last) == (102, 0)
+
+
+def test_unused_ids_are_forgotten_and_stay_forgotten(house: House) -> None:
+    house.init()
+    house.clock.advance(CoordinatorSettings().expiration_ms)
+    house.coordinator.forget_expired()
+    house.restart()
+    with refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+        house.coordinator.describe("tx")
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "good"), [(0, False), (-1, False), (1, True), (900_000, True), (900_001, False)]
+)
+def test_time_outs_have_limits(house: House, timeout_ms: int, good: bool) -> None:
+    if good:
+        house.coordinator.init_producer_id("t", timeout_ms, None)
+    else:
+        with refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT):
+            house.coordinator.init_producer_id("t", timeout_ms, None)
+
+
+def test_a_transaction_survives_its_record() -> None:
+    transaction = Transaction(
+        transactional_id="tx",
+        producer_id=7,
+        producer_epoch=3,
+        timeout_ms=5,
+        state=TransactionState.ONGOING,
+        partitions=frozenset({A, B}),
+        start_timestamp=11,
+        last_update_timestamp=12,
+    )
+    assert read_value("tx", value_bytes(transaction)) == transaction
+
+
+def test_ids_live_where_kafka_puts_them() -> None:
+    """Java: Utils.abs("abc".hashCode()) % 50, and an id whose hash is negative."""
+    assert partition_of("abc", 50) == 96354 % 50
+    assert partition_of("my-transactional-id-7", 50) == (hash_of("my-transactional-id-7") & 0x7FFFFFFF) % 50
+
+
+def hash_of(text: str) -> int:
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value
