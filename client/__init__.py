@@ -1,1 +1,33 @@
-"""A trio-native producer, consumer and admin client for any Kafka from 0.10 to 4.x."""
+"""A trio-native producer, consumer and admin client for any Kafka from 0.10 to 4.x.
+
+`connection.py` speaks with one broker, `cluster.py` knows them all; on these stand `producer.py` (KIP-126, 526, 794),
+`consumer.py` and `admin.py`. Configuration keys are Kafka's with underscores, see `config.py`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .admin import Admin
+    from .consumer import Consumer, ConsumerRecord
+    from .delivery import Delivery, RecordMetadata
+    from .producer import Producer
+
+_HOMES = {
+    "Admin": "admin",
+    "Consumer": "consumer",
+    "ConsumerRecord": "consumer",
+    "Delivery": "delivery",
+    "Producer": "producer",
+    "RecordMetadata": "delivery",
+}
+
+__all__ = ["Admin", "Consumer", "ConsumerRecord", "Delivery", "Producer", "RecordMetadata"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import each class when it is first asked for: a command line that only administers needs no producer."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

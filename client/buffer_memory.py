@@ -1,4 +1,4 @@
-"""The bounded memory of a producer (`buffer.memory`): who asks for more than is free waits, first come, first served."""
+"""The bounded memory of a producer (`buffer.memory`): who asks for more than is free waits his turn."""
 
 from collections import deque
 

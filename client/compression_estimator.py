@@ -18,7 +18,7 @@ CONTINGENCY_FACTOR = 1.05
 class CompressionRatioEstimator:
     """Estimated compressed size / uncompressed size, for each (topic, codec).
 
-    The steps are KIP-126's own. Kafka 3.9 differs: it jumps straight to an observed ratio that is worse than one step up.
+    The steps are KIP-126's own. Kafka 3.9 differs: it jumps at once to an observed ratio that is worse than one step.
     """
 
     __slots__ = ("_ratios",)

@@ -1,11 +1,11 @@
 """Which partition a record goes to: keyed records by murmur2, the others by KIP-794's uniform sticky partitioner.
 
 The sticky partitioner stays with one partition until `batch.size` bytes went to it, as counted by the accumulator, and
-then draws another. KIP-794 switches at that byte count whatever the state of the batch; doing just that cuts batches short
-when they are still lingering, which is why Kafka waits for up to twice the bytes, and gives slow brokers more than their
-share in doing so. Here a visit may likewise run on until the open batch is complete, but what it takes beyond
-`batch.size` is a *debt* that shortens the partition's later visits. So batches are whole and the long-run shares are
-uniform, for slow and fast brokers alike.
+then draws another. KIP-794 switches at that byte count whatever the state of the batch; doing just that cuts batches
+short while they linger, which is why Kafka waits for up to twice the bytes, and so gives slow brokers more than their
+share. Here a visit may likewise run on until the open batch is complete, but what it takes beyond `batch.size` is a
+*debt* that shortens the partition's later visits. So batches are whole, and the long-run shares are uniform for slow
+and fast brokers alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 def adaptive_weights(queue_sizes: Sequence[int]) -> list[float]:
-    """KIP-794's odds for each partition: inverse to its number of waiting batches (plus one, as queues may be empty)."""
+    """KIP-794's odds for each partition: inverse to its number of waiting batches, plus one as queues may be empty."""
     return [1.0 / (size + 1) for size in queue_sizes]
 
 

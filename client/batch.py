@@ -1,0 +1,326 @@
+"""A batch of the producer: records of one partition from `send` to the broker's answer.
+
+      append            seal             drain            acknowledged
+    OPEN ───> OPEN ───> SEALED ───> IN_FLIGHT ───────────> DELIVERED
+                          ^   \\         │ │  \\
+                          │    \\  retry │ │   \\ refused, given up
+                          └─────────────┘ │    `─────────> FAILED   (from any state before)
+                                          │ MESSAGE_TOO_LARGE
+                                          └──────────────> SPLIT    (two SEALED batches take its place)
+
+Once sealed a batch holds its bytes as they go on the wire, and the records no more; a batch that has to be split is
+decompressed again (KIP-126: keeping the records around for the rare case would cost more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from struct import Struct
+
+import trio
+
+from ..protocol.records import v1, v2
+from ..protocol.records.batches import iter_records, read_batch
+from ..protocol.records.compression import Codec, compress
+from ..protocol.records.record import NO_TIMESTAMP, Record
+from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
+from .delivery import Delivery
+from .record_encoding import Headers, encode_record
+
+_PRODUCER_FIELDS = Struct(">qhi")
+"""Producer id, epoch, base sequence: neighbours in a v2 header, from PRODUCER_ID_AT on."""
+
+
+class BatchState(Enum):
+    """Where a batch is; see the diagram above."""
+
+    OPEN = auto()
+    SEALED = auto()
+    IN_FLIGHT = auto()
+    DELIVERED = auto()
+    FAILED = auto()
+    SPLIT = auto()
+
+
+_NEXT_STATES = {
+    BatchState.OPEN: {BatchState.SEALED, BatchState.FAILED},
+    BatchState.SEALED: {BatchState.IN_FLIGHT, BatchState.FAILED},
+    BatchState.IN_FLIGHT: {BatchState.SEALED, BatchState.DELIVERED, BatchState.FAILED, BatchState.SPLIT},
+    BatchState.DELIVERED: set(),
+    BatchState.FAILED: set(),
+    BatchState.SPLIT: set(),
+}
+
+
+class ProducerBatch:
+    """Records of one partition that travel together.
+
+    Sizes are bytes, times are seconds of trio's clock, `base_timestamp` and the records' are milliseconds.
+    """
+
+    __slots__ = (
+        "acknowledged_append_time",
+        "acknowledged_base_offset",
+        "attempts",
+        "base_sequence",
+        "base_timestamp",
+        "body",
+        "codec",
+        "created_at",
+        "deliveries",
+        "error",
+        "finished",
+        "growth_factor",
+        "halves",
+        "is_raw",
+        "max_timestamp",
+        "partition",
+        "payload",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "record_errors",
+        "reserved_bytes",
+        "retry_at",
+        "size_limit",
+        "state",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, *, codec: Codec, ratio: float, size_limit: int, created_at: float
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.codec = codec
+        self.growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
+        self.size_limit = size_limit
+        self.created_at = created_at
+        self.state = BatchState.OPEN
+        self.body = bytearray()
+        self.payload = b""
+        self.deliveries: list[Delivery] = []
+        self.is_raw = False
+        self.halves: tuple[ProducerBatch, ...] = ()
+        self.record_count = 0
+        self.base_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.reserved_bytes = 0
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.producer_id = v2.NO_PRODUCER_ID
+        self.producer_epoch = v2.NO_PRODUCER_EPOCH
+        self.base_sequence = v2.NO_SEQUENCE
+        self.finished = trio.Event()
+        self.error: Exception | None = None
+        self.record_errors: dict[int, Exception] = {}
+        self.acknowledged_base_offset = -1
+        self.acknowledged_append_time = NO_TIMESTAMP
+
+    # --- taking records in ---
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes that the batch is expected to take on the wire: exact unless it is compressed and still open."""
+        if self.state is BatchState.OPEN:
+            return v2.HEADER_SIZE + int(len(self.body) * self.growth_factor)
+        return len(self.payload)
+
+    def has_room_for(self, record_bytes: int) -> bool:
+        """Whether a record of at most that size may join; the first one always may.
+
+        The newcomer is counted uncompressed, as in Kafka's MemoryRecordsBuilder.hasRoomFor.
+        """
+        if self.state is not BatchState.OPEN:
+            return False
+        if not self.record_count:
+            return True
+        return v2.HEADER_SIZE + len(self.body) * self.growth_factor + record_bytes <= self.size_limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the estimated size has reached batch.size, or nothing can be added any more."""
+        if self.state is not BatchState.OPEN:
+            return True
+        return self.record_count > 0 and self.estimated_size >= self.size_limit
+
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> Delivery:
+        """Take a record in; the caller asked `has_room_for` before."""
+        count = self.record_count
+        if not count:
+            self.base_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.body += encode_record(timestamp - self.base_timestamp, count, key, value, headers)
+        delivery = Delivery(self, count, timestamp)
+        self.deliveries.append(delivery)
+        self.record_count = count + 1
+        return delivery
+
+    # --- bytes ---
+
+    def seal(self, estimator: CompressionRatioEstimator, *, is_transactional: bool = False) -> None:
+        """Close the batch: compress it, learn its ratio, put the header before it."""
+        body: bytes | bytearray = self.body
+        if self.codec is not Codec.NONE:
+            body = compress(self.codec, self.body)
+            estimator.observe(self.topic, self.codec, len(body) / len(self.body))
+        self.payload = v2.assemble_batch(
+            body,
+            record_count=self.record_count,
+            base_offset=0,
+            last_offset=self.record_count - 1,
+            attributes=int(self.codec) | (v2.TRANSACTIONAL_FLAG if is_transactional else 0),
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+        )
+        self.body = bytearray()
+        self._move_to(BatchState.SEALED)
+
+    @classmethod
+    def from_raw(cls, topic: str, partition: int, payload: bytes, created_at: float) -> ProducerBatch:
+        """A batch that someone else has built, sent as it is. Raises BrokerError if it is not one whole batch."""
+        view = read_batch(payload)
+        if view is None or view.size_bytes != len(payload):
+            raise ValueError("expected exactly one whole record batch")
+        batch = cls(topic, partition, codec=view.codec, ratio=1.0, size_limit=0, created_at=created_at)
+        batch.record_count = view.record_count or 1
+        batch.is_raw = True
+        batch.payload = payload
+        batch.deliveries = [Delivery(batch, index, view.max_timestamp) for index in range(batch.record_count)]
+        batch._move_to(BatchState.SEALED)
+        return batch
+
+    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Write the producer's identity and the first record's sequence number into the sealed bytes."""
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        payload = bytearray(self.payload)
+        _PRODUCER_FIELDS.pack_into(payload, v2.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
+        v2.UINT32.pack_into(payload, v2.CRC_AT, v2.batch_crc(payload, 0, len(payload)))
+        self.payload = bytes(payload)
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch was stamped."""
+        return self.base_sequence != v2.NO_SEQUENCE
+
+    def records(self) -> Iterator[Record]:
+        """The records of a sealed batch, decompressed, with offsets from 0."""
+        view = read_batch(self.payload)
+        assert view is not None, "a sealed batch holds a whole one"
+        return iter_records(view)
+
+    def legacy_payload(self) -> bytes:
+        """The sealed batch as a message set of format v1, for brokers before 0.11. Headers have no place there."""
+        codec = Codec.NONE if self.codec is Codec.ZSTD else self.codec
+        return v1.build_message_set(list(self.records()), codec=codec)
+
+    def split(self, estimator: CompressionRatioEstimator) -> tuple[ProducerBatch, ProducerBatch]:
+        """Replace a batch that was too large by two sealed ones, in order and about equal in bytes (KIP-126).
+
+        The deliveries, the reserved memory and the sequence numbers go over to them.
+        """
+        assert self.record_count > 1, "one record cannot be split"
+        records = list(self.records())
+        is_transactional = bool(self.payload[v2.ATTRIBUTES_AT + 1] & v2.TRANSACTIONAL_FLAG)
+        estimator.reset(self.topic, self.codec)
+        cut = _middle(records)
+        halves = (self._part(records, 0, cut), self._part(records, cut, len(records)))
+        self._move_to(BatchState.SPLIT)
+        reserved = self.reserved_bytes
+        for half in halves:
+            half.seal(estimator, is_transactional=is_transactional)
+            half.reserved_bytes = reserved // 2
+        # Learning from both halves would move the estimate off the 1.0 that KIP-126 wants after a split.
+        estimator.reset(self.topic, self.codec)
+        halves[0].reserved_bytes += reserved - 2 * (reserved // 2)
+        if self.has_sequence:
+            halves[0].stamp(self.producer_id, self.producer_epoch, self.base_sequence)
+            second = next_sequence(self.base_sequence, cut)
+            halves[1].stamp(self.producer_id, self.producer_epoch, second)
+        self.halves = halves
+        self.reserved_bytes = 0
+        self.payload = b""
+        self.deliveries = []
+        self.finished.set()
+        return halves
+
+    def _part(self, records: Sequence[Record], start: int, end: int) -> ProducerBatch:
+        part = ProducerBatch(
+            self.topic,
+            self.partition,
+            codec=self.codec,
+            ratio=1.0,
+            size_limit=self.size_limit,
+            created_at=self.created_at,
+        )
+        part.attempts = self.attempts
+        for index in range(start, end):
+            record = records[index]
+            headers = [(header.key.decode(), header.value) for header in record.headers]
+            part.append(record.timestamp, record.key, record.value, headers)
+            self.deliveries[index].move_to(part, index - start)
+        part.deliveries = self.deliveries[start:end]
+        return part
+
+    # --- the way to the end ---
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the records' fate is known."""
+        return self.state in (BatchState.DELIVERED, BatchState.FAILED)
+
+    def sent(self) -> None:
+        """Note that the batch is on its way."""
+        self.attempts += 1
+        self._move_to(BatchState.IN_FLIGHT)
+
+    def back_to_queue(self, retry_at: float) -> None:
+        """Note that the batch has to be sent again, not before `retry_at`."""
+        self.retry_at = retry_at
+        self._move_to(BatchState.SEALED)
+
+    def delivered(self, base_offset: int, append_time: int) -> None:
+        """Note the acknowledgement and wake who waits."""
+        self.acknowledged_base_offset = base_offset
+        self.acknowledged_append_time = append_time
+        self._finish(BatchState.DELIVERED)
+
+    def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
+        """Note that the records are lost, and why; single records may have reasons of their own."""
+        self.error = error
+        self.record_errors = record_errors or {}
+        self._finish(BatchState.FAILED)
+
+    def error_of(self, index: int) -> Exception | None:
+        """Why the record at `index` failed; None if it did not."""
+        return self.record_errors.get(index, self.error)
+
+    def _finish(self, state: BatchState) -> None:
+        self._move_to(state)
+        self.payload = b""
+        self.body = bytearray()
+        self.deliveries = []
+        self.finished.set()
+
+    def _move_to(self, state: BatchState) -> None:
+        assert state in _NEXT_STATES[self.state], f"{self.state} cannot become {state}"
+        self.state = state
+
+
+def next_sequence(base_sequence: int, record_count: int) -> int:
+    """The sequence number after `record_count` records; it wraps at 2**31 (Kafka's DefaultRecordBatch)."""
+    return (base_sequence + record_count) & 0x7FFFFFFF
+
+
+def _middle(records: Sequence[Record]) -> int:
+    """Where to cut so that both sides are about equal in bytes and neither is empty."""
+    sizes = [len(record.key or b"") + len(record.value or b"") + 1 for record in records]
+    half = sum(sizes) / 2
+    taken = 0
+    for index, size in enumerate(sizes):
+        if taken + size / 2 > half and index > 0:
+            return index
+        taken += size
+    return len(records) - 1

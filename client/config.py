@@ -1,0 +1,235 @@
+"""The configuration of producers, consumers and admin clients: Kafka's names with underscores, Kafka 3.9's defaults.
+
+Keys may also be given with Kafka's dots (``**{"linger.ms": 5}``) and values as strings, as properties files have them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, get_type_hints
+
+from ..protocol.records.compression import Codec
+from .errors import ConfigError
+from .partitioner import Partitioner
+
+INT32_MAX = 2**31 - 1
+
+_TRUE_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """What every client has: names, back-off, time limits and the way to a broker."""
+
+    client_id: str = ""
+    metadata_max_age_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    connections_max_idle_ms: int = 540_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 65_536
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    """Ours, in the place of Kafka's ssl.* keys; used when security.protocol is SSL."""
+    api_version: str | None = None
+    """Ours: speak like a client of that Kafka release ("0.8" ... "0.11") instead of asking what the broker can."""
+    explicit: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """Names of the keys that the user set, for the rules that treat defaults more leniently."""
+
+    _AT_LEAST: ClassVar[Mapping[str, int]] = {}
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Check and convert what a user passed. Raises ConfigError naming the key, and the nearest known one."""
+        hints = get_type_hints(cls)
+        known = {item.name for item in fields(cls)} - {"explicit"}
+        values: dict[str, Any] = {}
+        for given, value in properties.items():
+            name = cls._ALIASES.get(given.replace(".", "_"), given.replace(".", "_"))
+            if name not in known:
+                nearest = difflib.get_close_matches(name, known, n=1)
+                raise ConfigError(f"unknown key {given!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
+            values[name] = _convert(given, value, hints[name])
+        config = cls(**values, explicit=frozenset(values))
+        config._check()
+        return config
+
+    _ALIASES: ClassVar[Mapping[str, str]] = {}
+
+    def _check(self) -> None:
+        for name, least in self._AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.security_protocol not in ("PLAINTEXT", "SSL"):
+            raise ConfigError(f"security_protocol must be PLAINTEXT or SSL, not {self.security_protocol!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """The producer's keys. `metadata.evict.ms` is KIP-526's name of what Kafka ships as `metadata.max.idle.ms`."""
+
+    acks: str = "all"
+    batch_size: int = 16_384
+    buffer_memory: int = 33_554_432
+    compression_type: str = "none"
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool = True
+    linger_ms: int = 0
+    max_block_ms: int = 60_000
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = 1_048_576
+    metadata_evict_ms: int = 300_000
+    partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_availability_timeout_ms: int = 0
+    partitioner_class: Partitioner | None = None
+    partitioner_ignore_keys: bool = False
+    receive_buffer_bytes: int = 32_768
+    retries: int = INT32_MAX
+    transaction_timeout_ms: int = 60_000
+    transactional_id: str | None = None
+
+    _ALIASES: ClassVar[Mapping[str, str]] = {"metadata_max_idle_ms": "metadata_evict_ms"}
+    _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        "batch_size": 0,
+        "buffer_memory": 0,
+        "linger_ms": 0,
+        "max_block_ms": 0,
+        "max_in_flight_requests_per_connection": 1,
+        "max_request_size": 0,
+        "metadata_evict_ms": 5_000,
+        "retries": 0,
+    }
+
+    @property
+    def required_acks(self) -> int:
+        """The wire's number: -1 for "all"."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def codec(self) -> Codec:
+        """The codec that batches are compressed with."""
+        return Codec[self.compression_type.upper()]
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether records carry sequence numbers.
+
+        By default, unless another key rules it out (Kafka's ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+        """
+        return self.transactional_id is not None or (
+            self.enable_idempotence
+            and self.required_acks == -1
+            and self.retries > 0
+            and self.max_in_flight_requests_per_connection <= 5
+        )
+
+    def _check(self) -> None:
+        super()._check()
+        if self.acks not in ("all", "-1", "0", "1"):
+            raise ConfigError(f"acks must be one of all, -1, 0, 1, not {self.acks!r}")
+        if self.compression_type.upper() not in Codec.__members__:
+            raise ConfigError(
+                f"compression_type must be none, gzip, snappy, lz4 or zstd, not {self.compression_type!r}"
+            )
+        if (
+            self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms
+            and "delivery_timeout_ms" in self.explicit
+        ):
+            raise ConfigError("delivery_timeout_ms must be at least linger_ms + request_timeout_ms")
+        self._check_idempotence()
+
+    def _check_idempotence(self) -> None:
+        demanded = self.transactional_id is not None or (
+            self.enable_idempotence and "enable_idempotence" in self.explicit
+        )
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional_id needs enable_idempotence")
+        if not demanded:
+            return
+        if self.required_acks != -1:
+            raise ConfigError("an idempotent producer needs acks=all")
+        if self.retries == 0:
+            raise ConfigError("an idempotent producer needs retries")
+        if self.max_in_flight_requests_per_connection > 5:
+            raise ConfigError("an idempotent producer can have at most 5 max_in_flight_requests_per_connection")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """The consumer's keys."""
+
+    allow_auto_create_topics: bool = True
+    auto_commit_interval_ms: int = 5_000
+    auto_offset_reset: str = "latest"
+    check_crcs: bool = True
+    client_rack: str = ""
+    default_api_timeout_ms: int = 60_000
+    enable_auto_commit: bool = True
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    heartbeat_interval_ms: int = 3_000
+    isolation_level: str = "read_uncommitted"
+    max_partition_fetch_bytes: int = 1_048_576
+    max_poll_interval_ms: int = 300_000
+    max_poll_records: int = 500
+    partition_assignment_strategy: str = "range,cooperative-sticky"
+    """Names from `assignors.ASSIGNORS`, the preferred one first, where Kafka has class names."""
+    session_timeout_ms: int = 45_000
+
+    _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        "fetch_max_bytes": 0,
+        "fetch_max_wait_ms": 0,
+        "fetch_min_bytes": 0,
+        "max_poll_records": 1,
+        "max_poll_interval_ms": 1,
+    }
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether records of open and aborted transactions stay hidden."""
+        return self.isolation_level == "read_committed"
+
+    def _check(self) -> None:
+        super()._check()
+        if self.auto_offset_reset not in ("latest", "earliest", "none"):
+            raise ConfigError(f"auto_offset_reset must be latest, earliest or none, not {self.auto_offset_reset!r}")
+        if self.isolation_level not in ("read_committed", "read_uncommitted"):
+            raise ConfigError(
+                f"isolation_level must be read_committed or read_uncommitted, not {self.isolation_level!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """The admin client's keys."""
+
+    connections_max_idle_ms: int = 300_000
+    default_api_timeout_ms: int = 60_000
+
+
+def _convert(name: str, value: object, wanted: object) -> object:
+    """Strings and numbers become what the field wants; all else passes as it is."""
+    if name == "acks" and isinstance(value, int):
+        return str(value)
+    try:
+        if wanted is int and not isinstance(value, bool):
+            return int(value)  # type: ignore[call-overload]
+        if wanted is bool:
+            return value if isinstance(value, bool) else _TRUE_WORDS[str(value).lower()]
+    except (ValueError, TypeError, KeyError):
+        pass
+    else:
+        if wanted is not str or isinstance(value, str):
+            return value
+    kind = getattr(wanted, "__name__", str(wanted))
+    raise ConfigError(f"{name} must be of type {kind}, not {value!r}")
