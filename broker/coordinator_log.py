@@ -1,0 +1,188 @@
+"""A coordinator's memory: keyed records in the partitions of a compacted internal topic, read back at start.
+
+Used for `__consumer_offsets` and `__transaction_state`. What the keys and values mean is their coordinator's affair.
+A record that was appended survives the process; whether it survives the machine is up to `log.flush.*`, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from struct import Struct
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.records import v2
+from ..protocol.records.batches import BatchView, iter_batches, iter_records
+from ..protocol.records.compression import Codec
+from ..protocol.records.produced import Produced, ProducedBatch
+from ..protocol.records.record import Record
+from ..storage.clock import Clock
+from ..storage.partition_log import AppendOrigin
+from .partition import Partition
+
+REPLAY_BYTES = 4 * 1024 * 1024
+"""Bytes of a partition that are replayed in one go."""
+
+CONTROL_KEY = Struct(">hh")  # version, type of marker
+ABORT_MARKER, COMMIT_MARKER = 0, 1
+
+
+class KeyValue(NamedTuple):
+    """A record to write; a value of None takes the key back (a tombstone)."""
+
+    key: bytes
+    value: bytes | None
+
+
+class ReplayedRecord(NamedTuple):
+    """A record found in the log; `producer_id` is -1 unless it belongs to a transaction."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    producer_id: int
+
+
+class ReplayedMarker(NamedTuple):
+    """The end of a producer's transaction on this partition."""
+
+    offset: int
+    producer_id: int
+    is_commit: bool
+
+
+Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
+
+
+class TransactionalProducer(NamedTuple):
+    """In whose transaction records are appended."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class InternalTopics(Protocol):
+    """Where internal topics come from and are found."""
+
+    def ensure_internal_topic(self, name: str) -> int:
+        """Create the topic if it is missing; returns its number of partitions."""
+
+    def internal_topic_partitions(self, name: str) -> int:
+        """How many partitions the topic has; 0 if there is no such topic."""
+
+    def internal_partition(self, name: str, index: int) -> Partition | None:
+        """A partition of it, if there is such one here."""
+
+
+class CoordinatorLog:
+    """One internal topic as its coordinator uses it."""
+
+    def __init__(self, topic: str, topics: InternalTopics, clock: Clock, *, codec: Codec = Codec.NONE) -> None:
+        self.topic = topic
+        self._topics = topics
+        self._clock = clock
+        self._codec = codec
+
+    def existing_partitions(self) -> int:
+        """How many partitions there are already, to be replayed: 0 if the topic does not exist."""
+        return self._topics.internal_topic_partitions(self.topic)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has; creates it if it is missing."""
+        return self._topics.ensure_internal_topic(self.topic)
+
+    def partition_of(self, key: str) -> int:
+        """The partition that holds all records of a group or transactional id: Java's hash of it, as in Kafka."""
+        return java_hash(key) % self.partition_count
+
+    def append(
+        self,
+        index: int,
+        records: Collection[tuple[bytes, bytes | None]],
+        *,
+        producer: TransactionalProducer | None = None,
+    ) -> int:
+        """Append records as one batch; returns the offset of the first.
+
+        Raises BrokerError: COORDINATOR_NOT_AVAILABLE if the partition is not here, else what the log refuses with.
+        """
+        self._topics.ensure_internal_topic(self.topic)
+        partition = self._topics.internal_partition(self.topic, index)
+        if partition is None:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        produced = self._batch(records, producer)
+        log = partition.log
+        if produced.size_bytes > log.config.max_message_bytes:
+            raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
+        return partition.append(produced, leader_epoch=log.leader_epoch, origin=AppendOrigin.COORDINATOR).base_offset
+
+    def replay(self, index: int) -> Iterator[list[Replayed]]:
+        """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""
+        partition = self._topics.internal_partition(self.topic, index)
+        if partition is None:
+            return
+        log = partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            with log.read(offset, REPLAY_BYTES) as stretch:
+                data = stretch.read()
+            replayed: list[Replayed] = []
+            next_offset = offset
+            for batch in iter_batches(data):
+                replayed.extend(entry for entry in _entries(batch) if entry.offset >= offset)
+                next_offset = batch.last_offset + 1
+            if next_offset <= offset:
+                return
+            yield replayed
+            offset = next_offset
+
+    def _batch(
+        self, records: Collection[tuple[bytes, bytes | None]], producer: TransactionalProducer | None
+    ) -> Produced:
+        now_ms = self._clock.now_ms()
+        identity = TransactionalProducer(v2.NO_PRODUCER_ID, v2.NO_PRODUCER_EPOCH) if producer is None else producer
+        sequence = v2.NO_SEQUENCE if producer is None else 0
+        data = v2.build_batch(
+            [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
+            codec=self._codec,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=producer is not None,
+        )
+        batch = ProducedBatch(
+            position=0,
+            size_bytes=len(data),
+            magic=v2.MAGIC,
+            codec=self._codec,
+            record_count=len(records),
+            max_timestamp=now_ms,
+            keyed=True,
+            is_transactional=producer is not None,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=sequence,
+        )
+        return Produced(memoryview(bytearray(data)), [batch])
+
+
+def _entries(batch: BatchView) -> Iterator[Replayed]:
+    for record in iter_records(batch):
+        if batch.is_control:
+            _, marker_type = CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")
+            if marker_type in (ABORT_MARKER, COMMIT_MARKER):
+                yield ReplayedMarker(record.offset, batch.producer_id, marker_type == COMMIT_MARKER)
+        elif record.key is not None:
+            producer_id = batch.producer_id if batch.is_transactional else v2.NO_PRODUCER_ID
+            yield ReplayedRecord(record.offset, record.key, record.value, producer_id)
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode` over UTF-16 units, made positive as Kafka's `Utils.abs` does."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = (value * 31 + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value & 0x80000000 else value
+    return 0 if signed == -(1 << 31) else abs(signed)

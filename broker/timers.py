@@ -1,0 +1,98 @@
+"""Deadlines of many things in one task: sessions, rebalances, transactions.
+
+A heartbeat only moves its timer's deadline; the heap is touched again when the old deadline comes. So a thousand
+members that beat every three seconds cost a thousand attribute writes, and no task of their own.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+from collections.abc import Callable
+
+import trio
+
+logger = logging.getLogger(__name__)
+
+
+class Timer:
+    """One deadline (in trio's clock) and what to call then. Made by `TimerQueue.schedule`."""
+
+    __slots__ = ("_callback", "_queue", "deadline", "queued_deadline")
+
+    def __init__(self, queue: TimerQueue, deadline: float, callback: Callable[[], None]) -> None:
+        self._queue = queue
+        self._callback: Callable[[], None] | None = callback
+        self.deadline = deadline
+        self.queued_deadline = deadline
+        """Deadline of the heap entry that counts; others of this timer are leftovers."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it can still go off."""
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        """Never go off. Cancelling twice, or after it went off, does nothing."""
+        self._callback = None
+
+    def move(self, delay_ms: int) -> None:
+        """Go off `delay_ms` from now instead, unless it was cancelled or has gone off."""
+        self.deadline = trio.current_time() + max(delay_ms, 0) / 1000
+        if self.is_pending and self.deadline < self.queued_deadline:
+            self._queue.push(self)
+
+    def go_off(self) -> None:
+        """Call the callback, once. A bug in it is logged and harms no other timer."""
+        callback, self._callback = self._callback, None
+        if callback is None:
+            return
+        try:
+            callback()
+        except Exception:
+            logger.exception("a timer's callback failed")
+
+
+class TimerQueue:
+    """Runs the callbacks of timers when they are due, in order of their deadlines."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._tie_breaker = itertools.count()
+        self._earlier_deadline = trio.Event()
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` after `delay_ms`, at the next turn of the event loop if that is 0."""
+        timer = Timer(self, trio.current_time() + max(delay_ms, 0) / 1000, callback)
+        self.push(timer)
+        return timer
+
+    async def run(self) -> None:
+        """Serve the timers until cancelled."""
+        while True:
+            self._fire_due()
+            self._earlier_deadline = trio.Event()
+            deadline = self._heap[0][0] if self._heap else math.inf
+            with trio.move_on_at(deadline):
+                await self._earlier_deadline.wait()
+
+    def push(self, timer: Timer) -> None:
+        """Queue a timer at its deadline (for `Timer.move`)."""
+        timer.queued_deadline = timer.deadline
+        is_first = not self._heap or timer.deadline < self._heap[0][0]
+        heapq.heappush(self._heap, (timer.deadline, next(self._tie_breaker), timer))
+        if is_first:
+            self._earlier_deadline.set()
+
+    def _fire_due(self) -> None:
+        now = trio.current_time()
+        while self._heap and self._heap[0][0] <= now:
+            queued_deadline, _, timer = heapq.heappop(self._heap)
+            if not timer.is_pending or queued_deadline != timer.queued_deadline:
+                continue
+            if timer.deadline > now:
+                self.push(timer)
+            else:
+                timer.go_off()
