@@ -1,0 +1,157 @@
+"""The broker's configuration: values as typed attributes, where each came from, and what may change while it runs."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ...storage.log_config import LogConfig
+from .accepted import accepted_keys
+from .keys import ConfigError, ConfigValue, Key, Update
+from .properties import parse_properties
+from .table import SUPPORTED_KEYS, SupportedKeys
+from .topic_keys import TOPIC_KEYS, milliseconds
+
+
+class BrokerConfig(SupportedKeys):
+    """Kafka's broker keys as attributes: ``message.max.bytes`` is ``config.message_max_bytes``.
+
+    A class attribute is the default; an instance holds what was set. Three layers of text stand above the defaults, the
+    lower giving way to the higher: ``properties`` (the file and the command line), ``cluster_overrides`` and
+    ``broker_overrides`` (changed at run time, KIP-226).
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None, /, **values: ConfigValue) -> None:
+        """Configure from text by Kafka's names, or from values by attribute (``BrokerConfig(num_partitions=3)``).
+
+        Raises :class:`ConfigError`, one line that says what to change.
+        """
+        self.properties: dict[str, str] = dict(properties or {})
+        for attribute, value in values.items():
+            key = SUPPORTED_KEYS[attribute.replace("_", ".")]
+            self.properties[key.name] = key.render(value) or ""
+        self.cluster_overrides: dict[str, str] = {}
+        self.broker_overrides: dict[str, str] = {}
+        for name in self.properties:
+            if name in SUPPORTED_KEYS:
+                self._apply(SUPPORTED_KEYS[name])
+        self._resolve()
+
+    @classmethod
+    def load(cls, path: Path | None = None, overrides: Iterable[str] = ()) -> "BrokerConfig":
+        """Read ``server.properties`` and ``key=value`` overrides, as ``kafka-server-start`` takes them.
+
+        Raises :class:`ConfigError`.
+        """
+        properties: dict[str, str] = {}
+        if path is not None:
+            try:
+                properties = parse_properties(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise ConfigError(f"Cannot read {path}: {reason}; name a file in Java's properties format") from None
+        for override in overrides:
+            name, equals, value = override.partition("=")
+            if not equals or not name.strip():
+                raise ConfigError(f"Invalid --override {override}: write it as key=value")
+            properties[name.strip()] = value.strip()
+        return cls(properties)
+
+    def notices(self) -> tuple[list[str], list[str]]:
+        """What to tell the operator about the keys given: lines for info, lines for warning."""
+        others = [name for name in self.properties if name not in SUPPORTED_KEYS]
+        needless = sorted(name for name in others if name in accepted_keys() or _is_prefixed(name))
+        info = [f"accepted without effect: {', '.join(needless)}"] if needless else []
+        known = [*SUPPORTED_KEYS, *accepted_keys(), *TOPIC_KEYS]
+        warnings = []
+        for name in sorted(set(others) - set(needless)):
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            warnings.append(f"unknown configuration {name} is ignored{hint}")
+        return info, warnings
+
+    def key(self, name: str) -> Key | None:
+        """The broker key called ``name``, supported or merely accepted."""
+        return SUPPORTED_KEYS.get(name) or accepted_keys().get(name)
+
+    def text(self, name: str) -> str | None:
+        """The effective value of a broker key as text; ``None`` where it has none."""
+        for layer in (self.broker_overrides, self.cluster_overrides, self.properties):
+            if name in layer:
+                return layer[name]
+        key = self.key(name)
+        return key.render(key.default) if key else None
+
+    def is_set(self, name: str) -> bool:
+        """Whether anything but the default gives the value of ``name``."""
+        return any(name in layer for layer in (self.broker_overrides, self.cluster_overrides, self.properties))
+
+    def override(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Take the dynamic values given, for the whole cluster and for this broker, in place of the earlier ones.
+
+        They must have passed :func:`validate_broker_change`. Keys without a dynamic value return to the static one.
+        """
+        touched = {*self.cluster_overrides, *self.broker_overrides, *cluster, *broker}
+        self.cluster_overrides, self.broker_overrides = dict(cluster), dict(broker)
+        for name in touched:
+            if name in SUPPORTED_KEYS:
+                self._apply(SUPPORTED_KEYS[name])
+        self._resolve()
+
+    @property
+    def security_protocols(self) -> dict[str, str]:
+        """Security protocol by listener name."""
+        pairs = (entry.partition(":") for entry in self.listener_security_protocol_map)
+        return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+
+    def topic_defaults(self) -> dict[str, str]:
+        """What a topic without properties of its own has, as text by topic key."""
+        return {name: self.topic_default(name) for name in TOPIC_KEYS}
+
+    def topic_default(self, name: str) -> str:
+        """The broker's value for the topic key ``name``, as text in the topic key's unit."""
+        row = TOPIC_KEYS[name]
+        for fallback in row.fallbacks:
+            if self.is_set(fallback):
+                value = milliseconds(fallback, getattr(self, SUPPORTED_KEYS[fallback].attribute))
+                return row.key.render(value) or ""
+        return row.key.render(row.key.default) or ""
+
+    def log_config(self, topic_properties: Mapping[str, str] | None = None) -> LogConfig:
+        """Settings of the log of a topic with these properties over the broker's defaults."""
+        return LogConfig.from_properties({**self.topic_defaults(), **(topic_properties or {})})
+
+    def _apply(self, key: Key) -> None:
+        text = self.text(key.name)
+        if not self.is_set(key.name) or (text == "" and key.default is None):
+            self.__dict__.pop(key.attribute, None)
+        else:
+            setattr(self, key.attribute, key.parse(text or ""))
+
+    def _resolve(self) -> None:
+        """Fill in what follows from several keys, and check that they agree."""
+        if "broker.id" in self.properties and "node.id" not in self.properties:
+            self.node_id = self.broker_id
+        elif "broker.id" in self.properties and self.broker_id != self.node_id:
+            raise ConfigError(f"node.id={self.node_id} and broker.id={self.broker_id} differ: remove broker.id")
+        self.log_dirs = self.log_dirs or (self.log_dir,)
+
+
+def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
+    """Raise :class:`ConfigError` where the broker key ``name`` cannot take ``text`` at run time (KIP-226)."""
+    key = SUPPORTED_KEYS.get(name) or accepted_keys().get(name)
+    if key is None or key.update is Update.READ_ONLY:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+    if key.update is Update.PER_BROKER and not per_broker:
+        raise ConfigError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+        )
+    key.parse(text)
+
+
+def _is_prefixed(name: str) -> bool:
+    """Whether ``name`` configures one listener or a plug-in, which Kafka never reports as unknown."""
+    return name.startswith(("listener.name.", "rlmm.config.", "rsm.config.", "metrics.context."))
+
+
+for _key in SUPPORTED_KEYS.values():
+    setattr(BrokerConfig, _key.attribute, _key.default)

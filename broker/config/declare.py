@@ -1,0 +1,81 @@
+"""Declarations of broker keys as class attributes: ``num_partitions = integer(1, "Partitions of ...", least=1)``.
+
+To a type checker such an attribute is its value; the class keeps a :class:`Declaration`, from which ``BrokerConfig``
+makes the :class:`~.keys.Key` and its own plain default. So one line is the source of type, default, range, sentence
+and help, and reading ``config.num_partitions`` costs no more than any attribute.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast, overload
+
+from .keys import ConfigType, ConfigValue, Key, Update
+
+PER_BROKER: Final = Update.PER_BROKER
+CLUSTER_WIDE: Final = Update.CLUSTER_WIDE
+
+_V = TypeVar("_V", bound=ConfigValue)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """All of a key but its name, which the attribute gives."""
+
+    type: ConfigType
+    default: ConfigValue
+    sentence: str
+    more: dict[str, Any]
+
+    def named(self, attribute: str) -> Key:
+        """The key: an attribute's underscores are the name's dots, as no supported key has an underscore of its own."""
+        return Key(attribute.replace("_", "."), self.type, self.default, self.sentence, **self.more)
+
+
+def boolean(default: bool, sentence: str, **more: Any) -> bool:
+    """A BOOLEAN key."""
+    return _declared(ConfigType.BOOLEAN, default, sentence, more)
+
+
+def short(default: int, sentence: str, **more: Any) -> int:
+    """A SHORT key, 16 bits."""
+    return _declared(ConfigType.SHORT, default, sentence, more)
+
+
+@overload
+def integer(default: int, sentence: str, **more: Any) -> int: ...
+@overload
+def integer(default: None, sentence: str, **more: Any) -> int | None: ...
+def integer(default: int | None, sentence: str, **more: Any) -> int | None:
+    """An INT key, 32 bits."""
+    return _declared(ConfigType.INT, default, sentence, more)
+
+
+@overload
+def long(default: int, sentence: str, **more: Any) -> int: ...
+@overload
+def long(default: None, sentence: str, **more: Any) -> int | None: ...
+def long(default: int | None, sentence: str, **more: Any) -> int | None:
+    """A LONG key, 64 bits."""
+    return _declared(ConfigType.LONG, default, sentence, more)
+
+
+def double(default: float, sentence: str, **more: Any) -> float:
+    """A DOUBLE key."""
+    return _declared(ConfigType.DOUBLE, default, sentence, more)
+
+
+@overload
+def string(default: str, sentence: str, **more: Any) -> str: ...
+@overload
+def string(default: None, sentence: str, **more: Any) -> str | None: ...
+def string(default: str | None, sentence: str, **more: Any) -> str | None:
+    """A STRING key."""
+    return _declared(ConfigType.STRING, default, sentence, more)
+
+
+def words(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:
+    """A LIST key: words separated by commas."""
+    return _declared(ConfigType.LIST, default, sentence, more)
+
+
+def _declared(type_: ConfigType, default: _V, sentence: str, more: dict[str, Any]) -> _V:
+    return cast(_V, Declaration(type_, default, sentence, more))

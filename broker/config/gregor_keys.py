@@ -1,0 +1,22 @@
+"""Keys that Kafka does not have; all begin with ``gregor.``."""
+
+from .declare import CLUSTER_WIDE, boolean, integer
+
+
+class GregorKeys:
+    """What only Gregor can be told."""
+
+    gregor_message_downconversion_chunk_bytes = integer(
+        131072,
+        "Bytes of stored batches that are converted at a time for an old consumer.",
+        least=4096,
+        update=CLUSTER_WIDE,
+    )
+    gregor_message_upconversion_enable = boolean(
+        True,
+        "Whether a current consumer gets batches of old producers in format v2; off, it gets them as stored.",
+        update=CLUSTER_WIDE,
+    )
+    gregor_shutdown_timeout_ms = integer(
+        1500, "Milliseconds that requests in flight may take to end when the broker is told to stop.", least=0
+    )

@@ -1,0 +1,182 @@
+"""Keys of logs on disk: most are defaults that a topic may override, see :mod:`.topic_keys`."""
+
+from .declare import CLUSTER_WIDE, boolean, double, integer, long, short, string, words
+
+_NO_LIMIT = 9223372036854775807
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+class LogKeys:
+    """Where records are kept, for how long, and what may be appended."""
+
+    log_dir = string("./gregor-data", "Directory of the logs where log.dirs is not given.")
+    log_dirs = words((), "Directories of the logs; a new partition goes where the fewest are.")
+    num_partitions = integer(1, "Partitions of a topic that is created without a count.", least=1)
+    default_replication_factor = integer(1, "Replicas of a topic that is created without a count.")
+    min_insync_replicas = integer(
+        1, "In-sync replicas without which a write with acks=all is refused.", least=1, update=CLUSTER_WIDE
+    )
+    unclean_leader_election_enable = boolean(
+        False, "Whether a replica that is not in sync may lead when no other is left.", update=CLUSTER_WIDE
+    )
+    compression_type = string(
+        "producer",
+        "Compression of stored batches; Gregor stores what was produced, whatever this says.",
+        one_of=_CODECS,
+        update=CLUSTER_WIDE,
+    )
+    compression_gzip_level = integer(
+        -1, "Level of gzip, 1 to 9, or -1 for the codec's default.", least=-1, most=9, update=CLUSTER_WIDE
+    )
+    compression_lz4_level = integer(9, "Level of lz4.", least=1, most=17, update=CLUSTER_WIDE)
+    compression_zstd_level = integer(3, "Level of zstd.", least=-131072, most=22, update=CLUSTER_WIDE)
+    message_max_bytes = integer(1048588, "Largest batch in bytes that may be appended.", least=0, update=CLUSTER_WIDE)
+    log_message_downconversion_enable = boolean(
+        True,
+        "Whether old consumers get records converted to the format they know; off, they get UNSUPPORTED_VERSION.",
+        update=CLUSTER_WIDE,
+    )
+    log_message_format_version = string(
+        "3.0-IV1", "Accepted for old configurations, without effect: records are stored as they were produced."
+    )
+    log_message_timestamp_type = string(
+        "CreateTime",
+        "Whether a record's time is the producer's or that of its append.",
+        one_of=("CreateTime", "LogAppendTime"),
+        update=CLUSTER_WIDE,
+    )
+    log_message_timestamp_before_max_ms = long(
+        _NO_LIMIT, "How many milliseconds a record's time may lie before the broker's.", least=0, update=CLUSTER_WIDE
+    )
+    log_message_timestamp_after_max_ms = long(
+        _NO_LIMIT, "How many milliseconds a record's time may lie after the broker's.", least=0, update=CLUSTER_WIDE
+    )
+    log_message_timestamp_difference_max_ms = long(
+        _NO_LIMIT,
+        "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms.",
+        least=0,
+        update=CLUSTER_WIDE,
+    )
+    log_segment_bytes = integer(
+        1073741824, "Size in bytes at which a new segment is begun.", least=14, update=CLUSTER_WIDE
+    )
+    log_roll_ms = long(
+        None,
+        "Age in milliseconds at which a new segment is begun; prevails over log.roll.hours.",
+        least=1,
+        update=CLUSTER_WIDE,
+    )
+    log_roll_hours = integer(168, "Age in hours at which a new segment is begun.", least=1)
+    log_roll_jitter_ms = long(
+        None,
+        "Most milliseconds to take at random from a segment's age limit; prevails over log.roll.jitter.hours.",
+        least=0,
+        update=CLUSTER_WIDE,
+    )
+    log_roll_jitter_hours = integer(0, "Most hours to take at random from a segment's age limit.", least=0)
+    log_preallocate = boolean(False, "Whether a new segment's file gets its full size at once.", update=CLUSTER_WIDE)
+    log_index_interval_bytes = integer(
+        4096, "Bytes of log between two entries of its index.", least=0, update=CLUSTER_WIDE
+    )
+    log_index_size_max_bytes = integer(10485760, "Largest index of a segment in bytes.", least=4, update=CLUSTER_WIDE)
+    log_retention_ms = long(
+        None,
+        "Milliseconds that records are kept, -1 for ever; prevails over log.retention.minutes and log.retention.hours.",
+        update=CLUSTER_WIDE,
+    )
+    log_retention_minutes = integer(None, "Minutes that records are kept; prevails over log.retention.hours.")
+    log_retention_hours = integer(168, "Hours that records are kept, -1 for ever.")
+    log_retention_bytes = long(-1, "Bytes that each partition keeps; -1 sets no bound.", update=CLUSTER_WIDE)
+    log_retention_check_interval_ms = long(
+        300000, "Milliseconds between two looks for what retention may delete.", least=1
+    )
+    log_local_retention_ms = long(
+        -2,
+        "Milliseconds that records stay here once tiered storage has them; without tiered storage of no effect.",
+        least=-2,
+        update=CLUSTER_WIDE,
+    )
+    log_local_retention_bytes = long(
+        -2,
+        "Bytes that stay here once tiered storage has them; without tiered storage of no effect.",
+        least=-2,
+        update=CLUSTER_WIDE,
+    )
+    log_initial_task_delay_ms = long(
+        30000, "Milliseconds after start before retention, flushing and cleaning begin.", least=0, internal=True
+    )
+    log_segment_delete_delay_ms = long(
+        60000, "Milliseconds that a deleted segment's file stays on disk.", least=0, update=CLUSTER_WIDE
+    )
+    delete_topic_enable = boolean(True, "Whether topics may be deleted.")
+    log_cleanup_policy = words(
+        ("delete",),
+        "What happens to old records: deleted, or compacted to the last one of each key.",
+        one_of=("compact", "delete"),
+        update=CLUSTER_WIDE,
+    )
+    log_cleaner_enable = boolean(True, "Whether topics with compaction are compacted at all.")
+    log_cleaner_threads = integer(1, "Logs that may be compacted at the same time.", least=0, update=CLUSTER_WIDE)
+    log_cleaner_backoff_ms = long(
+        15000, "Milliseconds until the next look when no log needed compaction.", least=0, update=CLUSTER_WIDE
+    )
+    log_cleaner_dedupe_buffer_size = long(
+        134217728, "Bytes of memory in which compaction remembers keys.", update=CLUSTER_WIDE
+    )
+    log_cleaner_io_max_bytes_per_second = double(
+        1.7976931348623157e308, "Bytes per second that compaction may read and write.", update=CLUSTER_WIDE
+    )
+    log_cleaner_min_cleanable_ratio = double(
+        0.5,
+        "Share of a log that must be new since its last compaction before the next.",
+        least=0,
+        most=1,
+        update=CLUSTER_WIDE,
+    )
+    log_cleaner_min_compaction_lag_ms = long(
+        0, "Milliseconds that a record stays uncompacted at least.", least=0, update=CLUSTER_WIDE
+    )
+    log_cleaner_max_compaction_lag_ms = long(
+        _NO_LIMIT, "Milliseconds that a record stays uncompacted at most.", least=1, update=CLUSTER_WIDE
+    )
+    log_cleaner_delete_retention_ms = long(
+        86400000, "Milliseconds that compaction keeps the tombstone of a deleted key.", least=0, update=CLUSTER_WIDE
+    )
+    log_flush_interval_messages = long(
+        _NO_LIMIT, "Records appended to a partition before it is forced to disk.", least=1, update=CLUSTER_WIDE
+    )
+    log_flush_interval_ms = long(
+        None,
+        "Milliseconds that an appended record may wait to be forced to disk.",
+        update=CLUSTER_WIDE,
+    )
+    log_flush_scheduler_interval_ms = long(
+        _NO_LIMIT, "Milliseconds between two looks for logs that must be forced to disk."
+    )
+    log_flush_offset_checkpoint_interval_ms = integer(
+        60000, "Milliseconds between two checkpoints of what is known to be on disk.", least=0
+    )
+    log_flush_start_offset_checkpoint_interval_ms = integer(
+        60000, "Milliseconds between two checkpoints of the logs' first offsets.", least=0
+    )
+    replica_high_watermark_checkpoint_interval_ms = long(
+        5000, "Milliseconds between two checkpoints of the high watermarks."
+    )
+    num_recovery_threads_per_data_dir = integer(
+        1, "Threads that open and recover the logs of one directory at start.", least=1, update=CLUSTER_WIDE
+    )
+    producer_id_expiration_ms = integer(
+        86400000,
+        "Milliseconds after its last write that an idempotent producer is forgotten by a partition.",
+        least=1,
+        update=CLUSTER_WIDE,
+    )
+    producer_id_expiration_check_interval_ms = integer(
+        600000, "Milliseconds between two looks for producers to forget.", least=1, internal=True
+    )
+    delete_records_purgatory_purge_interval_requests = integer(
+        1, "Accepted for Kafka's sake: parked requests are dropped as they end."
+    )
+    offsets_commit_required_acks = short(
+        -1, "Acknowledgements that an offset commit needs; only -1 is meant to be used."
+    )

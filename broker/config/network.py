@@ -1,0 +1,78 @@
+"""Keys of listeners, connections and requests."""
+
+from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, string, words
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class NetworkKeys:
+    """How clients reach the broker, and what each may ask of it."""
+
+    listeners = words(
+        ("PLAINTEXT://localhost:9092",),
+        "Addresses to accept connections on, as NAME://host:port; no host means every interface.",
+        update=PER_BROKER,
+    )
+    advertised_listeners = words(
+        (),
+        "Addresses that clients are told to use; without it each is told the address that it dialled.",
+        update=PER_BROKER,
+    )
+    listener_security_protocol_map = words(
+        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
+        "Security protocol of each listener name, as NAME:PROTOCOL.",
+        update=PER_BROKER,
+    )
+    controller_listener_names = words((), "Listeners for controllers only; a broker on its own does not open them.")
+    inter_broker_listener_name = string(None, "Listener over which brokers talk to each other.")
+    security_inter_broker_protocol = string(
+        "PLAINTEXT",
+        "Security protocol between brokers where inter.broker.listener.name is not given.",
+        one_of=_PROTOCOLS,
+    )
+    socket_request_max_bytes = integer(
+        104857600, "Largest request in bytes; a client that announces a larger one is disconnected.", least=1
+    )
+    socket_send_buffer_bytes = integer(
+        102400, "Send buffer of each socket in bytes; -1 leaves it to the operating system."
+    )
+    socket_receive_buffer_bytes = integer(
+        102400, "Receive buffer of each socket in bytes; -1 leaves it to the operating system."
+    )
+    socket_listen_backlog_size = integer(50, "Connections that may wait on a listener to be accepted.", least=1)
+    connections_max_idle_ms = long(600000, "A connection that has been silent for so many milliseconds is closed.")
+    max_connections = integer(
+        2147483647, "Connections that the broker holds at once, over all listeners.", least=0, update=CLUSTER_WIDE
+    )
+    max_connections_per_ip = integer(
+        2147483647, "Connections that one address may hold at once.", least=0, update=PER_BROKER
+    )
+    max_connections_per_ip_overrides = string(
+        "", "Exceptions from max.connections.per.ip, as host:count, separated by commas.", update=PER_BROKER
+    )
+    max_connection_creation_rate = integer(
+        2147483647, "Connections accepted per second, over all listeners.", least=0, update=CLUSTER_WIDE
+    )
+    queued_max_requests = integer(
+        500, "Requests that may wait for an answer before the network is read no further.", least=1
+    )
+    queued_max_request_bytes = long(
+        -1,
+        "Bytes of requests in memory, over all connections, before the network is read no further; -1: no bound.",
+    )
+    request_timeout_ms = integer(30000, "Milliseconds that this broker waits for the answer of another.")
+    fetch_max_bytes = integer(
+        57671680, "Most bytes that one fetch may return, whatever the client asks for.", least=1024
+    )
+    max_incremental_fetch_session_cache_slots = integer(
+        1000, "Incremental fetch sessions (KIP-227) that are remembered.", least=0
+    )
+    max_request_partition_size_limit = integer(
+        2000, "Most partitions that one DescribeTopicPartitions answer may list.", least=1
+    )
+    auto_create_topics_enable = boolean(True, "Whether a topic that a client names is created on first use.")
+    telemetry_max_bytes = integer(1048576, "Largest metrics report in bytes that a client may push (KIP-714).", least=1)
+    sasl_enabled_mechanisms = words(("GSSAPI",), "SASL mechanisms that listeners with SASL offer.", update=PER_BROKER)
+    unstable_api_versions_enable = boolean(
+        False, "Whether API versions that Kafka still develops are offered.", internal=True
+    )

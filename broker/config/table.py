@@ -1,0 +1,28 @@
+"""The one table of broker keys that Gregor acts on, gathered from the declarations by subject."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from .cluster import ClusterKeys
+from .coordinators import CoordinatorKeys
+from .declare import Declaration
+from .gregor_keys import GregorKeys
+from .keys import Key
+from .log import LogKeys
+from .network import NetworkKeys
+
+SECTIONS: Final = (ClusterKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys)
+
+
+class SupportedKeys(ClusterKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
+    """All sections as one class: what ``BrokerConfig`` has as attributes."""
+
+
+def section_keys(section: type) -> Iterator[Key]:
+    """Keys that one section declares, in its order."""
+    for attribute, declaration in vars(section).items():
+        if isinstance(declaration, Declaration):
+            yield declaration.named(attribute)
+
+
+SUPPORTED_KEYS: Final[dict[str, Key]] = {key.name: key for section in SECTIONS for key in section_keys(section)}
