@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from functools import cache
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -28,35 +28,58 @@ SOFTWARE_NAME = "gregor"
 CORRELATION_ID_SIZE = 4
 
 
-class _Pending:
-    """A request that awaits its answer: the undecoded body, or the reason why there will be none."""
+class PendingAnswer(Generic[Response]):
+    """A request on its way, and later its answer; made by `Connection.submit`."""
 
-    __slots__ = ("arrived", "body", "correlation_id", "header_version")
+    __slots__ = ("_connection", "answer_class", "arrived", "body", "correlation_id", "key", "version")
 
-    def __init__(self, correlation_id: int, header_version: int) -> None:
+    def __init__(
+        self, connection: Connection, key: ApiKey, version: int, answer_class: type[Response], correlation_id: int
+    ) -> None:
+        self._connection = connection
+        self.key = key
+        self.version = version
+        self.answer_class = answer_class
         self.correlation_id = correlation_id
-        self.header_version = header_version
         self.arrived = trio.Event()
         self.body: memoryview | None = None
 
+    async def answer(self, timeout_ms: int | None = None) -> Response:
+        """Wait for the answer and decode it. Raises as `Connection.request`."""
+        connection = self._connection
+        timeout_ms = connection.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(timeout_ms / 1000) as waiting:
+            await self.arrived.wait()
+        if waiting.cancelled_caught:
+            connection.close(f"no answer to {self.key.name} within {timeout_ms} ms")
+        if self.body is None:
+            raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
+        try:
+            return decode(self.answer_class, self.body, self.version)
+        except DecodeError as fault:
+            connection.close(f"malformed {self.key.name} answer: {fault}")
+            raise ConnectionLostError(connection.close_reason) from fault
+
 
 class Connection:
-    """Made by `open_connection`, alive while its `run` is.
+    """Alive while its `run` is.
 
-    Invariant: `_pending` holds the requests without an answer in the order in which they were written.
+    Invariant: `_pending` holds the requests without an answer in the order in which they were submitted, which is the
+    order in which they are written.
     """
 
     def __init__(self, stream: trio.abc.Stream, node: str, config: ClientConfig, metrics: Metrics) -> None:
         self.node = node
+        self.config = config
         self.versions = SpokenVersions({})
         self.is_closed = False
+        self.close_reason = "the connection is closed"
         self._stream = stream
-        self._config = config
         self._metrics = metrics
-        self._pending: deque[_Pending] = deque()
-        self._write_lock = trio.Lock()
+        self._pending: deque[PendingAnswer[Any]] = deque()
+        self._outgoing: list[bytes] = []
+        self._has_outgoing = trio.Event()
         self._next_correlation_id = 0
-        self._close_reason = "the connection is closed"
         self._lifetime = trio.CancelScope()
 
     @property
@@ -65,7 +88,7 @@ class Connection:
         return len(self._pending)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Learn the broker's versions, report started, then read answers until the connection ends.
+        """Learn the broker's versions, report started, then write and read until the connection ends.
 
         Raises ConnectionLostError only before it has started; later the requests under way get it.
         """
@@ -73,6 +96,7 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 self._lifetime = nursery.cancel_scope
                 nursery.start_soon(self._read_answers)
+                nursery.start_soon(self._write_requests)
                 await self._negotiate()
                 task_status.started()
         except* (ConnectionLostError, BrokerError) as group:
@@ -83,21 +107,20 @@ class Connection:
                 await trio.aclose_forcefully(self._stream)
 
     async def _negotiate(self) -> None:
-        if self._config.api_version is not None:
-            self.versions = SpokenVersions.pinned(self._config.api_version)
+        if self.config.api_version is not None:
+            self.versions = SpokenVersions.pinned(self.config.api_version)
             return
         for version in (3, 0):
-            request = ApiVersionsRequest()
-            if version >= 3:
-                request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
-            body = await self._exchange(request, ApiKey.API_VERSIONS, version)
+            request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
+            pending = self.submit(request, ApiVersionsResponse, version=version)
+            await pending.arrived.wait()
             # A broker that lacks the version says so in the layout of version 0 (KIP-511).
-            error = ErrorCode(int.from_bytes(bytes(body[:2]), "big", signed=True))
-            if error is ErrorCode.UNSUPPORTED_VERSION and version:
+            if version and pending.body is not None and _begins_with(pending.body, ErrorCode.UNSUPPORTED_VERSION):
                 continue
-            if error is not ErrorCode.NONE:
-                raise BrokerError(error)
-            self.versions = SpokenVersions.negotiated(decode(ApiVersionsResponse, body, version))
+            answer = await pending.answer()
+            if answer.error_code:
+                raise BrokerError(ErrorCode(answer.error_code), "ApiVersions")
+            self.versions = SpokenVersions.negotiated(answer)
             return
 
     # --- requests ---
@@ -110,72 +133,61 @@ class Connection:
         Raises ConnectionLostError when the connection ends first or `timeout_ms` (default `request.timeout.ms`)
         passes, which ends the connection as in Kafka; BrokerError UNSUPPORTED_VERSION if the broker lacks the API.
         """
+        return await self.submit(message, answer, version=version).answer(timeout_ms)
+
+    def submit(
+        self, message: Message, answer: type[Response], *, version: int | None = None
+    ) -> PendingAnswer[Response]:
+        """Put a request in line without waiting: requests are written in the order of these calls.
+
+        Raises ConnectionLostError on a closed connection, BrokerError UNSUPPORTED_VERSION.
+        """
         key = api_key_of(message)
         version = self.versions.version(key) if version is None else version
-        body = await self._exchange(message, key, version, timeout_ms=timeout_ms)
-        try:
-            return decode(answer, body, version)
-        except DecodeError as fault:
-            self.close(f"malformed {key.name} answer: {fault}")
-            raise ConnectionLostError(self._close_reason) from fault
+        pending = PendingAnswer(self, key, version, answer, self._next_correlation_id)
+        self._enqueue(message, key, version)
+        self._pending.append(pending)
+        return pending
 
-    async def send_without_answer(self, message: Message) -> None:
-        """Send a request that the broker does not answer (Produce with acks=0)."""
+    def submit_without_answer(self, message: Message) -> None:
+        """Put a request in line that the broker does not answer (Produce with acks=0)."""
         key = api_key_of(message)
-        async with self._write_lock:
-            await self._write(self._frame(message, key, self.versions.version(key))[1])
+        self._enqueue(message, key, self.versions.version(key))
 
-    async def _exchange(
-        self, message: Message, key: ApiKey, version: int, *, timeout_ms: int | None = None
-    ) -> memoryview:
-        timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-        with trio.move_on_after(timeout_ms / 1000):
-            async with self._write_lock:
-                correlation_id, frame = self._frame(message, key, version)
-                pending = _Pending(correlation_id, response_header_version(key, version))
-                # Before the write, as the answer may be read while the end of the frame is still being written.
-                self._pending.append(pending)
-                await self._write(frame)
-            await pending.arrived.wait()
-            if pending.body is None:
-                raise ConnectionLostError(f"{self.node}: {self._close_reason}")
-            return pending.body
-        self.close(f"no answer to {key.name} within {timeout_ms} ms")
-        raise ConnectionLostError(f"{self.node}: {self._close_reason}")
-
-    def _frame(self, message: Message, key: ApiKey, version: int) -> tuple[int, bytes]:
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+    def _enqueue(self, message: Message, key: ApiKey, version: int) -> None:
+        if self.is_closed:
+            raise ConnectionLostError(f"{self.node}: {self.close_reason}")
         header = RequestHeader(
             request_api_key=key,
             request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self._config.client_id,
+            correlation_id=self._next_correlation_id,
+            client_id=self.config.client_id,
         )
         head = encode(header, request_header_version(key, version))
         body = encode(message, version)
-        return correlation_id, b"".join(((len(head) + len(body)).to_bytes(4, "big"), head, body))
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        self._metrics.submitted(self.node, 4 + len(head) + len(body))
+        self._outgoing += ((len(head) + len(body)).to_bytes(4, "big"), head, body)
+        self._has_outgoing.set()
 
-    async def _write(self, frame: bytes) -> None:
-        if self.is_closed:
-            raise ConnectionLostError(f"{self.node}: {self._close_reason}")
-        self._metrics.sent(self.node, len(frame))
+    async def _write_requests(self) -> None:
+        """Write what was submitted, several requests at once where they have piled up, until `close`."""
         try:
-            await self._stream.send_all(frame)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as fault:
+            while True:
+                await self._has_outgoing.wait()
+                self._has_outgoing = trio.Event()
+                data = b"".join(self._outgoing)
+                self._outgoing.clear()
+                await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.close("the broker hung up")
-            raise ConnectionLostError(f"{self.node}: {self._close_reason}") from fault
-        except trio.Cancelled:
-            # Half a frame may be out, after which nothing else can be said.
-            self.close("a request was cancelled while it was written")
-            raise
 
     # --- answers ---
 
     async def _read_answers(self) -> None:
         """Match answers to requests until the broker hangs up, sends nonsense or `close` was called."""
         reader = AnswerReader()
-        idle_ms = self._config.connections_max_idle_ms
+        idle_ms = self.config.connections_max_idle_ms
         idle_limit = idle_ms / 1000 if idle_ms >= 0 else math.inf
         reason = "the broker hung up"
         try:
@@ -204,7 +216,7 @@ class Connection:
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_SIZE], "big")
         if correlation_id != pending.correlation_id:
             raise DecodeError(f"answer {correlation_id} instead of {pending.correlation_id}")
-        pending.body = frame[_response_header_size(frame, pending.header_version) :]
+        pending.body = frame[_response_header_size(frame, response_header_version(pending.key, pending.version)) :]
         self._pending.popleft()
         pending.arrived.set()
 
@@ -215,7 +227,7 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
-        self._close_reason = reason
+        self.close_reason = reason
         self._fail_pending()
         self._lifetime.cancel()
 
@@ -233,6 +245,10 @@ def api_key_of(message: Message) -> ApiKey:
 @cache
 def _api_key_of_module(module: str) -> ApiKey:
     return ApiKey[module.rpartition(".")[2].upper()]
+
+
+def _begins_with(body: memoryview, code: ErrorCode) -> bool:
+    return bytes(body[:2]) == int(code).to_bytes(2, "big")
 
 
 def _response_header_size(frame: memoryview, header_version: int) -> int:

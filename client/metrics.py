@@ -57,7 +57,7 @@ class Metrics:
             rate = self._rates[name] = WindowedRate(now)
         rate.add(amount, now)
 
-    def sent(self, node: str, size_bytes: int) -> None:
+    def submitted(self, node: str, size_bytes: int) -> None:
         """Note a request of that size to a broker."""
         self._totals[f"{node}.outgoing-byte-total"] += size_bytes
         self._totals[f"{node}.request-total"] += 1

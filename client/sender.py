@@ -23,12 +23,13 @@ from ..protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ..protocol.records.record import NO_TIMESTAMP
 from .accumulator import Accumulator, PartitionQueue
 from .backoff import backoff_seconds
 from .batch import BatchState, ProducerBatch
 from .cluster import Cluster
 from .config import ProducerConfig
-from .connection import Connection
+from .connection import Connection, PendingAnswer
 from .errors import STALE_METADATA_CODES, ConnectionLostError, DeadlineExceededError
 from .metrics import Metrics
 from .producer_metadata import ProducerMetadata
@@ -125,8 +126,19 @@ class Sender:
             if self._config.is_idempotent and not batch.is_raw:
                 queue.sequence.assign(batch)
             batch.sent()
-        self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
-        self._nursery.start_soon(self._exchange, node, connection, drained)
+        try:
+            # Submitted here and not in the task that awaits the answer: tasks start in no particular order.
+            pending = self._submit(connection, drained)
+        except (ConnectionLostError, BrokerError) as failure:
+            for queue, batch in drained:
+                self._settle(queue, batch, _lost(failure))
+            return False
+        if pending is None:
+            for queue, batch in drained:
+                self._deliver(queue, batch, -1, NO_TIMESTAMP)
+        else:
+            self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
+            self._nursery.start_soon(self._await_answer, node, pending, drained)
         return True
 
     async def _dial(self, node: int) -> None:
@@ -214,26 +226,8 @@ class Sender:
 
     # --- one request ---
 
-    async def _exchange(self, node: int, connection: Connection, drained: Drained) -> None:
-        try:
-            answers = await self._produce(connection, drained)
-        except ConnectionLostError as failure:
-            lost = PartitionProduceResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=str(failure))
-            answers = {}
-        except BrokerError as error:
-            lost = PartitionProduceResponse(error_code=error.code, error_message=error.message)
-            answers = {}
-        else:
-            lost = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message="no answer for it")
-        finally:
-            self._in_flight_counts[node] -= 1
-            self.wake()
-        for queue, batch in drained:
-            self._settle(queue, batch, answers.get((queue.topic, queue.partition), lost))
-
-    async def _produce(
-        self, connection: Connection, drained: Drained
-    ) -> dict[tuple[str, int], PartitionProduceResponse]:
+    def _submit(self, connection: Connection, drained: Drained) -> PendingAnswer[ProduceResponse] | None:
+        """Put the Produce request in line; None if it will have no answer (acks=0)."""
         version = connection.versions.version(ApiKey.PRODUCE)
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in drained:
@@ -250,13 +244,26 @@ class Sender:
             request.transactional_id = self._config.transactional_id
         self._metrics.count("batch", len(drained))
         if self._config.required_acks == 0:
-            await connection.send_without_answer(request)
-            return {
-                (queue.topic, queue.partition): PartitionProduceResponse(index=queue.partition, base_offset=-1)
-                for queue, _ in drained
-            }
-        answer = await connection.request(request, ProduceResponse, version=version)
-        return {(topic.name, part.index): part for topic in answer.responses for part in topic.partition_responses}
+            connection.submit_without_answer(request)
+            return None
+        return connection.submit(request, ProduceResponse, version=version)
+
+    async def _await_answer(self, node: int, pending: PendingAnswer[ProduceResponse], drained: Drained) -> None:
+        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+        missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message="no answer for it")
+        try:
+            answer = await pending.answer()
+        except ConnectionLostError as failure:
+            missing = _lost(failure)
+        else:
+            for topic in answer.responses:
+                for part in topic.partition_responses:
+                    answers[topic.name, part.index] = part
+        finally:
+            self._in_flight_counts[node] -= 1
+            self.wake()
+        for queue, batch in drained:
+            self._settle(queue, batch, answers.get((queue.topic, queue.partition), missing))
 
     # --- what an answer means ---
 
@@ -340,3 +347,10 @@ class Sender:
         for batch in list(self._accumulator.incomplete):
             if not only_unsent or batch.attempts == 0:
                 self._fail(self._accumulator.queue_of(batch), batch, error)
+
+
+def _lost(failure: Exception) -> PartitionProduceResponse:
+    """What stands in for a partition's answer when the request has none."""
+    if isinstance(failure, BrokerError):
+        return PartitionProduceResponse(error_code=failure.code, error_message=failure.message)
+    return PartitionProduceResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=str(failure))
