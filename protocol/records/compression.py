@@ -58,12 +58,15 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_CODECS = tuple(Codec)
+
+
 def codec_of(attributes: int) -> Codec:
     """The codec that a batch's attributes name; raises BrokerError CORRUPT_MESSAGE for ids 5 to 7."""
     codec_id = attributes & 0x07
-    if codec_id > Codec.ZSTD:
+    if codec_id >= len(_CODECS):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Unknown compression type id: {codec_id}")
-    return Codec(codec_id)
+    return _CODECS[codec_id]
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:

@@ -3,8 +3,10 @@ cimport cython
 
 cdef int _LENGTH, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADER_COUNT, _HEADER_KEY, _HEADER_VALUE, _DONE
 cdef long long _INT64_MAX
+cdef unsigned long long _UINT64_MAX, _UINT32_MAX
 
 
+@cython.final
 cdef class RecordWalk:
     cdef public long long index, max_timestamp, index_of_max, null_keys
     cdef public bint is_sequential

@@ -24,7 +24,10 @@ _HEADER_KEY = 7
 _HEADER_VALUE = 8
 _DONE = 9
 
+# Named so that the .pxd can give them a type.
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
+_UINT64_MAX = 0xFFFFFFFFFFFFFFFF
+_UINT32_MAX = 0xFFFFFFFF
 
 
 class RecordWalk:
@@ -96,9 +99,9 @@ class RecordWalk:
                 unsigned |= (byte & 0x7F) << shift
                 shift += 7
             if self.field == _TIMESTAMP:
-                unsigned &= 0xFFFFFFFFFFFFFFFF
+                unsigned &= _UINT64_MAX
             else:
-                unsigned &= 0xFFFFFFFF
+                unsigned &= _UINT32_MAX
             value = unsigned >> 1
             if unsigned & 1:
                 value = -value - 1
