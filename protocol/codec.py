@@ -82,13 +82,13 @@ def _pieces(message: Message, version: int) -> list[Any]:
 
 
 def _new_decoder(cls: type[Message], version: int) -> Decoder:
-    decoder = compile_decoder(_layout(cls, version), f"{cls.__name__} v{version} decode")
+    decoder = compile_decoder(_layout(cls, version), f"{cls.__name__} v{version}")
     _decoders[cls, version] = decoder
     return decoder
 
 
 def _new_encoder(cls: type[Message], version: int) -> Encoder:
-    encoder = compile_encoder(_layout(cls, version), f"{cls.__name__} v{version} encode")
+    encoder = compile_encoder(_layout(cls, version), f"{cls.__name__} v{version}")
     _encoders[cls, version] = encoder
     return encoder
 

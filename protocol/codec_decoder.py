@@ -4,6 +4,7 @@ A generated function looks like this (`HeartbeatRequest v0`)::
 
     def decode(data, pos, end, room):
         m1 = new(HeartbeatRequest)
+        m1.group_instance_id = None
         n2, = unpack_from_h(data, pos)
         pos += 2
         if not 0 <= n2 <= end - pos: raise bad_length('group_id', n2)
@@ -40,13 +41,13 @@ _READ_TEXT = {
 
 
 def compile_decoder(layout: StructLayout, title: str) -> Decoder:
-    """The decoder for one layout; `title` names it in tracebacks."""
+    """The decoder for one layout; `title` is the message's name and version."""
     source = _DecoderSource()
     message = source.new_struct(layout)
     source.struct_fields(layout, message)
     source.end_run()
     source.line(f"return {message}, pos")
-    decoder: Decoder = source.compile("decode(data, pos, end, room)", title)
+    decoder: Decoder = source.compile("decode(data, pos, end, room)", f"{title} decode")
     return decoder
 
 

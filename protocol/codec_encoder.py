@@ -28,12 +28,12 @@ _ONE_BYTE_VARINTS = [bytes([value]) for value in range(0x80)]
 
 
 def compile_encoder(layout: StructLayout, title: str) -> Encoder:
-    """The encoder for one layout; `title` names it in tracebacks."""
+    """The encoder for one layout; `title` is the message's name and version."""
     source = _EncoderSource(title)
     source.line("push = pieces.append")
     source.struct_fields(layout, "m")
     source.end_run()
-    encoder: Encoder = source.compile("encode(m, pieces)", title)
+    encoder: Encoder = source.compile("encode(m, pieces)", f"{title} encode")
     return encoder
 
 
@@ -129,10 +129,10 @@ class _EncoderSource(Source):
 
     def _sized(self, kind: str, value: str, *, nullable: bool, compact: bool) -> None:
         content, length = self.local("s"), self.local("n")
-        self.line(f"{content} = {value}")
-        if kind == "string":
-            encoded = f"{content}.encode()"
-            self.line(f"{content} = None if {content} is None else {encoded}" if nullable else f"{content} = {encoded}")
+        if kind == "string" and nullable:
+            self.line(f"{content} = None if {value} is None else {value}.encode()")
+        else:
+            self.line(f"{content} = {value}{'.encode()' * (kind == 'string')}")
         size = f"records_size({content})" if kind == "records" else f"len({content})"
         self.line(f"{length} = -1 if {content} is None else {size}" if nullable else f"{length} = {size}")
         self._length(length, PREFIX_CODES[kind], compact=compact)
