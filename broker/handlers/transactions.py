@@ -27,12 +27,12 @@ from ...protocol.messages.describe_transactions import TransactionState as Descr
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ...protocol.messages.list_transactions import TransactionState as ListedTransaction
+from ..groups.committed_offsets import TopicPartition
 from ..requests import RequestContext
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import (
     STATE_NAMED,
     ProducerIdentity,
-    TopicPartition,
     Transaction,
     TransactionState,
 )

@@ -14,28 +14,28 @@ from typing import Protocol
 
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
 from ...storage.clock import Clock
+from ..coordinator_log import Replayed, ReplayedMarker
+from ..groups.committed_offsets import TopicPartition
 from .transaction import (
     NO_PRODUCER_EPOCH,
     PREPARED,
     ProducerIdentity,
-    TopicPartition,
     Transaction,
     TransactionState,
 )
-from .transaction_log import key_bytes, partition_of, read_key, read_value, value_bytes
+from .transaction_log import key_bytes, read_key, read_value, value_bytes
 
 logger = logging.getLogger(__name__)
 
 
 class StateLog(Protocol):
-    """The partitions of `__transaction_state`."""
+    """The partitions of `__transaction_state` (a `CoordinatorLog`)."""
 
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has (``transaction.state.log.num.partitions`` when it was created)."""
+    def partition_of(self, key: str) -> int:
+        """The partition that keeps a transactional id."""
 
-    def append(self, partition: int, records: Collection[tuple[bytes, bytes | None]]) -> None:
-        """Write keys and values (None: a tombstone). Raises BrokerError if the log cannot be written."""
+    def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
+        """Write keys and values (None: a tombstone); the first one's offset. Raises BrokerError."""
 
 
 class Markers(Protocol):
@@ -73,17 +73,19 @@ class TransactionCoordinator:
         self._settings = settings
         self._transactions: dict[str, Transaction] = {}
 
-    def replay(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def replay(self, records: Iterable[Replayed]) -> None:
         """Take in the records of `__transaction_state`, oldest first; call `finish_prepared` once all are in."""
-        for key, value in records:
+        for record in records:
+            if isinstance(record, ReplayedMarker):
+                continue
             try:
-                transactional_id = read_key(key)
+                transactional_id = read_key(record.key)
                 if transactional_id is None:
                     continue
-                if value is None:
+                if record.value is None:
                     self._transactions.pop(transactional_id, None)
                 else:
-                    self._transactions[transactional_id] = read_value(transactional_id, value)
+                    self._transactions[transactional_id] = read_value(transactional_id, record.value)
             except DecodeError as error:
                 logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
 
@@ -205,7 +207,7 @@ class TransactionCoordinator:
         now_ms = self._clock.now_ms()
         for transaction in list(self._transactions.values()):
             if transaction.has_expired(now_ms, self._settings.expiration_ms):
-                partition = partition_of(transaction.transactional_id, self._log.partition_count)
+                partition = self._log.partition_of(transaction.transactional_id)
                 self._log.append(partition, [(key_bytes(transaction.transactional_id), None)])
                 del self._transactions[transaction.transactional_id]
 
@@ -233,6 +235,6 @@ class TransactionCoordinator:
         return transaction
 
     def _store(self, transaction: Transaction) -> None:
-        partition = partition_of(transaction.transactional_id, self._log.partition_count)
+        partition = self._log.partition_of(transaction.transactional_id)
         self._log.append(partition, [(key_bytes(transaction.transactional_id), value_bytes(transaction))])
         self._transactions[transaction.transactional_id] = transaction

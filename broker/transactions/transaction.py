@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ..groups.committed_offsets import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -42,13 +43,6 @@ class TransactionState(IntEnum):
 STATE_NAMED = {state.kafka_name: state for state in TransactionState}
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 AT_REST = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-
-
-class TopicPartition(NamedTuple):
-    """A partition by name."""
-
-    topic: str
-    partition: int
 
 
 class ProducerIdentity(NamedTuple):

@@ -11,19 +11,11 @@ from struct import Struct
 from ...protocol.codec import decode, encode
 from ...protocol.errors import DecodeError
 from ...protocol.messages.transaction_log_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from .transaction import TopicPartition, Transaction, TransactionState
+from ..groups.committed_offsets import TopicPartition
+from .transaction import Transaction, TransactionState
 
 VERSION = Struct(">h")
 WRITTEN_VERSION = 0
-
-
-def partition_of(transactional_id: str, partition_count: int) -> int:
-    """The partition of `__transaction_state` that keeps an id: Java's string hash, made positive, modulo the count."""
-    value = 0
-    encoded = transactional_id.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(encoded), 2):
-        value = (31 * value + int.from_bytes(encoded[i : i + 2], "big")) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partition_count
 
 
 def key_bytes(transactional_id: str) -> bytes:

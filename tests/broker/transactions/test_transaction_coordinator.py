@@ -6,14 +6,15 @@ from collections.abc import Collection
 
 import pytest
 
+from gregor.broker.coordinator_log import ReplayedRecord
+from gregor.broker.groups.committed_offsets import TopicPartition
 from gregor.broker.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from gregor.broker.transactions.transaction import (
     ProducerIdentity,
-    TopicPartition,
     Transaction,
     TransactionState,
 )
-from gregor.broker.transactions.transaction_log import partition_of, read_value, value_bytes
+from gregor.broker.transactions.transaction_log import read_value, value_bytes
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
 
@@ -23,16 +24,19 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 class Journal:
     """Remembers what was written, in order; `broken` partitions refuse their markers."""
 
-    partition_count = 4
-
     def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes | None]] = []
+        self.records: list[ReplayedRecord] = []
         self.markers: list[tuple[TopicPartition, int, bool]] = []
         self.broken: set[TopicPartition] = set()
 
-    def append(self, partition: int, records: Collection[tuple[bytes, bytes | None]]) -> None:
-        assert 0 <= partition < self.partition_count
-        self.records.extend(records)
+    def partition_of(self, key: str) -> int:
+        return len(key)
+
+    def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
+        first = len(self.records)
+        for offset, (key, value) in enumerate(records, first):
+            self.records.append(ReplayedRecord(offset, key, value, -1))
+        return first
 
     def write(self, transaction: Transaction) -> Collection[TopicPartition]:
         for partition in sorted(transaction.partitions - self.broken):
@@ -196,16 +200,3 @@ def test_a_transaction_survives_its_record() -> None:
         last_update_timestamp=12,
     )
     assert read_value("tx", value_bytes(transaction)) == transaction
-
-
-def test_ids_live_where_kafka_puts_them() -> None:
-    """Java: Utils.abs("abc".hashCode()) % 50, and an id whose hash is negative."""
-    assert partition_of("abc", 50) == 96354 % 50
-    assert partition_of("my-transactional-id-7", 50) == (hash_of("my-transactional-id-7") & 0x7FFFFFFF) % 50
-
-
-def hash_of(text: str) -> int:
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value

@@ -1,0 +1,82 @@
+"""Commit and abort markers: the end of a transaction, written into every partition it touched (KIP-98).
+
+A marker fences: once it is in, the log refuses batches of an older epoch. In `__consumer_offsets` it also decides
+whether the group offsets that were committed within the transaction count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.records import v2
+from ...protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
+from ...protocol.records.produced import Produced, ProducedBatch
+from ...storage.clock import Clock
+from ...storage.partition_log import AppendOrigin
+from ..groups.committed_offsets import TopicPartition
+from ..partition import Partition, PartitionRegistry
+from .transaction import ProducerIdentity, Transaction
+
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+EndGroupOffsets = Callable[[int, int, bool], None]
+"""Told of each marker in `__consumer_offsets`: its partition there, the producer id, and whether it commits."""
+
+
+class PartitionMarkers:
+    """Writes markers into the partitions of this broker."""
+
+    def __init__(self, partitions: PartitionRegistry, end_group_offsets: EndGroupOffsets, clock: Clock) -> None:
+        self._partitions = partitions
+        self._end_group_offsets = end_group_offsets
+        self._clock = clock
+
+    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
+        """End a prepared transaction in each of its partitions; returns those that could not be written.
+
+        A partition that was deleted in the meantime needs no marker.
+        """
+        failed = []
+        for partition in sorted(transaction.partitions):
+            try:
+                self.write_one(partition, transaction.identity, commit=transaction.commits, coordinator_epoch=0)
+            except BrokerError as error:
+                if error.code not in GONE:
+                    failed.append(partition)
+        return failed
+
+    def write_one(
+        self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
+    ) -> None:
+        """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
+        partition = self._partitions.get(*at)
+        self._append(partition, producer, commit, coordinator_epoch)
+        partition.wake_waiters()
+        if at.topic == GROUP_OFFSETS_TOPIC:
+            self._end_group_offsets(at.partition, producer.producer_id, commit)
+
+    def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> None:
+        now_ms = self._clock.now_ms()
+        kind = ControlType.COMMIT if commit else ControlType.ABORT
+        data = build_end_transaction_batch(
+            EndTransactionMarker(kind, coordinator_epoch),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            timestamp=now_ms,
+        )
+        batch = ProducedBatch(
+            position=0,
+            size_bytes=len(data),
+            magic=v2.MAGIC,
+            record_count=1,
+            max_timestamp=now_ms,
+            keyed=True,
+            is_transactional=True,
+            is_control=True,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+        )
+        produced = Produced(memoryview(bytearray(data)), [batch])
+        partition.append(produced, leader_epoch=partition.log.leader_epoch, origin=AppendOrigin.COORDINATOR)
