@@ -1,0 +1,65 @@
+"""ApiVersions: what this broker serves, computed from the table in `dispatch.py`."""
+
+from __future__ import annotations
+
+import re
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ..requests import RequestContext
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""KIP-511: what a client may call itself."""
+
+METADATA_VERSION = "metadata.version"
+METADATA_VERSIONS = (1, 21)
+"""Feature levels of Kafka 3.9 (3.9-IV0 is 21); consoles derive from it what a cluster can do."""
+KRAFT_VERSION = "kraft.version"
+KRAFT_VERSIONS = (0, 1)
+
+
+async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Tell the served versions, and remember what software the client says it is (KIP-511)."""
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        context.client.software_name, context.client.software_version = names
+    ranges = context.broker.api_ranges
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],
+        supported_features=_supported_features(context.api_version),
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=METADATA_VERSION, min_version_level=METADATA_VERSIONS[1], max_version_level=METADATA_VERSIONS[1]
+            )
+        ],
+    )
+
+
+def unsupported_version(lowest: int, highest: int) -> ApiVersionsResponse:
+    """The version 0 answer to an ApiVersions version that we lack; clients ask again within our range (KIP-511)."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)],
+    )
+
+
+def _supported_features(version: int) -> list[SupportedFeatureKey]:
+    features = [_supported(METADATA_VERSION, METADATA_VERSIONS)]
+    if version >= 4:
+        # Clients of v3 fail on a feature whose lowest level is 0 (KAFKA-17011).
+        features.append(_supported(KRAFT_VERSION, KRAFT_VERSIONS))
+    return features
+
+
+def _supported(name: str, levels: tuple[int, int]) -> SupportedFeatureKey:
+    return SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[1])

@@ -1,0 +1,156 @@
+"""Fetch: read, perhaps wait, and hand the records over as parts that nobody has to hold in memory."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from ...protocol.schema import NO_UUID
+from ..down_conversion import LazyDownConvertRecords, must_convert_down
+from ..fetch_reading import FetchLimits, PartitionRead, failed_partition, read_partitions
+from ..fetch_sessions import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    Answers,
+    FetchContext,
+    FetchedPartition,
+    requested_partitions,
+)
+from ..partition import Partition
+from ..parts import FileSlice
+from ..purgatory import Wake
+from ..requests import RequestContext
+
+logger = logging.getLogger(__name__)
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+FIRST_VERSION_WITH_ZSTD = 10
+LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
+"""Up to here clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+
+
+async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Answer with what there is, or as soon as ``min_bytes`` are there, at the latest after ``max_wait_ms``."""
+    broker = context.broker
+    version = context.api_version
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    fetch = broker.fetch_sessions.context(request, version, trio.current_time() * 1000)
+    if fetch.error:
+        return FetchResponse(error_code=fetch.error)
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
+    limits = FetchLimits(
+        version=version,
+        max_bytes=max_bytes,
+        read_committed=request.isolation_level == READ_COMMITTED,
+        is_follower=replica_id >= 0,
+    )
+    reads = await _read_or_wait(request, fetch, limits, context)
+    answers: Answers = []
+    for read in reads:
+        await _add_records(read, context)
+        answers.append((read.fetched, read.answer))
+    session_id, selected = fetch.select(answers)
+    return FetchResponse(session_id=session_id, responses=_by_topic(selected))
+
+
+async def _read_or_wait(
+    request: FetchRequest, fetch: FetchContext, limits: FetchLimits, context: RequestContext
+) -> list[PartitionRead]:
+    deadline = trio.current_time() + request.max_wait_ms / 1000
+    min_bytes = min(request.min_bytes, limits.max_bytes)
+    while True:
+        reads = read_partitions([(fetched, _find(fetched, context)) for fetched in fetch.partitions], limits)
+        missing_bytes = min_bytes - sum(read.size_bytes for read in reads)
+        if missing_bytes <= 0 or trio.current_time() >= deadline or not reads:
+            return reads
+        if any(read.answers_at_once for read in reads):
+            return reads
+        for read in reads:
+            read.release()
+        wake = await context.broker.purgatory.park(
+            [read.partition for read in reads if read.partition is not None],
+            missing_bytes=missing_bytes,
+            deadline=deadline,
+            hangup=context.hangup,
+        )
+        if wake in (Wake.DEADLINE, Wake.STOPPING):
+            deadline = 0
+
+
+def _find(fetched: FetchedPartition, context: RequestContext) -> Partition | ErrorCode:
+    """The partition that is meant, by topic id from version 13 on, or why there is none."""
+    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        topic = context.broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        fetched.topic = topic.name
+    partition = context.broker.partitions.find(fetched.topic, fetched.wanted.partition)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+
+
+async def _add_records(read: PartitionRead, context: RequestContext) -> None:
+    """Put the records into the answer, in a format that the client reads; an error takes the answer's place."""
+    partition = read.partition
+    if partition is None:
+        return
+    version = context.api_version
+    if version <= LAST_VERSION_WITH_OLD_STORAGE_ERROR and read.answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        read.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    config = partition.log.config
+    to_magic = newest_readable_magic(version)
+    try:
+        if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if to_magic < 2 and not config.message_downconversion_enable:
+            context.broker.down_conversion_refused(partition.topic, context)
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        if read.records is not None:
+            await _choose_part(read, to_magic, context)
+    except BrokerError as error:
+        read.release()
+        read.answer = failed_partition(partition.index, error.code)
+
+
+async def _choose_part(read: PartitionRead, to_magic: int, context: RequestContext) -> None:
+    records = read.records
+    assert records is not None
+    broker = context.broker
+    if to_magic < 2 and must_convert_down(records, to_magic):
+        read.answer.records = await LazyDownConvertRecords.plan(records, to_magic, broker.conversion_memory)
+        broker.metrics.count_conversion(read.fetched.topic)
+    else:
+        read.answer.records = FileSlice(records)
+    broker.metrics.count_fetched(read.fetched.topic, records.size_bytes)
+
+
+def newest_readable_magic(version: int) -> int:
+    """The newest record format that clients of this Fetch version read."""
+    if version <= 1:
+        return 0
+    return 1 if version <= 3 else 2
+
+
+def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
+    """Group neighbours of one topic; failed partitions come last, as from Kafka."""
+    return [
+        FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
+        for (topic, topic_id), group in itertools.groupby(
+            answers, key=lambda entry: (entry[0].topic, entry[0].topic_id)
+        )
+    ]
+
+
+def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
+    """The whole request failed: told at the top, and for versions without topic ids in each partition as well."""
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return FetchResponse(error_code=code)
+    partitions = requested_partitions(request, uses_topic_ids=False)
+    answers = [(wanted, failed_partition(wanted.wanted.partition, code)) for wanted in partitions]
+    return FetchResponse(error_code=code, responses=_by_topic(answers))

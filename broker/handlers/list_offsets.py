@@ -1,0 +1,107 @@
+"""ListOffsets: from times to offsets; version 0 lists segment boundaries instead."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ...storage.partition_log import PartitionLog, TimestampOffset
+from ..fetch_reading import check_leader_epoch
+from ..requests import RequestContext
+
+logger = logging.getLogger(__name__)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+FIRST_VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Which request version brought each special timestamp (KIP-79, KIP-734, KIP-405, KIP-1005)."""
+NO_TIMESTAMP, NO_OFFSET, NO_EPOCH = -1, -1, -1
+CONSUMER_REPLICA_ID = -1
+READ_COMMITTED = 1
+
+
+async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """One offset for each partition; in version 0 up to ``max_num_offsets`` of them."""
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            is_repeated = context.api_version > 0 and named[topic.name, wanted.partition_index] > 1
+            answers.append(_answer(topic.name, wanted, request, context, is_repeated=is_repeated))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    topic: str, wanted: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, *, is_repeated: bool
+) -> ListOffsetsPartitionResponse:
+    try:
+        if is_repeated:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        partition = context.broker.partitions.get(topic, wanted.partition_index)
+        if context.api_version == 0:
+            offsets = _segment_offsets(partition.log, wanted, request.replica_id == CONSUMER_REPLICA_ID)
+            return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=offsets)
+        timestamp = wanted.timestamp
+        if timestamp < 0 and context.api_version < FIRST_VERSION_OF.get(timestamp, context.api_version + 1):
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        check_leader_epoch(partition, wanted.current_leader_epoch)
+        found = _find(partition.log, timestamp, _fetchable_end(partition.log, request), partition.leader_epoch)
+        return ListOffsetsPartitionResponse(
+            partition_index=partition.index,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+    except BrokerError as error:
+        code = error.code
+    except Exception:
+        logger.exception("listing offsets of %s-%d failed", topic, wanted.partition_index)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
+
+
+def _fetchable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
+    """The offset after the last one that the asking client could fetch."""
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _find(log: PartitionLog, timestamp: int, end: int, leader_epoch: int) -> TimestampOffset:
+    """The wanted offset, all -1 if there is none (Kafka: Partition.fetchOffsetForTimestamp)."""
+    if timestamp == LATEST:
+        return TimestampOffset(NO_TIMESTAMP, end, leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, log.epoch_for_offset(log.log_start_offset))
+    if timestamp == LATEST_TIERED:
+        return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end:
+        return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+    return found
+
+
+def _segment_offsets(log: PartitionLog, wanted: ListOffsetsPartition, is_consumer: bool) -> list[int]:
+    """First offsets of segments written to no later than ``timestamp``, and the log end, newest first.
+
+    Source: Kafka UnifiedLog.legacyFetchOffsetsBefore.
+    """
+    boundaries = log.segment_boundaries()
+    if wanted.timestamp == EARLIEST:
+        boundaries = boundaries[:1]
+    elif wanted.timestamp != LATEST:
+        boundaries = [entry for entry in boundaries if entry.modified_ms <= wanted.timestamp]
+    offsets = [entry.offset for entry in reversed(boundaries)][: max(0, wanted.max_num_offsets)]
+    end = log.high_watermark
+    if is_consumer and any(offset > end for offset in offsets):
+        return [end, *(offset for offset in offsets if offset <= end)]
+    return offsets

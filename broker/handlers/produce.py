@@ -1,0 +1,159 @@
+"""Produce: batches are validated and appended as they were produced, whatever their format."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ...protocol.records.batches import read_batch
+from ...protocol.records.produced import Produced
+from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
+from ..internal_topics import is_internal
+from ..partition import Partition
+from ..requests import RequestContext
+
+logger = logging.getLogger(__name__)
+
+ALL_IN_SYNC = -1
+ACKS = (ALL_IN_SYNC, 0, 1)
+VALIDATE_IN_THREAD_BYTES = 64 * 1024
+"""Compressed batches from this size on are validated in a worker thread: inflating them takes a millisecond and more."""
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
+ERRORS_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""Errors after which Kafka does not tell the log start offset (ReplicaManager.appendToLocalLog)."""
+
+
+async def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """Append each partition's records; with acks=0 there is no answer, and an error closes the connection."""
+    refusal = _refusal_of_all(request)
+    responses = []
+    failed = refusal is not None
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer = await _produce_to_partition(topic.name, data, request, context, refusal)
+            failed = failed or answer.error_code != ErrorCode.NONE
+            answers.append(answer)
+        responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+    if request.acks == 0:
+        context.closing = failed
+        return None
+    return ProduceResponse(responses=[topic for topic in responses if topic.partition_responses])
+
+
+def _refusal_of_all(request: ProduceRequest) -> ErrorCode | None:
+    """What is wrong with the request as a whole."""
+    if request.transactional_id is None and _has_transactional_batch(request):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.acks not in ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    return None
+
+
+async def _produce_to_partition(
+    topic: str,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    refusal: ErrorCode | None,
+) -> PartitionProduceResponse:
+    partition = context.broker.partitions.find(topic, data.index)
+    try:
+        if refusal is not None:
+            raise BrokerError(refusal)
+        if partition is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        records = data.records if data.records is not None else b""
+        try:
+            check_produce_version(records, context.api_version)
+        except BrokerError as error:
+            return _failure(data.index, error, log_start_offset=-1)
+        return await _append(partition, memoryview(records), request, context)
+    except BrokerError as error:
+        has_log_start = partition is not None and refusal is None and error.code not in ERRORS_WITHOUT_LOG_START
+        return _failure(data.index, error, log_start_offset=partition.log.log_start_offset if has_log_start else -1)
+    except Exception:
+        logger.exception("appending to %s-%d failed", topic, data.index)
+        return _failure(data.index, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR), log_start_offset=-1)
+
+
+async def _append(
+    partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext
+) -> PartitionProduceResponse:
+    if is_internal(partition.topic) and context.client_id != ADMIN_CLIENT_ID:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
+    if request.acks == ALL_IN_SYNC and partition.log.config.min_insync_replicas > 1:
+        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    produced = await _validated(partition, records, context)
+    response = PartitionProduceResponse(index=partition.index, log_start_offset=partition.log.log_start_offset)
+    if not produced.batches:
+        response.base_offset = -1
+        response.log_start_offset = -1
+        return response
+    result = partition.append(produced)
+    context.broker.metrics.count_produced(partition.topic, produced)
+    response.base_offset = result.base_offset
+    response.log_append_time_ms = result.log_append_time_ms
+    response.log_start_offset = result.log_start_offset
+    return response
+
+
+async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:
+    rules = partition.append_rules
+    now_ms = context.broker.clock.now_ms()
+    if len(records) >= VALIDATE_IN_THREAD_BYTES:
+        first = read_batch(records)
+        if first is not None and first.is_compressed:
+            return await trio.to_thread.run_sync(lambda: validate(records, rules, now_ms=now_ms))
+    return validate(records, rules, now_ms=now_ms)
+
+
+def _failure(index: int, error: BrokerError, *, log_start_offset: int) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=log_start_offset,
+        error_message=error.message,
+    )
+    if isinstance(error, RecordValidationError):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=fault.batch_index, batch_index_error_message=fault.message)
+            for fault in error.record_errors
+        ]
+    return response
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether any first batch says that it belongs to a transaction; broken records are judged later."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            try:
+                first = read_batch(data.records or b"")
+            except BrokerError:
+                continue
+            if first is not None and first.is_transactional:
+                return True
+    return False

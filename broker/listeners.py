@@ -1,0 +1,102 @@
+"""Where the broker listens: ``listeners`` and the keys that go with it, as Kafka writes them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+ENDPOINT = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]*)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)")
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class ListenerError(ValueError):
+    """A listener cannot be opened as configured; the text says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``NAME://host:port``; an empty host means all interfaces, port 0 any free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_endpoints(key: str, items: Iterable[str]) -> list[Endpoint]:
+    """The endpoints in the value of the configuration ``key``. Raises ListenerError for a malformed one."""
+    endpoints = []
+    for item in items:
+        found = ENDPOINT.fullmatch(item.strip())
+        if found is None or not 0 <= int(found["port"]) <= 65535:
+            raise ListenerError(f"{key}: {item!r} is not of the form NAME://host:port")
+        endpoints.append(Endpoint(found["name"].upper(), found["v6"] or found["host"] or "", int(found["port"])))
+    names = [endpoint.name for endpoint in endpoints]
+    if len(set(names)) < len(names):
+        raise ListenerError(f"{key}: each listener must have a different name")
+    return endpoints
+
+
+def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
+    """The security protocol of a listener, from ``listener.security.protocol.map``. Raises ListenerError."""
+    protocol = protocol_map.get(name, name).upper()
+    if protocol not in SECURITY_PROTOCOLS:
+        raise ListenerError(f"listener {name} has no security protocol: add it to listener.security.protocol.map")
+    return protocol
+
+
+def open_sockets(endpoint: Endpoint, *, backlog: int) -> list[socket.socket]:
+    """Listening, non-blocking sockets for every address that the endpoint's host stands for.
+
+    All interfaces are one socket for both IP versions where the system has IPv6. Raises ListenerError.
+    """
+    sockets: list[socket.socket] = []
+    port = endpoint.port
+    try:
+        for family, address in _addresses(endpoint):
+            listening = _bind(family, address, port)
+            sockets.append(listening)
+            listening.listen(backlog)
+            port = port or listening.getsockname()[1]
+    except OSError as error:
+        for opened in sockets:
+            opened.close()
+        reason = error.strerror or str(error)
+        raise ListenerError(f"cannot listen on {endpoint}: {reason}; change listeners or free that port") from error
+    return sockets
+
+
+def _addresses(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, str]]:
+    if endpoint.host in ("", "0.0.0.0"):  # noqa: S104 (this is what an empty host asks for)
+        if endpoint.host == "" and socket.has_dualstack_ipv6():
+            return [(socket.AF_INET6, "::")]
+        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104
+    found = socket.getaddrinfo(endpoint.host, None, type=socket.SOCK_STREAM)
+    unique = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
+    usable = [entry for entry in unique if entry[0] == socket.AF_INET or socket.has_ipv6]
+    return sorted(usable, key=lambda entry: entry[0] != socket.AF_INET)
+
+
+def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address == "::" else 1)
+        listening.bind((address, port))
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def plain_address(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
+    """Host and port of a socket's address, an IPv4 client of a dual socket shown as IPv4."""
+    host, port = address[0], address[1]
+    return host.removeprefix("::ffff:") if "." in host else host, port

@@ -1,0 +1,101 @@
+"""The bytes of one client between its socket and dispatch: one buffer that grows only as bytes really arrive."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+LENGTH = Struct(">i")
+INITIAL_BYTES = 4096
+STREAMING_BYTES = 128 * 1024
+"""A client that keeps filling its buffer gets one of up to this size, to need fewer system calls."""
+KEPT_BYTES = 1 << 20
+"""A buffer that has grown beyond this is given back once it is empty."""
+
+
+class InvalidFrame(ValueError):
+    """The announced length is negative or above ``socket.request.max.bytes`` (Kafka: InvalidReceiveException)."""
+
+
+class ReceiveBuffer:
+    """Length-prefixed frames out of a byte stream, without copying them.
+
+    Invariant: ``consumed <= complete <= received <= capacity``; a frame lies in one piece between consumed and received.
+    Frames are views into the buffer: they are valid until `space` is called. What a client announces costs nothing; the
+    buffer at most doubles each time that it has really been filled.
+    """
+
+    __slots__ = ("_buffer", "_consumed", "_frame_limit", "_received", "_view")
+
+    def __init__(self, frame_limit_bytes: int) -> None:
+        self._frame_limit = frame_limit_bytes
+        self._buffer = bytearray(INITIAL_BYTES)
+        self._view = memoryview(self._buffer)
+        self._consumed = 0
+        self._received = 0
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory held for this client."""
+        return len(self._buffer)
+
+    @property
+    def is_empty(self) -> bool:
+        """No byte waits here: the client is between two requests."""
+        return self._consumed == self._received
+
+    def space(self) -> memoryview:
+        """Where the next bytes go: at least one byte. Frames handed out before become invalid."""
+        if self._consumed == self._received:
+            was_full = self._received == len(self._buffer)
+            self._consumed = self._received = 0
+            if len(self._buffer) > KEPT_BYTES:
+                self._replace(INITIAL_BYTES)
+            elif was_full and len(self._buffer) < STREAMING_BYTES:
+                self._replace(2 * len(self._buffer))
+        elif self._received == len(self._buffer):
+            self._make_room()
+        return self._view[self._received :]
+
+    def received(self, count: int) -> None:
+        """Tell that ``count`` bytes were put into `space`."""
+        self._received += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next complete frame without its length, or None if more bytes are needed.
+
+        Raises InvalidFrame as soon as its length is known.
+        """
+        start = self._consumed + 4
+        if start > self._received:
+            return None
+        (size_bytes,) = LENGTH.unpack_from(self._buffer, self._consumed)
+        if not 0 <= size_bytes <= self._frame_limit:
+            raise InvalidFrame(f"frame of {size_bytes} bytes, the limit is {self._frame_limit}")
+        end = start + size_bytes
+        if end > self._received:
+            return None
+        self._consumed = end
+        return self._view[start:end]
+
+    def shrink(self) -> None:
+        """Give back what an idle client does not need."""
+        if self.is_empty and len(self._buffer) > INITIAL_BYTES:
+            self._consumed = self._received = 0
+            self._replace(INITIAL_BYTES)
+
+    def _make_room(self) -> None:
+        """The buffer is full: move the incomplete frame to its start, and grow if it fills more than half of it."""
+        pending = self._received - self._consumed
+        capacity = len(self._buffer)
+        if pending > capacity // 2:
+            capacity = min(2 * capacity, max(self._frame_limit + 4, 2 * INITIAL_BYTES))
+        self._replace(capacity)
+
+    def _replace(self, capacity: int) -> None:
+        buffer = bytearray(capacity)
+        pending = self._view[self._consumed : self._received]
+        buffer[: len(pending)] = pending
+        self._received = len(pending)
+        self._consumed = 0
+        self._buffer = buffer
+        self._view = memoryview(buffer)
