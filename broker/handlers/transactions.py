@@ -1,4 +1,4 @@
-"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, and what shows them to an administrator.
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
 
 Before a version that knows PRODUCER_FENCED its clients are told INVALID_PRODUCER_EPOCH (KIP-588).
 """
@@ -18,23 +18,12 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ...protocol.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TopicData,
-)
-from ...protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ...protocol.messages.list_transactions import TransactionState as ListedTransaction
 from ..groups.committed_offsets import TopicPartition
 from ..requests import RequestContext
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import (
-    STATE_NAMED,
     ProducerIdentity,
-    Transaction,
-    TransactionState,
 )
 
 FIRST_BATCHED_VERSION = 4
@@ -155,66 +144,3 @@ async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> End
     except BrokerError as error:
         return EndTxnResponse(error_code=_as_told(error.code, context.api_version))
     return EndTxnResponse()
-
-
-async def handle_describe_transactions(
-    request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
-    """State, producer and partitions of the transactional ids asked for."""
-    coordinator = context.broker.transactions
-    unique_ids = dict.fromkeys(request.transactional_ids)
-    return DescribeTransactionsResponse(
-        transaction_states=[_described(coordinator, transactional_id) for transactional_id in unique_ids]
-    )
-
-
-def _described(coordinator: TransactionCoordinator, transactional_id: str) -> DescribedTransaction:
-    try:
-        transaction = coordinator.describe(transactional_id)
-    except BrokerError as error:
-        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
-        topics.setdefault(topic, []).append(partition)
-    return DescribedTransaction(
-        transactional_id=transactional_id,
-        transaction_state=transaction.state.kafka_name,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_start_time_ms=transaction.start_timestamp,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
-
-
-async def handle_list_transactions(
-    request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse:
-    """The transactions that pass all filters; a state that does not exist is named, not refused."""
-    broker = context.broker
-    states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
-    unknown = [name for name in request.state_filters if name not in STATE_NAMED]
-    if request.state_filters and not states:
-        return ListTransactionsResponse(unknown_state_filters=unknown)
-    now_ms = broker.clock.now_ms()
-
-    def passes(transaction: Transaction) -> bool:
-        return (
-            transaction.state is not TransactionState.DEAD
-            and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
-            and (not states or transaction.state in states)
-            and (request.duration_filter < 0 or now_ms - transaction.start_timestamp > request.duration_filter)
-        )
-
-    return ListTransactionsResponse(
-        unknown_state_filters=unknown,
-        transaction_states=[
-            ListedTransaction(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.kafka_name,
-            )
-            for transaction in broker.transactions
-            if passes(transaction)
-        ],
-    )

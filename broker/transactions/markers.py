@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
+from ...protocol.records.compression import Codec
 from ...protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
 from ...protocol.records.produced import Produced, ProducedBatch
 from ...storage.clock import Clock
@@ -70,6 +71,7 @@ class PartitionMarkers:
             position=0,
             size_bytes=len(data),
             magic=v2.MAGIC,
+            codec=Codec.NONE,
             record_count=1,
             max_timestamp=now_ms,
             keyed=True,
