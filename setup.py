@@ -1,5 +1,58 @@
-"""Nothing but the optional compiled kernel; everything else is in pyproject.toml."""
+"""Nothing but the optional compiled kernel; everything else is in pyproject.toml.
 
-from setuptools import setup
+Without Cython or a C compiler the installation succeeds all the same and the pure Python twins of the `*_cy` modules
+do the work, five to fifty times slower; `gregor.protocol.records.kernel_cy.implementation()` tells which is running.
+GREGOR_PURE_PYTHON=1 asks for that.
+"""
 
-setup()
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from setuptools import Extension, setup
+
+RECORDS = Path("protocol/records")
+CYTHON_DIRECTIVES = {
+    "language_level": 3,
+    # The .pxd files say what is what; the annotations in the sources are for mypy.
+    "annotation_typing": False,
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+}
+
+
+def compiled_modules() -> list[Extension]:
+    """An extension for each `*_cy.py` of the records package, or none if they cannot or shall not be compiled."""
+    if os.environ.get("GREGOR_PURE_PYTHON"):
+        return []
+    try:
+        from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError
+    except ImportError:
+        print("gregor: no Cython, so the record kernels stay pure Python", file=sys.stderr)
+        return []
+    extensions = [
+        Extension(
+            f"gregor.protocol.records.{source.stem}",
+            [str(source), str(RECORDS / "crc_simd.c")],
+            include_dirs=[str(RECORDS)],
+            depends=[str(header) for header in RECORDS.glob("*.h")],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+        for source in sorted(RECORDS.glob("*_cy.py"))
+    ]
+    try:
+        # Cython looks for the .pxd beside a .py under the package's name, which the folder of a checkout rarely has.
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
+            return list(cythonize(extensions, compiler_directives=CYTHON_DIRECTIVES, include_path=[folder]))
+    except CompileError:
+        print("gregor: this Cython cannot compile the record kernels, they stay pure Python", file=sys.stderr)
+        return []
+
+
+setup(ext_modules=compiled_modules())

@@ -1,0 +1,167 @@
+"""Conversion between record formats, batch by batch: what goes to clients that do not read the format of the log.
+
+Down (v2 to v1 or v0, v1 to v0) follows Kafka `RecordsUtil.downConvert`: offsets are kept, gaps too; headers, producer
+and transaction fields are dropped, control batches too; zstd is refused; batches of the wanted format or older are
+copied as they are. One compressed batch becomes one wrapper of the same codec. What Kafka cannot have in its log and
+this broker can, wrappers whose inner offsets are not the log's, is numbered anew (see ``batches``).
+
+Nothing here keeps more than one batch in memory; decompression is capped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..errors import BrokerError, ErrorCode
+from . import kernel_cy, v0, v1, v2
+from .batches import BatchView, iter_records, read_batch
+from .compression import DEFAULT_LIMIT_BYTES, Codec, compress, decompress
+from .kernel_cy import Stop
+from .record import Record, TimestampType
+
+ALL_OFFSETS = -(2**63)
+"""A first offset that leaves nothing out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of one batch: bytes in the wanted format, and how many records changed theirs (0: a copy)."""
+
+    data: bytes | bytearray | memoryview
+    record_count: int
+
+
+def down_convert(
+    batches: Iterable[BatchView], to_magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[Converted]:
+    """Convert batches to format `to_magic` (0 or 1); batches that give nothing are passed over.
+
+    Records below `first_offset` are left out of uncompressed batches that change format, only of those.
+    Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE for zstd, CORRUPT_MESSAGE for a batch that cannot be decoded or
+    inflates beyond `limit_bytes`, UNKNOWN_SERVER_ERROR for time stamps below -1 (as Kafka).
+    """
+    for batch in batches:
+        converted = down_convert_batch(batch, to_magic, first_offset, limit_bytes=limit_bytes)
+        if converted.data:
+            yield converted
+
+
+def down_convert_batch(
+    batch: BatchView, to_magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Converted:
+    """Convert one batch; the result is empty where nothing of it remains. Raises as `down_convert`."""
+    stored = batch.view
+    conversion = kernel_cy.DownConversion(to_magic, first_offset)
+    size_bytes = conversion.measure_batch(stored, len(stored))
+    if conversion.stop == Stop.NEEDS_CODEC:
+        return convert_with_codec(batch, to_magic, limit_bytes=limit_bytes)
+    if conversion.stop not in (Stop.BATCH_DONE, Stop.AT_END):
+        raise conversion_error(conversion)
+    return _fill_exactly(kernel_cy.DownConversion(to_magic, first_offset), stored, size_bytes)
+
+
+def convert_with_codec(batch: BatchView, to_magic: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Converted:
+    """Convert a compressed batch whole, or number the records of a v0 or v1 wrapper anew. Raises as `down_convert`."""
+    try:
+        if batch.magic == v2.MAGIC:
+            return _convert_compressed_v2(batch, to_magic, limit_bytes)
+        return _convert_wrapper(batch, to_magic, limit_bytes)
+    except BrokerError as fault:
+        if fault.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE):
+            # Consumers of those days know only the one code for records that they cannot have.
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, fault.message) from fault
+        raise
+
+
+def complete_batch_at(stored: memoryview, position: int) -> BatchView:
+    """The batch at `position`; raises BrokerError CORRUPT_MESSAGE if it is not all there."""
+    batch = read_batch(stored, position)
+    if batch is None:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found no complete batch at byte {position}")
+    return batch
+
+
+def conversion_error(conversion: kernel_cy.DownConversion) -> BrokerError:
+    """The error for a conversion that stopped at something wrong."""
+    if conversion.stop == Stop.BAD_TIMESTAMP:
+        return _bad_timestamp(conversion.timestamp)
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure at byte {conversion.position}")
+
+
+def zstd_error() -> BrokerError:
+    """The error for zstd batches on their way to a client that cannot know zstd (KIP-110)."""
+    return BrokerError(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Down-conversion of zstandard-compressed batches is not supported"
+    )
+
+
+def _bad_timestamp(timestamp: int) -> BrokerError:
+    return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}")
+
+
+def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted:
+    codec = batch.codec
+    if codec is Codec.ZSTD:
+        raise zstd_error()
+    count = batch.record_count or 0
+    if count == 0:
+        return Converted(b"", 0)
+    if count < 0 or batch.stored_offset < 0:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Invalid header of {batch}")
+    body = memoryview(decompress(codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes))
+    inner_base_offset = 0
+    if to_magic == v1.MAGIC:
+        first = _open_records(batch, body, to_magic, 0)
+        if not first.read_record(body):
+            raise conversion_error(first)
+        inner_base_offset = first.offset
+    measured = _open_records(batch, body, to_magic, inner_base_offset)
+    size_bytes = measured.measure_batch(body, len(body))
+    if measured.stop != Stop.BATCH_DONE:
+        raise conversion_error(measured)
+    messages = _fill_exactly(_open_records(batch, body, to_magic, inner_base_offset), body, size_bytes).data
+    compressed = compress(codec, messages, magic=to_magic)
+    attributes = codec | measured.attributes
+    wrapper = (
+        v0.build_message(measured.offset, None, compressed, attributes=attributes)
+        if to_magic == v0.MAGIC
+        else v1.build_message(measured.offset, measured.max_timestamp, None, compressed, attributes=attributes)
+    )
+    return Converted(wrapper, count)
+
+
+def _open_records(
+    batch: BatchView, body: memoryview, to_magic: int, inner_base_offset: int
+) -> kernel_cy.DownConversion:
+    conversion = kernel_cy.DownConversion(to_magic, ALL_OFFSETS)
+    conversion.open_records(
+        batch.record_count or 0,
+        len(body),
+        batch.stored_offset,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.timestamp_type is TimestampType.LOG_APPEND_TIME,
+        inner_base_offset,
+    )
+    return conversion
+
+
+def _fill_exactly(conversion: kernel_cy.DownConversion, stored: memoryview, size_bytes: int) -> Converted:
+    out = bytearray(size_bytes)
+    conversion.fill(stored, len(stored), memoryview(out))
+    return Converted(out, conversion.converted_count)
+
+
+def _convert_wrapper(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted:
+    """A v0 or v1 wrapper in its own format or in the older one, with the offsets inside that readers count on."""
+    records: list[Record] = []
+    for record in iter_records(batch, limit_bytes=limit_bytes):
+        if record.timestamp < -1:
+            raise _bad_timestamp(record.timestamp)
+        records.append(record)
+    if min(batch.magic, to_magic) == v0.MAGIC:
+        data = v0.build_message_set(records, codec=batch.codec)
+    else:
+        data = v1.build_message_set(records, codec=batch.codec, timestamp_type=batch.timestamp_type)
+    return Converted(data, len(records))

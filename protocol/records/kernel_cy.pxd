@@ -1,0 +1,95 @@
+# C types for kernel_cy.py, which stays ordinary Python. Beware of int64 arithmetic in there: it must not overflow.
+
+cimport cython
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
+
+cdef extern from "message_bytes.h" nogil:
+    void crc_prepare()
+    int16_t int16_at(const unsigned char *data, Py_ssize_t position)
+    int32_t int32_at(const unsigned char *data, Py_ssize_t position)
+    int64_t int64_at(const unsigned char *data, Py_ssize_t position)
+    void put_int32(unsigned char *out, Py_ssize_t position, int64_t value)
+    void put_uint32(unsigned char *out, Py_ssize_t position, uint32_t value)
+    void put_v0_head(unsigned char *out, Py_ssize_t position, int64_t offset, int64_t size, int attributes,
+                     int64_t key_length)
+    void put_v1_head(unsigned char *out, Py_ssize_t position, int64_t offset, int64_t size, int attributes,
+                     int64_t timestamp, int64_t key_length)
+    void copy_bytes(unsigned char *out, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
+                    Py_ssize_t size_bytes)
+    uint32_t crc32_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+    uint32_t crc32c_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+
+cdef int64_t MAX_INT64, MIN_INT64
+cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT
+cdef Py_ssize_t MALFORMED
+cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT, BAD_TIMESTAMP
+
+@cython.locals(source=cython.p_const_uchar)
+cpdef uint32_t crc32(const unsigned char[::1] data) except? 0
+@cython.locals(source=cython.p_const_uchar)
+cpdef uint32_t crc32c(const unsigned char[::1] data) except? 0
+
+@cython.locals(unsigned=uint64_t, shift=int, byte=uint64_t)
+cdef (int64_t, Py_ssize_t) varint_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
+                                     int last_shift) noexcept nogil
+
+cdef Py_ssize_t after_field(Py_ssize_t position, int64_t length, Py_ssize_t end) noexcept nogil
+
+@cython.locals(length=int64_t)
+cdef Py_ssize_t after_headers(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
+                              int64_t count) noexcept nogil
+
+@cython.locals(size=int64_t, magic=int)
+cdef Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
+
+@cython.locals(magic=int, attributes=int, codec=int)
+cdef int work_for_batch(const unsigned char *data, Py_ssize_t position, int to_magic) noexcept nogil
+
+@cython.locals(data=cython.p_const_uchar, start=Py_ssize_t, size=Py_ssize_t, work=int)
+cpdef (Py_ssize_t, int) survey(const unsigned char[::1] stored, Py_ssize_t position, Py_ssize_t end,
+                               int64_t limit_bytes, int to_magic) except *
+
+
+cdef class DownConversion:
+    cdef public Py_ssize_t position
+    cdef readonly int to_magic, stop, attributes
+    cdef readonly int64_t first_offset, converted_count, records_left, base_offset, base_timestamp, log_append_time
+    cdef readonly int64_t inner_base_offset, offset, timestamp, max_timestamp, key_length, value_length
+    cdef readonly Py_ssize_t batch_end, record_end, key_at, value_at
+    cdef readonly bint is_log_append_time
+    cdef bint is_measuring
+
+    @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)
+    cpdef Py_ssize_t fill(self, const unsigned char[::1] stored, Py_ssize_t end, unsigned char[::1] out,
+                          Py_ssize_t out_position=*) except -1
+    @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar)
+    cpdef Py_ssize_t measure_batch(self, const unsigned char[::1] stored, Py_ssize_t end) except -1
+    @cython.locals(data=cython.p_const_uchar, size_bytes=Py_ssize_t)
+    cpdef skip_batch(self, const unsigned char[::1] stored)
+    cpdef open_records(self, int64_t count, Py_ssize_t end, int64_t base_offset, int64_t base_timestamp,
+                       int64_t log_append_time, bint is_log_append_time, int64_t inner_base_offset)
+    cpdef bint read_record(self, const unsigned char[::1] stored) except -1
+    cpdef skip_record(self)
+    cpdef count_message(self)
+
+    cdef _check(self, Py_ssize_t stored_bytes, Py_ssize_t end)
+    @cython.locals(size=Py_ssize_t, magic=int, before=Py_ssize_t)
+    cdef Py_ssize_t _run(self, const unsigned char *data, Py_ssize_t end, unsigned char *out, Py_ssize_t at,
+                         int64_t capacity) noexcept nogil
+    @cython.locals(position=Py_ssize_t, attributes=int, count=int64_t, base_offset=int64_t)
+    cdef bint _open_batch(self, const unsigned char *data, Py_ssize_t size) noexcept nogil
+    @cython.locals(size=int64_t)
+    cdef Py_ssize_t _convert_records(self, const unsigned char *data, Py_ssize_t end, unsigned char *out,
+                                     Py_ssize_t at, int64_t capacity) noexcept nogil
+    @cython.locals(size=int64_t, body=Py_ssize_t, end=Py_ssize_t, position=Py_ssize_t, timestamp_delta=int64_t,
+                   offset_delta=int64_t, header_count=int64_t)
+    cdef bint _read_record(self, const unsigned char *data) noexcept nogil
+    @cython.locals(offset=int64_t, key_length=int64_t, value_length=int64_t, field=Py_ssize_t)
+    cdef void _write_message(self, const unsigned char *data, unsigned char *out, Py_ssize_t at,
+                             Py_ssize_t size) noexcept nogil
+    @cython.locals(position=Py_ssize_t, attributes=int)
+    cdef Py_ssize_t _convert_message(self, const unsigned char *data, Py_ssize_t size, int magic, unsigned char *out,
+                                     Py_ssize_t at, int64_t capacity) noexcept nogil
+    @cython.locals(position=Py_ssize_t, end=Py_ssize_t, value_length_at=Py_ssize_t)
+    cdef Py_ssize_t _convert_v1_message(self, const unsigned char *data, Py_ssize_t size, unsigned char *out,
+                                        Py_ssize_t at, int64_t capacity) noexcept nogil

@@ -1,0 +1,61 @@
+"""A message that is larger than the buffer of its conversion, sent from where it is stored.
+
+Only the head of such a message is written anew; key and value are views of the stored bytes. So a conversion's memory
+does not grow with the largest record that somebody was allowed to produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isal.isal_zlib import crc32
+
+from . import kernel_cy, v0, v1
+from .convert import complete_batch_at
+
+
+def large_message(conversion: kernel_cy.DownConversion, stored: memoryview) -> Iterator[memoryview]:
+    """The message with which `conversion` stopped at OUT_IS_FULL, in pieces; `conversion` goes on after it."""
+    if conversion.records_left:
+        yield from _message_of_record(conversion, stored)
+        conversion.skip_record()
+        return
+    message = complete_batch_at(stored, conversion.position)
+    if message.magic > conversion.to_magic:
+        yield from _v0_message_of_v1(message.view, message.last_offset)
+        conversion.count_message()
+    else:
+        yield message.view
+    conversion.skip_batch(stored)
+
+
+def _message_of_record(conversion: kernel_cy.DownConversion, stored: memoryview) -> Iterator[memoryview]:
+    conversion.read_record(stored)
+    key_length, value_length = max(conversion.key_length, -1), max(conversion.value_length, -1)
+    key = stored[conversion.key_at : conversion.key_at + max(key_length, 0)]
+    value = stored[conversion.value_at : conversion.value_at + max(value_length, 0)]
+    if conversion.to_magic == v0.MAGIC:
+        head = bytearray(
+            v0.HEADER.pack(conversion.offset, 0, 0, v0.MAGIC, conversion.attributes, key_length),
+        )
+    else:
+        head = bytearray(
+            v1.HEADER.pack(conversion.offset, 0, 0, v1.MAGIC, conversion.attributes, conversion.timestamp, key_length)
+        )
+    yield from _sealed(head, key, memoryview(v0.INT32.pack(value_length)), value)
+
+
+def _v0_message_of_v1(message: memoryview, offset: int) -> Iterator[memoryview]:
+    head = bytearray(v0.HEADER.pack(offset, 0, 0, v0.MAGIC, 0, 0)[: v0.KEY_LENGTH_AT])
+    yield from _sealed(head, message[v1.KEY_LENGTH_AT :])
+
+
+def _sealed(head: bytearray, *rest: memoryview) -> Iterator[memoryview]:
+    """The message that begins with `head`, after its size and CRC fields are set for what follows."""
+    v0.INT32.pack_into(head, v0.SIZE_AT, len(head) - v0.LOG_OVERHEAD + sum(map(len, rest)))
+    crc = crc32(head[v0.MAGIC_AT :])
+    for part in rest:
+        crc = crc32(part, crc)
+    v0.UINT32.pack_into(head, v0.CRC_AT, crc)
+    yield memoryview(head)
+    yield from rest

@@ -1,0 +1,240 @@
+"""The heart of `LazyDownConvertRecords` (KIP-283): a promised size first, the bytes for it later, chunk by chunk.
+
+A fetch answer begins with its length, before anything is converted. So `plan_down_conversion` promises
+
+    Spre = max(size as stored, size of the first batch that gives messages, converted)
+
+and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by name (the tests use the same names):
+
+    A  equal       the converted bytes are Spre bytes.
+    B  trim        they are more: cut there, in the middle of a message if need be, which every client ignores.
+    C  pad         they are fewer: over-long fake batches fill the rest. Their length points beyond the response, so
+                   that clients take them for a partial batch.
+    D  grow        the first batch alone is more than was stored: Spre is its converted size, so that a client always
+                   gets at least one batch (KIP-74).
+    E  nothing     no batch gives any message (control batches, emptied ones, all below the first offset): Spre is 12,
+                   the head of a fake batch.
+    F  empty       there is no complete batch: Spre is 0.
+    G  zstd first  before anything else: the plan fails, the partition answers UNSUPPORTED_COMPRESSION_TYPE.
+    H  zstd later  the chunk that holds it is left out, padding follows (C); the client comes back there, and it is G.
+    I  bad first   as G, with CORRUPT_MESSAGE.
+    J  bad later   what precedes the bad bytes is sent, padding follows.
+
+The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
+The stored bytes may be a mapped file: they are read where they lie, a chunk at a time, and no copy is kept. What a
+conversion holds is one caller-given buffer, and one batch while that has to be decompressed.
+
+Two faults of Kafka's own sender are not copied: it sends the first batch twice if batches that give nothing precede
+it, and fails on the padding after zstd. Sources: Kafka `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from ..errors import BrokerError
+from . import kernel_cy
+from .compression import DEFAULT_LIMIT_BYTES, Codec
+from .convert import complete_batch_at, conversion_error, convert_with_codec, zstd_error
+from .kernel_cy import Stop
+from .large_message import large_message
+
+DEFAULT_CHUNK_BYTES = 128 * 1024
+"""Default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, found best in KIP-283."""
+
+FAKE_BATCH_HEAD = Struct(">qi")
+"""Offset (-1) and length of a fake batch."""
+FAKE_BATCH_BYTES = 128 * 1024
+"""As much as one fake batch covers; a longer tail has another every so many bytes."""
+LEAST_FAKE_LENGTH = 61
+"""Least length that a fake batch claims: enough for the header of any format."""
+NOTHING_SIZE = FAKE_BATCH_HEAD.size
+
+_ZEROS = memoryview(bytes(FAKE_BATCH_BYTES))
+
+
+class LazyConversion:
+    """One partition's part of a fetch answer: `size` bytes are promised, `pieces` gives exactly so many.
+
+    `is_compressed` hints that the first chunk has to be recompressed, so that a piece may take milliseconds.
+    """
+
+    __slots__ = (
+        "_chunk_bytes",
+        "_first_offset",
+        "_limit_bytes",
+        "_stored",
+        "first_end",
+        "is_compressed",
+        "size",
+        "to_magic",
+    )
+
+    def __init__(
+        self,
+        stored: memoryview,
+        to_magic: int,
+        first_offset: int,
+        *,
+        size: int,
+        first_end: int,
+        is_compressed: bool,
+        chunk_bytes: int,
+        limit_bytes: int,
+    ) -> None:
+        self._stored = stored
+        self._first_offset = first_offset
+        self.first_end = first_end
+        self._chunk_bytes = chunk_bytes
+        self._limit_bytes = limit_bytes
+        self.to_magic = to_magic
+        self.size = size
+        self.is_compressed = is_compressed
+
+    def pieces(self, out: bytearray | memoryview) -> Iterator[memoryview]:
+        """The promised bytes, in order. Each piece is good until the next is asked for: most of them lie in `out`.
+
+        `out` may have any size, from one byte up: a message that is larger than it is sent from where it is stored.
+        Raises nothing that the promise does not cover: errors after the first batch end in padding (H, J).
+        """
+        remaining = self.size
+        try:
+            for piece in self._converted(out):
+                if len(piece) >= remaining:
+                    yield piece[:remaining]
+                    return
+                yield piece
+                remaining -= len(piece)
+        except BrokerError:
+            # The client fetches again from where the bytes end, and then that batch is the first: G or I.
+            pass
+        yield from padding(remaining)
+
+    def _converted(self, out: bytearray | memoryview) -> Iterator[memoryview]:
+        if self.first_end == 0:
+            return iter(())
+        return converted_chunks(
+            self._stored,
+            self.to_magic,
+            self._first_offset,
+            memoryview(out),
+            first_end=self.first_end,
+            chunk_bytes=self._chunk_bytes,
+            limit_bytes=self._limit_bytes,
+        )
+
+
+def plan_down_conversion(
+    stored: memoryview,
+    to_magic: int,
+    first_offset: int,
+    *,
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> LazyConversion:
+    """Promise a size for `stored`, whole batches but perhaps the last, in format `to_magic` (0 or 1).
+
+    Looks no further than the first batch that gives messages, and converts it only if it is compressed.
+    Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
+    """
+    conversion = kernel_cy.DownConversion(to_magic, first_offset)
+    first_size = conversion.measure_batch(stored, len(stored))
+    is_compressed = False
+    while conversion.stop == Stop.NEEDS_CODEC and first_size == 0:
+        is_compressed = True
+        converted = convert_with_codec(
+            complete_batch_at(stored, conversion.position), to_magic, limit_bytes=limit_bytes
+        )
+        conversion.skip_batch(stored)
+        first_size = len(converted.data) or conversion.measure_batch(stored, len(stored))
+    if first_size == 0 and conversion.stop != Stop.AT_END:
+        raise conversion_error(conversion)
+    size_of_nothing = NOTHING_SIZE if conversion.position > 0 else 0
+    return LazyConversion(
+        stored,
+        to_magic,
+        first_offset,
+        size=max(len(stored), first_size) if first_size else size_of_nothing,
+        first_end=conversion.position if first_size else 0,
+        is_compressed=is_compressed,
+        chunk_bytes=chunk_bytes,
+        limit_bytes=limit_bytes,
+    )
+
+
+def needs_down_conversion(stored: memoryview, to_magic: int) -> bool:
+    """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
+
+    That is any of a newer format, and v0 or v1 wrappers that are to be numbered by index.
+    """
+    return kernel_cy.survey(stored, 0, len(stored), len(stored), to_magic)[1] != 0
+
+
+def converted_chunks(
+    stored: memoryview,
+    to_magic: int,
+    first_offset: int,
+    out: memoryview,
+    *,
+    first_end: int,
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> Iterator[memoryview]:
+    """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
+
+    Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
+    """
+    conversion = kernel_cy.DownConversion(to_magic, first_offset)
+    chunk_end = first_end
+    while True:
+        yield from _chunk_pieces(conversion, stored, chunk_end, out, limit_bytes)
+        chunk_end, work = kernel_cy.survey(stored, conversion.position, len(stored), chunk_bytes, to_magic)
+        if work & 1 << Codec.ZSTD:
+            raise zstd_error()
+        if chunk_end == conversion.position:
+            if work:
+                raise conversion_error(conversion)
+            return
+
+
+def _chunk_pieces(
+    conversion: kernel_cy.DownConversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int
+) -> Iterator[memoryview]:
+    filled = 0
+    while True:
+        filled = conversion.fill(stored, end, out, filled)
+        if conversion.stop == Stop.NEEDS_CODEC:
+            batch = complete_batch_at(stored, conversion.position)
+            data = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data
+            conversion.skip_batch(stored)
+            if len(data) <= len(out) - filled:
+                out[filled : filled + len(data)] = data
+                filled += len(data)
+                continue
+            if filled:
+                yield out[:filled]
+            yield memoryview(data)
+        elif filled:
+            yield out[:filled]
+        elif conversion.stop == Stop.OUT_IS_FULL:
+            yield from large_message(conversion, stored)
+        if conversion.stop == Stop.AT_END:
+            if conversion.position < end:
+                raise conversion_error(conversion)
+            return
+        if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
+            raise conversion_error(conversion)
+        filled = 0
+
+
+def padding(size_bytes: int) -> Iterator[memoryview]:
+    """`size_bytes` of over-long fake batches (Kafka `LazyDownConversionRecordsSend.buildOverflowBatch`)."""
+    remaining = size_bytes
+    while remaining > 0:
+        covered = min(remaining, FAKE_BATCH_BYTES)
+        head = memoryview(FAKE_BATCH_HEAD.pack(-1, max(remaining + 1, LEAST_FAKE_LENGTH)))[:covered]
+        yield head
+        if covered > len(head):
+            yield _ZEROS[: covered - len(head)]
+        remaining -= covered

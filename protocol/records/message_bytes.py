@@ -1,0 +1,82 @@
+"""Reading and writing fields at a place in a buffer: what ``message_bytes.h`` does, for the kernel in pure Python.
+
+Positions are bytes from the start of the buffer; all numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+import crc32c
+from isal import isal_zlib
+
+from . import v0, v1
+
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+UINT32 = Struct(">I")
+INT64 = Struct(">q")
+
+
+def int16_at(data: memoryview, position: int) -> int:
+    """The int16 at `position`."""
+    value: int = INT16.unpack_from(data, position)[0]
+    return value
+
+
+def int32_at(data: memoryview, position: int) -> int:
+    """The int32 at `position`."""
+    value: int = INT32.unpack_from(data, position)[0]
+    return value
+
+
+def int64_at(data: memoryview, position: int) -> int:
+    """The int64 at `position`."""
+    value: int = INT64.unpack_from(data, position)[0]
+    return value
+
+
+def put_int32(out: memoryview, position: int, value: int) -> None:
+    """Write an int32."""
+    INT32.pack_into(out, position, value)
+
+
+def put_uint32(out: memoryview, position: int, value: int) -> None:
+    """Write a uint32."""
+    UINT32.pack_into(out, position, value)
+
+
+def put_int64(out: memoryview, position: int, value: int) -> None:
+    """Write an int64."""
+    INT64.pack_into(out, position, value)
+
+
+def put_v0_head(out: memoryview, position: int, offset: int, size: int, attributes: int, key_length: int) -> None:
+    """Write the fields of a v0 message up to and with its key length, the CRC left 0."""
+    v0.HEADER.pack_into(out, position, offset, size, 0, v0.MAGIC, attributes, key_length)
+
+
+def put_v1_head(
+    out: memoryview, position: int, offset: int, size: int, attributes: int, timestamp: int, key_length: int
+) -> None:
+    """Write the fields of a v1 message up to and with its key length, the CRC left 0."""
+    v1.HEADER.pack_into(out, position, offset, size, 0, v1.MAGIC, attributes, timestamp, key_length)
+
+
+def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, size_bytes: int) -> None:
+    """Copy `size_bytes` of `data` from `start` on."""
+    out[position : position + size_bytes] = data[start : start + size_bytes]
+
+
+def crc_prepare() -> None:
+    """Nothing to do: the C twin builds its tables here, the libraries below have theirs."""
+
+
+def crc32_of(data: memoryview, start: int, end: int) -> int:
+    """CRC-32 of the bytes from `start` to `end`."""
+    return isal_zlib.crc32(data[start:end])
+
+
+def crc32c_of(data: memoryview, start: int, end: int) -> int:
+    """CRC-32C of the bytes from `start` to `end`."""
+    return crc32c.crc32c(data[start:end])

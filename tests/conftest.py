@@ -1,0 +1,56 @@
+"""What all rooms share: the two builds of the compiled modules."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gregor.protocol.records
+
+RECORDS = "gregor.protocol.records"
+COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
+
+
+def pure_twin(source: Path) -> ModuleType:
+    """The module that `source` is when nobody compiles it, loaded beside the one that is in use."""
+    name = f"{RECORDS}._pure_{source.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, source)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def is_compiled(module: ModuleType) -> bool:
+    return not (module.__file__ or "").endswith(".py")
+
+
+@pytest.fixture(params=["compiled", "pure python"])
+def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test twice: with the compiled modules, and with their sources as plain Python wherever they are used."""
+    modules = {source: importlib.import_module(f"{RECORDS}.{source.stem}") for source in COMPILED_SOURCES}
+    if request.param == "compiled":
+        missing = [module.__name__ for module in modules.values() if not is_compiled(module)]
+        if missing:
+            pytest.skip(f"no compiled {', '.join(missing)}: `pip install -e .` with a C compiler builds them")
+    else:
+        for source, module in modules.items():
+            replace_everywhere(monkeypatch, module, pure_twin(source))
+    return str(request.param)
+
+
+def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pure: ModuleType) -> None:
+    """Put `pure`, or what it has by that name, wherever a module of the records package holds `compiled` or its own."""
+    for name, user in list(sys.modules.items()):
+        if not name.startswith(RECORDS) or user in (compiled, pure):
+            continue
+        for attribute, value in list(vars(user).items()):
+            if value is compiled:
+                monkeypatch.setattr(user, attribute, pure)
+            elif getattr(value, "__module__", None) == compiled.__name__ and hasattr(pure, attribute):
+                monkeypatch.setattr(user, attribute, getattr(pure, attribute))
