@@ -1,13 +1,15 @@
-"""What all rooms share: the two builds of the compiled modules."""
+"""What all rooms share: the two builds of the compiled modules, and a running broker."""
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import gregor.protocol.records
+from tests.broker_process import BrokerProcess, running_broker
 
 RECORDS = "gregor.protocol.records"
 COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
@@ -54,3 +56,15 @@ def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pu
                 monkeypatch.setattr(user, attribute, pure)
             elif getattr(value, "__module__", None) == compiled.__name__ and hasattr(pure, attribute):
                 monkeypatch.setattr(user, attribute, getattr(pure, attribute))
+
+
+@pytest.fixture(scope="module")
+def broker_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker of its own for each test module, with Kafka's defaults and one-partition internal topics."""
+    overrides = (
+        "group.initial.rebalance.delay.ms=0",
+        "offsets.topic.num.partitions=1",
+        "transaction.state.log.num.partitions=1",
+    )
+    with running_broker(tmp_path_factory.mktemp("broker"), *overrides) as broker:
+        yield broker

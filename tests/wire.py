@@ -78,4 +78,3 @@ def resident_bytes(pid: int, field: str = "VmRSS") -> int:
 def forget_peak(pid: int) -> None:
     """Start the kernel's peak figure (``VmHWM``) afresh."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-

@@ -15,7 +15,7 @@ from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
-from tests.conftest import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.wire import Wire, forget_peak, resident_bytes
 
 pytestmark = pytest.mark.peer

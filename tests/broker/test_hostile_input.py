@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from gregor.protocol.apis import ApiKey, request_class, valid_versions
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import ErrorCode
@@ -21,8 +22,7 @@ from gregor.protocol.messages.produce import PartitionProduceData, ProduceReques
 from gregor.protocol.records import v1, v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
-
-from tests.conftest import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.wire import Wire, forget_peak, resident_bytes
 
 MIB = 1 << 20

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker_process import running_broker
+
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
@@ -42,3 +44,31 @@ def kafka_391(shared: Path) -> Iterator[str]:
     subprocess.run([script, "start", str(port)], check=True, capture_output=True, timeout=300)
     yield f"127.0.0.1:{port}"
     subprocess.run([script, "stop", str(port)], check=False, capture_output=True, timeout=60)
+
+
+PEER_SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+)
+"""What ``../shared/peer/kafka39`` gives Kafka, for a fair comparison."""
+
+
+@pytest.fixture
+def zoo_broker(tmp_path: Path) -> Iterator[str]:
+    """The address of a fresh broker for real clients."""
+    with running_broker(tmp_path, *PEER_SETTINGS) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def differential_broker(tmp_path: Path) -> Iterator[str]:
+    """The address of a fresh broker with the settings that the stored answers were made with."""
+    hurried = (
+        "log.retention.check.interval.ms=500",
+        "log.initial.task.delay.ms=500",
+        "log.cleaner.backoff.ms=300",
+        "log.segment.delete.delay.ms=500",
+    )
+    with running_broker(tmp_path, *PEER_SETTINGS, *hurried) as broker:
+        yield broker.bootstrap

@@ -1,0 +1,103 @@
+"""The broker as a user starts it: a process of its own, told everything on its command line."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_LIMIT_S = 20.0
+STOP_LIMIT_S = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class BrokerProcess:
+    """A running ``gregor serve`` with its data and its output in ``directory``."""
+
+    process: subprocess.Popen[bytes]
+    address: tuple[str, int]
+    directory: Path
+    overrides: tuple[str, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients want for ``bootstrap.servers``."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    def output(self) -> str:
+        """All that it has printed so far."""
+        return (self.directory / "server.log").read_text(errors="replace")
+
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, nothing is said."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, as an init system would; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still there {STOP_LIMIT_S} s after SIGTERM:\n{self.output()}") from None
+
+    def start_again(self) -> None:
+        """The same command once more, on the same port and data; for after `kill` or `stop`."""
+        self.process = _spawn(self.address, self.directory, self.overrides)
+        _wait_until_it_answers(self)
+
+
+def start_broker(directory: Path, *overrides: str) -> BrokerProcess:
+    """Start a broker on a free port of loopback; returns once it accepts connections."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = ("127.0.0.1", probe.getsockname()[1])
+    broker = BrokerProcess(_spawn(address, directory, overrides), address, directory, overrides)
+    _wait_until_it_answers(broker)
+    return broker
+
+
+@contextlib.contextmanager
+def running_broker(directory: Path, *overrides: str) -> Iterator[BrokerProcess]:
+    """A broker for the length of a block; it must end well."""
+    broker = start_broker(directory, *overrides)
+    try:
+        yield broker
+    finally:
+        if broker.process.poll() is None:
+            assert broker.stop() == 0, broker.output()
+
+
+def _spawn(address: tuple[str, int], directory: Path, overrides: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    settings = [f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", *overrides]
+    command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+    for setting in settings:
+        command += ["--override", setting]
+    with (directory / "server.log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def _wait_until_it_answers(broker: BrokerProcess) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        if broker.process.poll() is not None:
+            raise AssertionError(f"it ended with status {broker.process.returncode}:\n{broker.output()}")
+        with contextlib.suppress(OSError), socket.create_connection(broker.address, 1):
+            return
+        time.sleep(0.01)
+    broker.kill()
+    raise AssertionError(f"no answer within {START_LIMIT_S} s:\n{broker.output()}")
