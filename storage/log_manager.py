@@ -1,20 +1,36 @@
-"""All partition logs of a broker, in one or more log directories."""
+"""All partition logs of a broker, in one or more log directories (Kafka `LogManager`)."""
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
+from ..protocol.errors import BrokerError
+from . import paths
 from .clock import Clock
+from .files import Files, OsFiles
 from .log_config import LogConfig
+from .log_directory import LogDirectory, StorageUnavailable
+from .open_files import OpenFiles
 from .partition_log import PartitionLog
 from .paths import TopicPartition
+from .producer_state import PRODUCER_ID_EXPIRATION_MS
+from .retention import apply_retention
+
+__all__ = ["LogManager", "StorageUnavailable"]
+
+logger = logging.getLogger(__name__)
+
+ConfigOf = Callable[[str], LogConfig]
 
 
 class LogManager:
     """Finds, opens, creates and deletes partition logs, and keeps Kafka's checkpoint files.
 
-    `open_all` finds logs that the metadata store may not know (adoption): see `partitions()` and `PartitionLog.topic_id`.
+    Logs that a metadata store does not know (a directory copied from a Kafka broker) are opened like all others: see
+    `partitions`, and `PartitionLog.topic_id` for the id that they came with.
     """
 
     def __init__(
@@ -25,42 +41,201 @@ class LogManager:
         *,
         node_id: int = 1,
         cluster_id: str | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        files: Files | None = None,
+        max_open_files: int | None = None,
     ) -> None:
-        self.log_dirs = list(log_dirs)
         self.defaults = defaults
-        self.clock = clock
         self.node_id = node_id
         self.cluster_id = cluster_id
+        """Known after `open_all` if any of the directories belongs to a cluster already."""
+        self._clock = clock
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._files = files or OsFiles()
+        self._pool = OpenFiles(self._files, max_open_files)
+        self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._deleted: list[tuple[int, str]] = []
 
-    def open_all(self) -> None:
-        """Lock the log directories, read meta.properties (`cluster_id` is set from it, or made) and open every log.
+    @property
+    def directories(self) -> tuple[LogDirectory, ...]:
+        """The log directories, in the order of `log.dirs`."""
+        return tuple(self._directories)
 
-        Raises StorageUnavailable with a one-line reason if a directory cannot be used.
+    # --- beginning and end ---
+
+    def open_all(self, config_of: ConfigOf | None = None) -> None:
+        """Lock the log directories and open every log in them, with `config_of(topic)` or the defaults.
+
+        A log that cannot be opened is left out, with one line. Raises StorageUnavailable, whose text is one line for
+        the user, if a directory cannot be used.
         """
-        raise NotImplementedError
+        opened: list[LogDirectory] = []
+        try:
+            for directory in self._directories:
+                self.cluster_id = directory.open(node_id=self.node_id, cluster_id=self.cluster_id)
+                opened.append(directory)
+        except StorageUnavailable:
+            for directory in opened:
+                directory.unlock()
+            raise
+        for directory in self._directories:
+            self._open_directory(directory, config_of)
+
+    def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
+        recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
+        log_starts = directory.read_checkpoint(paths.LOG_START_CHECKPOINT)
+        for name in sorted(directory.partitions()):
+            if name in self._logs:
+                logger.error("%s is also in %s: left alone", directory.partition_path(name), self._homes[name].path)
+                continue
+            try:
+                self._add(
+                    directory,
+                    name,
+                    PartitionLog.open(
+                        directory.partition_path(name),
+                        config_of(name.topic) if config_of else self.defaults,
+                        self._clock,
+                        pool=self._pool,
+                        log_start_offset=max(log_starts.get(name, 0), 0),
+                        recovery_point=max(recovery_points.get(name, 0), 0),
+                        is_clean=directory.was_closed_cleanly,
+                    ),
+                )
+            except (OSError, BrokerError) as fault:
+                logger.error("%s cannot be opened: %s", directory.partition_path(name), fault)
+        self._deleted.extend((0, path) for path in directory.deleted())
+
+    def close(self) -> None:
+        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock."""
+        for directory in self._directories:
+            is_clean = True
+            for name, log in self._logs_in(directory):
+                try:
+                    log.close()
+                except (OSError, BrokerError) as fault:
+                    logger.error("%s was not closed: %s", name, fault)
+                    is_clean = False
+            try:
+                self._write_checkpoints(directory)
+                if is_clean:
+                    directory.mark_closed()
+            except OSError as fault:
+                logger.error("%s: no checkpoints written: %s", directory.path, fault)
+            directory.unlock()
+        self._logs.clear()
+        self._homes.clear()
+
+    # --- logs ---
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The partition's log, if there is one."""
+        return self._logs.get(TopicPartition(topic, partition))
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """Every partition that has a log here."""
+        return iter(list(self._logs))
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Every log."""
+        return iter(list(self._logs.values()))
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """The log directory that the partition lives in."""
+        return self._homes.get(TopicPartition(topic, partition))
 
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID | None = None, config: LogConfig | None = None
     ) -> PartitionLog:
-        """The partition's log, made in the log directory with the fewest partitions if there is none."""
-        raise NotImplementedError
+        """The partition's log, made in the log directory with the fewest partitions if there is none.
 
-    def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """The partition's log, if there is one."""
-        raise NotImplementedError
+        Raises OSError.
+        """
+        name = TopicPartition(topic, partition)
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        counts = Counter(directory.path for directory in self._homes.values())
+        directory = min(self._directories, key=lambda candidate: counts[candidate.path])
+        log = PartitionLog.open(
+            directory.partition_path(name), config or self.defaults, self._clock, pool=self._pool, topic_id=topic_id
+        )
+        self._add(directory, name, log)
+        return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Drop the partition's log; its directory is renamed to `*-delete` and removed after file.delete.delay.ms."""
-        raise NotImplementedError
+        """Drop the partition's log; its directory is renamed to `*-delete`, and removed after file.delete.delay.ms.
 
-    def partitions(self) -> Iterator[TopicPartition]:
-        """Every partition that has a log here."""
-        raise NotImplementedError
+        Raises OSError.
+        """
+        name = TopicPartition(topic, partition)
+        log = self._logs.pop(name, None)
+        if log is None:
+            return
+        directory = self._homes.pop(name)
+        log.abandon()
+        doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
+        self._files.rename(log.directory, doomed)
+        self._deleted.append((self._clock.now_ms() + log.config.file_delete_delay_ms, doomed))
 
-    def run_maintenance(self, now_ms: int) -> None:
-        """Retention, flushes that are due, checkpoints, delayed removals. Safe to call in a worker thread."""
-        raise NotImplementedError
+    def _add(self, directory: LogDirectory, name: TopicPartition, log: PartitionLog) -> None:
+        self._logs[name] = log
+        self._homes[name] = directory
 
-    def close(self) -> None:
-        """Flush and close every log, write the checkpoints and the clean-shutdown marker, unlock."""
-        raise NotImplementedError
+    def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [(name, log) for name, log in self._logs.items() if self._homes[name] is directory]
+
+    # --- maintenance ---
+
+    def run_maintenance(self, now_ms: int) -> list[Callable[[], None]]:
+        """What is due: retention and expiry of producers, at once; flushes, removals and checkpoints as functions.
+
+        Call it in the thread that appends; run the functions, in order, in a worker thread. They log what fails.
+        """
+        slow: list[Callable[[], None]] = []
+        for log in self.logs():
+            try:
+                apply_retention(log, now_ms)
+                log.producers.expire(now_ms, self._producer_id_expiration_ms)
+                flush = log.due_flush(now_ms)
+            except (OSError, BrokerError) as fault:
+                logger.error("maintenance of %s: %s", log.directory, fault)
+                continue
+            if flush is not None:
+                slow.append(flush)
+            removal = log.due_removals(now_ms)
+            if removal is not None:
+                slow.append(removal)
+        slow.extend(self._due_checkpoints())
+        slow.extend(self._due_directory_removals(now_ms))
+        return [_logged(step) for step in slow]
+
+    def _due_checkpoints(self) -> Iterator[Callable[[], None]]:
+        for directory in self._directories:
+            yield lambda directory=directory: self._write_checkpoints(directory)
+
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        logs = self._logs_in(directory)
+        directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in logs})
+        directory.write_checkpoint(
+            paths.LOG_START_CHECKPOINT,
+            {name: log.log_start_offset for name, log in logs if log.starts_within_segment},
+        )
+
+    def _due_directory_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
+        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
+        for path in due:
+            yield lambda path=path: self._files.remove_tree(path)
+
+
+def _logged(step: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            step()
+        except (OSError, BrokerError) as fault:
+            logger.error("maintenance: %s", fault)
+
+    return run

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .open_files import SharedFile
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction whose records `read_committed` readers drop (Kafka `AbortedTxn`); offsets are inclusive."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class LogSlice:

@@ -1,24 +1,56 @@
-"""One partition's log: an append-only sequence of segments with offsets that never change."""
+"""One partition's log: an append-only sequence of batches whose offsets never change.
+
+This file only composes: segments hold the bytes, `producer_state` the idempotent producers and open transactions,
+`leader_epochs` who led when, `log_opening` what a crash leaves. One thread appends, reads and calls everything else
+here, but for what says that it may run in a worker thread.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import random
 import uuid
+from bisect import bisect_right
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, NoReturn
 
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.records import v2
+from ..protocol.records.batches import BatchView, iter_records, read_batch
+from ..protocol.records.offsets import assign_offsets
+from ..protocol.records.produced import Produced, ProducedBatch
+from . import paths
+from .checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
 from .clock import Clock
+from .files import OsFiles
+from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
-from .log_slice import AbortedTransaction, LogSlice
+from .log_opening import SegmentOpener
+from .log_slice import LogSlice
+from .offset_index import NO_RECEIPT
+from .open_files import OpenFiles
+from .producer_state import Marker, ProducerStates, WrittenBatch, marker_from
+from .recovery import MAX_RELATIVE_OFFSET
+from .segment import Place, Segment, SegmentDamaged
+from .snapshot_files import SnapshotFiles
+from .transaction_index import AbortedTransaction
 
-if TYPE_CHECKING:
-    from ..protocol.records.validation import Produced
-    from .producer_state import ProducerStates
+__all__ = ["AbortedTransaction", "AppendResult", "LogSlice", "Origin", "PartitionLog", "TimestampOffset"]
 
-__all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
+logger = logging.getLogger(__name__)
+
+NEVER_MS = 2**63
+NO_TAIL = 2**63
+"""Stands for the offset of the newest batch if that is not a single one."""
+
+_base_offset_of = attrgetter("base_offset")
 
 
-class AppendOrigin(IntEnum):
-    """Who appends (Kafka `AppendOrigin`): only a client's sequence numbers and epochs are checked in full."""
+class Origin(IntEnum):
+    """Who appends (Kafka `AppendOrigin`): only a client's sequence numbers are checked."""
 
     REPLICATION = 0
     COORDINATOR = 1
@@ -26,7 +58,11 @@ class AppendOrigin(IntEnum):
 
 
 class AppendResult(NamedTuple):
-    """What an append did: offsets inclusive, `log_append_time_ms` -1 on a create-time topic."""
+    """What an append did: offsets inclusive, -1 if there was nothing to append.
+
+    `log_append_time_ms` is -1 on a create-time topic, but for a duplicate (which was not appended again) the largest
+    timestamp of the batch that it repeats, as Kafka answers.
+    """
 
     base_offset: int
     last_offset: int
@@ -44,101 +80,657 @@ class TimestampOffset(NamedTuple):
 
 
 class PartitionLog:
-    """The log of one partition; see `docs/architecture.md` for its files.
+    """The log of one partition.
 
     Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset.
     """
 
-    topic: str
-    partition: int
-    directory: str
-    topic_id: uuid.UUID | None
-    config: LogConfig
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    leader_epoch: int
-    producers: ProducerStates
+    __slots__ = (
+        "_active",
+        "_clock",
+        "_config",
+        "_doomed",
+        "_epochs",
+        "_index_interval_bytes",
+        "_pool",
+        "_roll_after_ms",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_stamps_append_time",
+        "_tail_offset",
+        "_tail_position",
+        "_unflushed_count",
+        "directory",
+        "flushed_at_ms",
+        "high_watermark",
+        "is_closed",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "sole_replica",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles) -> None:
+        """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`."""
+        name = paths.parse_partition_directory(os.path.basename(directory))
+        if name is None:
+            raise ValueError(f"{directory} is not named <topic>-<partition>")
+        self.topic, self.partition = name
+        self.directory = directory
+        self.topic_id: uuid.UUID | None = None
+        self._clock = clock
+        self._pool = pool
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochs(pool.files, f"{directory}/{paths.LEADER_EPOCH_CHECKPOINT}")
+        self._snapshots = SnapshotFiles(pool.files, directory)
+        self._doomed: list[tuple[int, str]] = []
+        self._tail_offset = NO_TAIL
+        self._tail_position = 0
+        self._unflushed_count = 0
+        self.producers = ProducerStates()
+        self.log_start_offset = self.log_end_offset = self.high_watermark = 0
+        self.recovery_point = 0
+        """All records below it are known to be on the disk."""
+        self.flushed_at_ms = clock.now_ms()
+        self.sole_replica = True
+        """Whether the high watermark is the log end; otherwise someone else calls `advance_high_watermark`."""
+        self.is_closed = False
+        self.config = config
+
+    # --- opening and settings ---
 
     @classmethod
     def open(
-        cls, directory: str, config: LogConfig, clock: Clock, *, recovery_point: int = 0, clean: bool = False
+        cls,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        pool: OpenFiles | None = None,
+        topic_id: uuid.UUID | None = None,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        is_clean: bool = False,
     ) -> PartitionLog:
-        """Open or create the log in `directory` (named `<topic>-<partition>`)."""
-        raise NotImplementedError
+        """Open the log in `directory`, or make an empty one there.
+
+        `is_clean`: it was closed by `close`, so what its indexes say of its size is believed. Otherwise everything
+        from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
+        Raises OSError.
+        """
+        pool = pool or OpenFiles(OsFiles())
+        log = cls(directory, config, clock, pool)
+        pool.files.make_directory(directory)
+        log._load_topic_id(topic_id)
+        log._load_segments(is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        return log
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings; assign a new `LogConfig` to change them, from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._stamps_append_time = config.is_log_append_time
+        jitter_ms = (
+            min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
+        )
+        self._roll_after_ms = config.segment_ms - jitter_ms
+        self._index_interval_bytes = config.index_interval_bytes
+
+    def _load_topic_id(self, topic_id: uuid.UUID | None) -> None:
+        path = f"{self.directory}/{paths.PARTITION_METADATA}"
+        try:
+            self.topic_id = read_topic_id(self._pool.files, path)
+        except MalformedCheckpoint as fault:
+            logger.warning("%s: %s: not believed", path, fault)
+        if self.topic_id is None and topic_id is not None:
+            write_topic_id(self._pool.files, path, topic_id)
+            self.topic_id = topic_id
+
+    def _load_segments(self, *, is_clean: bool, recovery_point: int, log_start_offset: int) -> None:
+        try:
+            self._epochs.load()
+        except MalformedCheckpoint as fault:
+            logger.warning("%s: %s: building it anew", self._epochs.path, fault)
+            self._epochs.clear()
+        opener = SegmentOpener(self._pool, self.directory, self._config, self._clock.now_ms())
+        opened = opener.open(
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            first_offset=log_start_offset,
+            max_leader_epoch=self._epochs.latest if self._epochs.latest >= 0 else None,
+        )
+        self._segments = opened.segments
+        self._active = opened.segments[-1]
+        self.log_end_offset = self.high_watermark = self._active.next_offset
+        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        if self.log_start_offset > self.log_end_offset:
+            logger.warning("%s: begins at %d, beyond its end: emptied", self.directory, self.log_start_offset)
+            self.truncate_fully(self.log_start_offset)
+        self.recovery_point = min(recovery_point, self.log_end_offset) if not is_clean else self.log_end_offset
+        if opened.was_recovered:
+            self._epochs.truncate_from_end(self.log_end_offset)
+        if self._epochs.latest < 0 and self.log_end_offset > self.log_start_offset:
+            self._rebuild_epochs()
+        self._load_producers()
+
+    def _rebuild_epochs(self) -> None:
+        for segment in self._segments:
+            segment.load()
+            if segment.magics & (1 << v2.MAGIC):
+                for batch in segment.batches_from(0):
+                    self._epochs.assign(batch.leader_epoch, batch.base_offset if batch.magic == v2.MAGIC else -1)
+
+    def _load_producers(self) -> None:
+        """The newest snapshot, then what came after it (Kafka `UnifiedLog.rebuildProducerState`)."""
+        if self.log_end_offset == self.log_start_offset:
+            return
+        now_ms = self._clock.now_ms()
+        exact = self._snapshots.exact(self.log_end_offset)
+        if exact is not None:
+            self.producers.restore(exact, now_ms)
+            return
+        latest = self._snapshots.latest(self._segments[0].base_offset, self.log_end_offset)
+        start_offset, snapshot = latest or (self.log_start_offset, [])
+        self.producers.restore(snapshot, now_ms)
+        for segment in self._segments[max(self._floor(start_offset), 0) :]:
+            segment.load()
+            if segment.magics & (1 << v2.MAGIC):
+                self._replay_producers(segment, start_offset)
+        self.producers.expire(now_ms)
+        self.producers.high_watermark_advanced(self.high_watermark)
+
+    def _replay_producers(self, segment: Segment, start_offset: int) -> None:
+        place = segment.locate(start_offset) if start_offset > segment.base_offset else Place(0, 0, 0)
+        if place is None:
+            return
+        buffer = segment.map(place.position)
+        position = 0
+        while (batch := read_batch(buffer, position)) is not None:
+            position = batch.end
+            if batch.has_producer_id and batch.base_offset >= start_offset:
+                marker = _marker_of(batch)
+                if marker is not None:
+                    self.producers.record_marker(batch, marker)
+                elif not batch.is_control:
+                    self.producers.record_data(batch)
+
+    # --- facts ---
 
     @property
     def last_stable_offset(self) -> int:
         """Where `read_committed` readers stop (exclusive): the first open transaction, else the high watermark."""
-        raise NotImplementedError
+        first_unstable = self.producers.first_unstable_offset
+        return self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the newest batch, -1 if there was none."""
+        return self._epochs.latest
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all segments."""
-        raise NotImplementedError
+        """Bytes in all segments. Raises OSError."""
+        return sum(
+            segment.size_bytes if segment.is_loaded else self._pool.files.size(segment.path)
+            for segment in self._segments
+        )
 
-    def append(
-        self, produced: Produced, *, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
-    ) -> AppendResult:
+    @property
+    def starts_within_segment(self) -> bool:
+        """Whether the log start is not told by the segments' names alone."""
+        return self.log_start_offset > self._segments[0].base_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments in the order of their offsets; the last one is being written."""
+        return tuple(self._segments)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""
+        return self._epochs.end_offset(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 if unknown."""
+        return self._epochs.epoch_for_offset(offset)
+
+    # --- appending ---
+
+    def append(self, produced: Produced, *, leader_epoch: int, origin: Origin = Origin.CLIENT) -> AppendResult:
         """Number the validated batches and write them to the page cache.
 
-        Raises BrokerError for a producer out of sequence or fenced, KAFKA_STORAGE_ERROR if the disk fails.
+        Raises BrokerError for a producer out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the
+        disk fails; nothing is appended then.
         """
-        raise NotImplementedError
+        batches = produced.batches
+        if not batches:
+            return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
+        batch = batches[0]
+        if batch.producer_id >= 0:
+            return self._append_of_producer(produced, batch, leader_epoch, origin)
+        return self._write(produced, batch, leader_epoch)
+
+    def _append_of_producer(
+        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: Origin
+    ) -> AppendResult:
+        producers = self.producers
+        marker: Marker | None = None
+        if batch.is_control:
+            marker = _marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
+            if marker is not None:
+                producers.check_marker(batch, marker)
+        else:
+            written = producers.check_data(batch, from_client=origin is Origin.CLIENT)
+            if written is not None:
+                return self._duplicate_of(written)
+        result = self._write(produced, batch, leader_epoch)
+        if marker is not None:
+            self._complete_transaction(batch, marker)
+        elif not batch.is_control:
+            producers.record_data(batch)
+        return result
+
+    def _duplicate_of(self, written: WrittenBatch) -> AppendResult:
+        return AppendResult(
+            written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
+        )
+
+    def _complete_transaction(self, batch: ProducedBatch, marker: Marker) -> None:
+        completed = self.producers.record_marker(batch, marker)
+        if completed is None:
+            return
+        if completed.is_aborted:
+            stable = self.producers.last_stable_offset_after(completed)
+            self._active.transactions.add(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        self.producers.high_watermark_advanced(self.high_watermark)
+
+    def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
+        base_offset = self.log_end_offset
+        receipt_ms, append_time_ms = NO_RECEIPT, None
+        if self._stamps_append_time:
+            append_time_ms = self._clock.now_ms()
+        if batch.magic == 0:
+            receipt_ms = self._clock.now_ms()
+        last_offset = assign_offsets(
+            produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
+        )
+        data = produced.data
+        active = self._active
+        try:
+            if (
+                len(data) > self._segment_bytes - active.size_bytes
+                or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+                or (active.size_bytes and self._is_due_to_roll(active, batch, receipt_ms))
+            ):
+                active = self._roll(base_offset)
+            if leader_epoch != self._epochs.latest:
+                self._epochs.assign(leader_epoch, base_offset)
+            position = active.size_bytes
+            active.append(data, batch, receipt_ms)
+        except OSError as fault:
+            self._storage_failed("append to", fault)
+        if batch.magic == 2 or batch.codec:
+            self._tail_offset, self._tail_position = base_offset, position
+        else:
+            self._tail_offset = NO_TAIL
+        self.log_end_offset = end_offset = last_offset + 1
+        if self.sole_replica:
+            self.high_watermark = end_offset
+        self._unflushed_count += batch.record_count
+        if self._unflushed_count >= self._config.flush_messages:
+            self.flush()
+        return AppendResult(
+            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
+        )
+
+    def _is_due_to_roll(self, active: Segment, batch: ProducedBatch, receipt_ms: int) -> bool:
+        """Whether the segment is as old as `segment.ms` allows, by its records' time (Kafka `LogSegment.shouldRoll`)."""
+        first = active.first_timestamp
+        if first >= 0:
+            timestamp = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
+            return timestamp - first > self._roll_after_ms
+        return self._clock.now_ms() - active.created_ms > self._roll_after_ms
+
+    def roll(self) -> None:
+        """Begin a new segment at the log's end, unless the active one is empty. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        if self._active.size_bytes:
+            try:
+                self._roll(self.log_end_offset)
+            except OSError as fault:
+                self._storage_failed("roll", fault)
+
+    def _roll(self, base_offset: int) -> Segment:
+        finished = self._active
+        segment = Segment(self._pool, self.directory, base_offset, self._index_interval_bytes)
+        if finished.base_offset == base_offset:
+            # Nothing was ever written to it: it is the segment that is wanted.
+            return finished
+        segment.create(self._clock.now_ms())
+        finished.finish()
+        self._snapshots.write(base_offset, self.producers.snapshot())
+        self._segments = [*self._segments, segment]
+        self._active = segment
+        return segment
+
+    def _storage_failed(self, verb: str, fault: OSError) -> NoReturn:
+        logger.error("cannot %s %s: %s", verb, self.directory, fault)
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing to {self.directory}: {fault}") from fault
+
+    # --- reading ---
 
     def read(
         self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, at_least_one: bool = True
     ) -> LogSlice:
-        """Bytes from the batch that holds `offset` on, none at or beyond `upper_bound_offset` (default: log end).
+        """Bytes of one segment from the batch that holds `offset` on, none at or beyond `upper_bound_offset`.
 
-        Raises BrokerError OFFSET_OUT_OF_RANGE.
+        At most `max_bytes`, but with `at_least_one` the first batch whole. The bound defaults to the log's end.
+        Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the file is damaged (bad bytes are never
+        served); KAFKA_STORAGE_ERROR.
         """
-        raise NotImplementedError
+        end_offset = self.log_end_offset
+        if offset > end_offset or offset < self.log_start_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.topic}-{self.partition}, but we only have "
+                f"log segments in the range {self.log_start_offset} to {end_offset}.",
+            )
+        bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
+        if offset >= bound:
+            return LogSlice(None, 0, 0, start_offset=offset)
+        try:
+            return self._read(offset, max_bytes, bound, at_least_one)
+        except SegmentDamaged as fault:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"
+            ) from fault
+        except OSError as fault:
+            self._storage_failed("read", fault)
+
+    def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> LogSlice:
+        segment = self._active
+        if offset >= self._tail_offset:
+            # A parked fetch that an append has woken: no look-up needed.
+            place: Place | None = Place(self._tail_position, segment.size_bytes - self._tail_position, offset)
+        elif offset >= segment.base_offset:
+            place = segment.locate(offset)
+        else:
+            segment, place = self._locate(offset)
+        if place is None:
+            return LogSlice(None, 0, 0, start_offset=offset)
+        start = place.position
+        end = segment.size_bytes
+        if bound < segment.next_offset:
+            at_bound = segment.locate(bound)
+            end = end if at_bound is None else at_bound.position
+        size = min(end - start, max(max_bytes, place.size_bytes) if at_least_one else max_bytes)
+        if size <= 0:
+            return LogSlice(None, 0, 0, start_offset=offset)
+        size = min(size, segment.verify(start, start + size) - start)
+        return LogSlice(segment.file.acquire(), start, size, start_offset=offset, magics=segment.magics)
+
+    def _locate(self, offset: int) -> tuple[Segment, Place | None]:
+        """The first batch that ends at or after `offset`, which may be in a later segment than the hole that it is in."""
+        for segment in self._segments[max(self._floor(offset), 0) :]:
+            segment.load()
+            place = segment.locate(offset)
+            if place is not None:
+                return segment, place
+        return self._active, None
+
+    def _floor(self, offset: int) -> int:
+        """Number of the last segment that begins at or before `offset`, -1 if none does."""
+        return bisect_right(self._segments, offset, key=_base_offset_of) - 1
+
+    # --- looking up by time ---
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is `timestamp_ms` or later."""
-        raise NotImplementedError
+        """The first record whose timestamp is `timestamp_ms` or later, None if there is none.
+
+        v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
+        """
+        try:
+            for segment in self._segments[max(self._floor(self.log_start_offset), 0) :]:
+                segment.load()
+                if segment.max_timestamp >= timestamp_ms:
+                    position = segment.position_before_timestamp(timestamp_ms)
+                    found = self._first_record_since(segment, position, timestamp_ms)
+                    if found is not None:
+                        return found
+        except SegmentDamaged as fault:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(fault)) from fault
+        except OSError as fault:
+            self._storage_failed("read", fault)
+        return None
+
+    def _first_record_since(self, segment: Segment, position: int, timestamp_ms: int) -> TimestampOffset | None:
+        for batch in segment.batches_from(position):
+            batch_timestamp = segment.timestamp_of(batch)
+            if batch_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
+                continue
+            for record in iter_records(batch):
+                timestamp = batch_timestamp if batch.magic == 0 else record.timestamp
+                if timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
+                    return TimestampOffset(timestamp, record.offset, batch.leader_epoch)
+        return None
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the largest timestamp (ListOffsets -3, KIP-734)."""
-        raise NotImplementedError
+        """The first record that has the largest timestamp (ListOffsets -3, KIP-734). Raises as `offset_for_timestamp`."""
+        latest: Segment | None = None
+        for segment in self._segments:
+            segment.load()
+            if segment.max_timestamp >= 0 and (latest is None or segment.max_timestamp > latest.max_timestamp):
+                latest = segment
+        if latest is None:
+            return None
+        return self.offset_for_timestamp(latest.max_timestamp)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""
-        raise NotImplementedError
-
-    def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch at `offset`, -1 if unknown."""
-        raise NotImplementedError
+    # --- transactions ---
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records between these offsets (inclusive, exclusive)."""
-        raise NotImplementedError
+        """Aborted transactions with records in [`first_offset`, `last_offset`). Source: Kafka `collectAbortedTxns`."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[max(self._floor(first_offset), 0) :]:
+            for entry in segment.transactions.entries():
+                if entry.last_offset >= first_offset and entry.first_offset < last_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= last_offset:
+                    return found
+        return found
+
+    # --- moving the ends ---
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark (only needed where `sole_replica` is off; appends do it otherwise)."""
-        raise NotImplementedError
+        """Raise the high watermark to `offset`, at most the log's end; lower ones change nothing."""
+        if offset > self.high_watermark:
+            self.high_watermark = min(offset, self.log_end_offset)
+            self.producers.high_watermark_advanced(self.high_watermark)
 
     def advance_log_start(self, offset: int) -> int:
-        """Give up records below `offset` (DeleteRecords; -1: the high watermark); returns the new log start."""
-        raise NotImplementedError
+        """Give up records below `offset` (DeleteRecords; -1: the high watermark); returns the log start offset.
+
+        Raises BrokerError OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.topic}-{self.partition} since "
+                f"it is larger than the high watermark {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._drop_head()
+        return self.log_start_offset
+
+    def _drop_head(self) -> None:
+        """Remove the segments that are wholly below the log's start, never the active one."""
+        keep = min(max(self._floor(self.log_start_offset), 0), len(self._segments) - 1)
+        self._remove(self._segments[:keep])
+        self._epochs.truncate_from_start(self.log_start_offset)
+        if keep:
+            self._snapshots.remove_outside(self._segments[0].base_offset, self.log_end_offset)
+
+    def _remove(self, segments: list[Segment]) -> None:
+        """Take segments out of the log; their files go after file.delete.delay.ms."""
+        if not segments:
+            return
+        due_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
+        self._segments = [segment for segment in self._segments if segment not in segments]
+        for segment in segments:
+            self._doomed.extend((due_ms, path) for path in segment.set_aside())
+
+    def due_removals(self, now_ms: int) -> Callable[[], None] | None:
+        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        if not due:
+            return None
+        self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
+
+        def remove() -> None:
+            for path in due:
+                self._pool.files.remove(path)
+
+        return remove
 
     def truncate_to(self, offset: int) -> None:
-        """Drop records at and above `offset`."""
-        raise NotImplementedError
+        """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        if offset >= self.log_end_offset:
+            return
+        try:
+            if offset <= self._segments[0].base_offset:
+                self.truncate_fully(offset)
+                return
+            keep = self._floor(offset) + 1
+            for segment in reversed(self._segments[keep:]):
+                segment.remove_files()
+            self._segments = self._segments[:keep]
+            self._active = active = self._segments[-1]
+            active.load()
+            place = active.locate(offset)
+            if place is not None:
+                active.truncate(place.position)
+            active.transactions.truncate_to(offset)
+            self._ended_at(active.next_offset)
+            self._load_producers_after_truncation()
+        except OSError as fault:
+            self._storage_failed("truncate", fault)
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the next one gets `offset`."""
-        raise NotImplementedError
+        """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        try:
+            for segment in reversed(self._segments):
+                segment.remove_files()
+            segment = Segment(self._pool, self.directory, offset, self._index_interval_bytes)
+            segment.create(self._clock.now_ms())
+            self._segments = [segment]
+            self._active = segment
+            self.log_start_offset = offset
+            self._ended_at(offset)
+            self._epochs.clear()
+            self._snapshots.remove_outside(0, -1)
+            self.producers.clear()
+        except OSError as fault:
+            self._storage_failed("truncate", fault)
+
+    def _ended_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.high_watermark = offset if self.sole_replica else min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._tail_offset = NO_TAIL
+        self._epochs.truncate_from_end(offset)
+
+    def _load_producers_after_truncation(self) -> None:
+        self._snapshots.remove_outside(0, self.log_end_offset)
+        self.producers.clear()
+        self._load_producers()
+
+    # --- durability and the end ---
 
     def flush(self) -> None:
-        """Force everything to the disk."""
-        raise NotImplementedError
+        """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        self.start_flush()()
+
+    def start_flush(self, *, with_active: bool = True) -> Callable[[], None]:
+        """What `flush` has to do, as a function that may run in a worker thread; raises as `flush`.
+
+        Without the active segment only those are flushed that were finished since the last time.
+        """
+        end_offset = self.log_end_offset if with_active else self._active.base_offset
+        unflushed = self._segments[max(self._floor(self.recovery_point), 0) :]
+        if not with_active:
+            unflushed = unflushed[:-1]
+        else:
+            self._unflushed_count = 0
+        held = [segment.hold_for_sync() for segment in unflushed]
+
+        def finish() -> None:
+            try:
+                for sync in held:
+                    sync()
+            except OSError as fault:
+                self._storage_failed("flush", fault)
+            self.recovery_point = max(self.recovery_point, end_offset)
+            if with_active:
+                self.flushed_at_ms = self._clock.now_ms()
+
+        return finish
+
+    def due_flush(self, now_ms: int) -> Callable[[], None] | None:
+        """The flush that `flush.ms` or a finished segment asks for now, to be run as `start_flush` says."""
+        if self.is_closed:
+            return None
+        if self.recovery_point < self.log_end_offset and now_ms - self.flushed_at_ms >= self._config.flush_ms:
+            return self.start_flush()
+        if self.recovery_point < self._active.base_offset:
+            return self.start_flush(with_active=False)
+        return None
 
     def close(self) -> None:
-        """Flush, note a clean end, let go of the files."""
-        raise NotImplementedError
+        """Flush, note where the log ends, let go of the files; then only `delete` is allowed. Raises OSError."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.log_end_offset > self.recovery_point:
+            self.flush()
+        if self.log_end_offset > self.log_start_offset:
+            self._snapshots.write(self.log_end_offset, self.producers.snapshot())
+        for segment in self._segments:
+            if segment is self._active:
+                segment.finish()
+            segment.close()
+        remove = self.due_removals(NEVER_MS)
+        if remove is not None:
+            remove()
+
+    def abandon(self) -> None:
+        """Let go of the files without a word to the disk: the directory is about to be moved or removed."""
+        self.is_closed = True
+        for segment in self._segments:
+            segment.close()
 
     def delete(self) -> None:
-        """Remove the log and its directory for good."""
-        raise NotImplementedError
+        """Remove the log and its directory for good. Raises OSError."""
+        self.abandon()
+        self._pool.files.remove_tree(self.directory)
+
+
+def _marker_of(batch: BatchView) -> Marker | None:
+    """The transaction marker that a control batch is, None for other batches. Raises BrokerError INVALID_RECORD."""
+    if not batch.is_control:
+        return None
+    record = next(iter_records(batch), None)
+    return None if record is None else marker_from(record.key, record.value)

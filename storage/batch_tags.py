@@ -1,0 +1,75 @@
+"""The enriched tags of batches that a scan finds: from the old index as far as it can be read, else from the batches.
+
+Num_messages and keyed are in the bytes, behind a decompression. The receipt time of a v0 message is not: if the index
+is lost, the time when the file was last written stands for it, as Kafka does for whole segments.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from ..protocol.records import v0, v2
+from ..protocol.records.batches import BatchView, iter_records
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamaged, IndexEntry, OffsetIndex
+
+
+class BatchTags(NamedTuple):
+    """Tags of one batch as `OffsetIndex.offer` takes them, and its first offset, which v0 and v1 wrappers hide."""
+
+    first_offset: int
+    receipt: int
+    num_messages: int
+    flags: int | None
+
+
+class TagSource:
+    """Tags by batch, for one scan of one segment."""
+
+    def __init__(self, old_index: OffsetIndex, *, default_receipt_ms: int) -> None:
+        self._default_receipt_ms = default_receipt_ms
+        self._entries: list[IndexEntry] = []
+        try:
+            self._entries.extend(old_index.entries())
+        except (IndexDamaged, OSError):
+            # What was read before the damage has good checksums.
+            pass
+        self._positions = [entry.position for entry in self._entries]
+
+    def tags_of(self, batch: BatchView) -> BatchTags:
+        """The tags of a good batch. Raises BrokerError if it must be decompressed and cannot be."""
+        old = self._old_entry(batch.position)
+        receipt = NO_RECEIPT
+        if batch.magic == v0.MAGIC:
+            receipt = old.receipt if old is not None and old.receipt != NO_RECEIPT else self._default_receipt_ms
+        if not batch.is_compressed:
+            return BatchTags(batch.stored_offset, receipt, NO_COUNT, None)
+        if old is not None and batch.magic == v2.MAGIC:
+            return BatchTags(batch.stored_offset, receipt, NO_COUNT, old.flags)
+        if old is not None and old.position == batch.position and old.num_messages != NO_COUNT:
+            return BatchTags(old.offset, receipt, old.num_messages, old.flags)
+        return _tags_inside(batch, receipt)
+
+    def _old_entry(self, position: int) -> IndexEntry | None:
+        """The old entry that speaks of the batch at `position`; none does beyond the last one."""
+        index = bisect_right(self._positions, position)
+        if index == 0 or (index == len(self._entries) and self._positions[-1] < position):
+            return None
+        return self._entries[index - 1]
+
+
+def _tags_inside(batch: BatchView, receipt: int) -> BatchTags:
+    first_offset, count, is_keyed = batch.stored_offset, 0, False
+    for record in iter_records(batch):
+        if count == 0:
+            first_offset = record.offset
+        count += 1
+        is_keyed = is_keyed or record.key is not None
+        if batch.magic == v2.MAGIC and is_keyed:
+            break
+    return BatchTags(
+        first_offset if batch.magic < v2.MAGIC else batch.stored_offset,
+        receipt,
+        count if batch.magic < v2.MAGIC else NO_COUNT,
+        0 if is_keyed else NON_KEYED,
+    )

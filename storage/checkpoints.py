@@ -1,0 +1,129 @@
+"""Kafka's small text files: offset checkpoints, `partition.metadata`, `meta.properties`, the clean-shutdown marker.
+
+A checkpoint is a line with its version (0), a line with the number of entries, then one entry a line. All are written
+by replacing the whole file. Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
+`MetaPropertiesEnsemble`, `CleanShutdownFileHandler`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+
+from .files import Files
+from .paths import TopicPartition
+
+VERSION = 0
+MAX_ENTRIES = 10_000_000
+_METADATA = re.compile(r"version\s*:\s*0\s+topic_id\s*:\s*(\S+)\s*")
+
+
+class MalformedCheckpoint(Exception):
+    """A file that Kafka did not write so; `str()` says what is wrong."""
+
+
+def format_lines(lines: list[str]) -> bytes:
+    """A checkpoint file with these entries."""
+    return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
+
+
+def parse_lines(data: bytes) -> list[str]:
+    """The entries of a checkpoint file. Raises MalformedCheckpoint."""
+    try:
+        version, count, *lines = data.decode().splitlines()
+        expected = int(count)
+    except ValueError as fault:
+        raise MalformedCheckpoint("it does not begin with a version and a count") from fault
+    if version.strip() != str(VERSION):
+        raise MalformedCheckpoint(f"version {version!r}")
+    lines = [line for line in lines if line.strip()]
+    if len(lines) != expected or expected > MAX_ENTRIES:
+        raise MalformedCheckpoint(f"{len(lines)} entries instead of {expected}")
+    return lines
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """The offsets of an offset checkpoint; empty if there is no file. Raises MalformedCheckpoint, OSError."""
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return {}
+    offsets: dict[TopicPartition, int] = {}
+    for line in parse_lines(data):
+        try:
+            topic, partition, offset = line.split()
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as fault:
+            raise MalformedCheckpoint(f"line {line!r}") from fault
+    return offsets
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint. Raises OSError."""
+    files.replace(path, format_lines([f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items()]))
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """Kafka's text form: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> uuid.UUID:
+    """The uuid of Kafka's text form. Raises ValueError."""
+    try:
+        return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except binascii.Error as fault:
+        raise ValueError(f"{text!r} is not a base64 uuid") from fault
+
+
+def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
+    """The topic id in a `partition.metadata`, None if there is no file. Raises MalformedCheckpoint, OSError."""
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        match = _METADATA.fullmatch(data.decode())
+        if match is None:
+            raise ValueError("it is not `version: 0` and a `topic_id`")
+        return decode_uuid(match[1])
+    except ValueError as fault:
+        raise MalformedCheckpoint(str(fault)) from fault
+
+
+def write_topic_id(files: Files, path: str, topic_id: uuid.UUID) -> None:
+    """Write a `partition.metadata`. Raises OSError."""
+    files.replace(path, f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode(), sync=False)
+
+
+def read_properties(files: Files, path: str) -> dict[str, str]:
+    """A file of `key=value` lines, empty if there is none. Raises MalformedCheckpoint, OSError."""
+    try:
+        text = files.read(path).decode()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as fault:
+        raise MalformedCheckpoint("it is not text") from fault
+    properties: dict[str, str] = {}
+    for line in map(str.strip, text.splitlines()):
+        if line and not line.startswith(("#", "!")):
+            key, separator, value = line.partition("=")
+            if not separator:
+                raise MalformedCheckpoint(f"line {line!r} has no =")
+            properties[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return properties
+
+
+def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:
+    """Write a file of `key=value` lines. Raises OSError."""
+    lines: Iterable[str] = (f"{key}={value}\n" for key, value in properties.items())
+    files.replace(path, ("#\n" + "".join(lines)).encode())
+
+
+def write_clean_shutdown(files: Files, path: str) -> None:
+    """Say that every log of the directory was closed. Raises OSError."""
+    files.replace(path, json.dumps({"version": 0, "brokerEpoch": -1}).encode())

@@ -1,0 +1,251 @@
+"""The seam between the log and the disk: all that storage asks of a file system, so that tests can make it fail.
+
+`OsFiles` is the real one. The forgetful twin in the tests keeps files in memory, loses what was not synced, tears
+writes, and raises ENOSPC or EIO on demand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import shutil
+from contextlib import suppress
+from functools import partial
+from struct import Struct
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+PUNCH_HOLE = 0x02 | 0x01
+"""FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE of Linux's fallocate(2)."""
+
+
+class MappedTable(Protocol):
+    """A file of fixed size mapped for reading and writing in place."""
+
+    def __len__(self) -> int:
+        """Bytes mapped."""
+
+    def unpack(self, layout: Struct, position: int) -> tuple[int, ...]:
+        """Read one entry."""
+
+    def pack(self, layout: Struct, position: int, *values: int | bytes) -> None:
+        """Write one entry."""
+
+    def part(self, position: int, end: int) -> bytes:
+        """A copy of some bytes."""
+
+    def sync(self) -> None:
+        """Force it to the disk."""
+
+    def close(self) -> None:
+        """Unmap."""
+
+
+class StoredFile(Protocol):
+    """An open file. Every method may raise OSError."""
+
+    @property
+    def descriptor(self) -> int:
+        """For sendfile(2); -1 if the file is not the operating system's."""
+
+    def write_at(self, data: Buffer, position: int, /) -> int:
+        """Write at `position`; returns how many bytes were taken, perhaps not all."""
+
+    def read_at(self, size_bytes: int, position: int, /) -> bytes:
+        """Up to `size_bytes` bytes, fewer only at the end of the file."""
+
+    def map(self, position: int, size_bytes: int) -> memoryview:
+        """Read-only view of bytes that exist."""
+
+    def map_table(self, size_bytes: int) -> MappedTable:
+        """Map the first `size_bytes`, which are allocated on the disk first so that no later write can lack space."""
+
+    def size(self) -> int:
+        """Bytes in the file."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut or extend the file."""
+
+    def punch_hole(self, position: int, size_bytes: int) -> bool:
+        """Give the space back, leaving zeros; False where the file system cannot."""
+
+    def sync(self) -> None:
+        """Force data and size to the disk."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Files(Protocol):
+    """A file system. Paths are strings; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> StoredFile:
+        """Open for reading and writing; raises FileNotFoundError unless `create`."""
+
+    def read(self, path: str) -> bytes:
+        """All of a small file."""
+
+    def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Put `data` in place of the whole file at once: a crash leaves the old or the new contents."""
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, in no order."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+
+    def size(self, path: str) -> int:
+        """Bytes in the file."""
+
+    def modified_ms(self, path: str) -> int:
+        """When it was last written."""
+
+    def make_directory(self, path: str) -> None:
+        """Create it and its parents; fine if it exists."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename within one file system, replacing a target file."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file; fine if it does not exist."""
+
+    def remove_tree(self, directory: str) -> None:
+        """Delete a directory with all that it contains; fine if it does not exist."""
+
+    def sync_directory(self, directory: str) -> None:
+        """Force names to the disk."""
+
+
+class OsMappedTable:
+    """`MappedTable` by mmap(2)."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def unpack(self, layout: Struct, position: int) -> tuple[int, ...]:
+        return layout.unpack_from(self._memory, position)
+
+    def pack(self, layout: Struct, position: int, *values: int | bytes) -> None:
+        layout.pack_into(self._memory, position, *values)
+
+    def part(self, position: int, end: int) -> bytes:
+        return self._memory[position:end]
+
+    def sync(self) -> None:
+        self._memory.flush()
+
+    def close(self) -> None:
+        self._memory.close()
+
+
+class OsFile:
+    """`StoredFile` of the operating system."""
+
+    __slots__ = ("descriptor", "write_at")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        # A bound system call without a Python frame in between: appends are the hot path.
+        self.write_at = partial(os.pwrite, descriptor)
+
+    def read_at(self, size_bytes: int, position: int, /) -> bytes:
+        return os.pread(self.descriptor, size_bytes, position)
+
+    def map(self, position: int, size_bytes: int) -> memoryview:
+        surplus = position % mmap.ALLOCATIONGRANULARITY
+        memory = mmap.mmap(self.descriptor, size_bytes + surplus, access=mmap.ACCESS_READ, offset=position - surplus)
+        return memoryview(memory)[surplus:]
+
+    def map_table(self, size_bytes: int) -> OsMappedTable:
+        # Writing to a mapped hole on a full disk is SIGBUS, the end of the process.
+        os.posix_fallocate(self.descriptor, 0, size_bytes)
+        return OsMappedTable(mmap.mmap(self.descriptor, size_bytes))
+
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self.descriptor, size_bytes)
+
+    def punch_hole(self, position: int, size_bytes: int) -> bool:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "fallocate"):
+            return False
+        done = libc.fallocate(self.descriptor, PUNCH_HOLE, ctypes.c_int64(position), ctypes.c_int64(size_bytes))
+        return bool(done == 0)
+
+    def sync(self) -> None:
+        os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class OsFiles:
+    """`Files` of the operating system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        return OsFile(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def list(self, directory: str) -> list[str]:
+        return os.listdir(directory)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, directory: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(directory)
+
+    def sync_directory(self, directory: str) -> None:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,138 @@
+"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the names of the partitions in it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+
+from . import checkpoints, paths
+from .files import Files
+from .paths import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class StorageUnavailable(Exception):
+    """A log directory that cannot be used; `str()` is one line that says what to change."""
+
+
+class LogDirectory:
+    """A directory of partitions, owned by one broker as long as it is open."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._lock: int | None = None
+        self.path = path
+        self.was_closed_cleanly = False
+        self.directory_id: uuid.UUID | None = None
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+
+    def open(self, *, node_id: int, cluster_id: str | None) -> str | None:
+        """Make, lock and identify the directory; returns the cluster id that it belongs to.
+
+        The clean-shutdown marker is taken away: from now on a crash is a crash. Raises StorageUnavailable.
+        """
+        try:
+            self._files.make_directory(self.path)
+            self._take_lock()
+            marker = self._named(paths.CLEAN_SHUTDOWN)
+            self.was_closed_cleanly = self._files.exists(marker)
+            self._files.remove(marker)
+            return self._identify(node_id, cluster_id)
+        except OSError as fault:
+            self.unlock()
+            raise StorageUnavailable(
+                f"log directory {self.path} cannot be used ({fault.strerror or fault}): "
+                "make it writable or name another one in log.dirs"
+            ) from fault
+        except StorageUnavailable:
+            self.unlock()
+            raise
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._named(paths.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Kafka's JVM takes the POSIX lock; the other one also keeps a second broker in this process out.
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as fault:
+            raise StorageUnavailable(
+                f"log directory {self.path} is in use by another broker: stop it or name another one in log.dirs"
+            ) from fault
+
+    def unlock(self) -> None:
+        """Let another broker have the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _identify(self, node_id: int, cluster_id: str | None) -> str | None:
+        path = self._named(paths.META_PROPERTIES)
+        try:
+            properties = checkpoints.read_properties(self._files, path)
+        except checkpoints.MalformedCheckpoint as fault:
+            logger.warning("%s: %s: writing it anew", path, fault)
+            properties = {}
+        found_cluster = properties.get("cluster.id")
+        found_node = properties.get("node.id") or properties.get("broker.id")
+        if found_cluster and cluster_id and found_cluster != cluster_id:
+            raise StorageUnavailable(
+                f"log directory {self.path} belongs to cluster {found_cluster}, not {cluster_id}: "
+                f"name another one in log.dirs, or remove {path} to take it over"
+            )
+        if found_node and found_node != str(node_id):
+            raise StorageUnavailable(
+                f"log directory {self.path} belongs to node {found_node}, not {node_id}: set node.id={found_node}, "
+                "or name another one in log.dirs"
+            )
+        try:
+            self.directory_id = checkpoints.decode_uuid(properties["directory.id"])
+        except (KeyError, ValueError):
+            self.directory_id = uuid.uuid4()
+        cluster = found_cluster or cluster_id
+        wanted = {"version": "1", "node.id": str(node_id), "directory.id": checkpoints.encode_uuid(self.directory_id)}
+        if cluster:
+            wanted["cluster.id"] = cluster
+        if properties != wanted:
+            checkpoints.write_properties(self._files, path, wanted)
+        return cluster
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """The partitions that have a directory here. Raises OSError."""
+        for name in self._files.list(self.path):
+            partition = paths.parse_partition_directory(name)
+            if partition is not None and self._files.is_directory(self._named(name)):
+                yield partition
+
+    def deleted(self) -> list[str]:
+        """Directories of deleted partitions that a stop kept from being removed. Raises OSError."""
+        return [self._named(name) for name in self._files.list(self.path) if paths.is_deleted_directory(name)]
+
+    def partition_path(self, name: TopicPartition) -> str:
+        """The partition's directory."""
+        return self._named(paths.partition_directory(*name))
+
+    def read_checkpoint(self, file_name: str) -> dict[TopicPartition, int]:
+        """The offsets in one of the checkpoint files; nothing, with a warning, if it cannot be believed."""
+        path = self._named(file_name)
+        try:
+            return checkpoints.read_offsets(self._files, path)
+        except (checkpoints.MalformedCheckpoint, OSError) as fault:
+            logger.warning("%s: %s: not believed", path, fault)
+            return {}
+
+    def write_checkpoint(self, file_name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Replace one of the checkpoint files, if anything has changed. Raises OSError."""
+        if self._written.get(file_name) != offsets:
+            checkpoints.write_offsets(self._files, self._named(file_name), offsets)
+            self._written[file_name] = offsets
+
+    def mark_closed(self) -> None:
+        """Note that every log in it was closed. Raises OSError."""
+        checkpoints.write_clean_shutdown(self._files, self._named(paths.CLEAN_SHUTDOWN))
+
+    def _named(self, name: str) -> str:
+        return f"{self.path}/{name}"

@@ -1,0 +1,63 @@
+"""Kafka's `.snapshot` files: the producers that a log knows, as of the offset in the file's name.
+
+    int16  version (1)
+    uint32 CRC-32C of all that follows
+    int32  number of producers, each:
+        int64 producer id              int32 offset delta (last offset - first offset of the last batch)
+        int16 epoch                    int64 timestamp of the last batch
+        int32 last sequence            int32 coordinator epoch
+        int64 last offset              int64 first offset of the open transaction, -1 if none
+
+Source: Kafka `ProducerStateManager.readSnapshot` and `writeSnapshot`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+import crc32c
+
+VERSION = 1
+HEADER = Struct(">hI")
+COUNT = Struct(">i")
+PRODUCER = Struct(">qhiqiqiq")
+
+
+class MalformedSnapshot(Exception):
+    """A snapshot that is cut, of another version, or not what was written."""
+
+
+class ProducerSnapshot(NamedTuple):
+    """One producer, fields as in the file; -1 for what it does not have."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+def format_snapshot(producers: list[ProducerSnapshot]) -> bytes:
+    """The file's contents."""
+    body = COUNT.pack(len(producers)) + b"".join(PRODUCER.pack(*producer) for producer in producers)
+    return HEADER.pack(VERSION, crc32c.crc32c(body)) + body
+
+
+def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
+    """The producers of a file. Raises MalformedSnapshot."""
+    if len(data) < HEADER.size + COUNT.size:
+        raise MalformedSnapshot(f"{len(data)} bytes are no snapshot")
+    version, crc = HEADER.unpack_from(data)
+    if version != VERSION:
+        raise MalformedSnapshot(f"version {version}")
+    if crc32c.crc32c(data[HEADER.size :]) != crc:
+        raise MalformedSnapshot("a CRC that does not fit its bytes")
+    (count,) = COUNT.unpack_from(data, HEADER.size)
+    start = HEADER.size + COUNT.size
+    if count != (len(data) - start) // PRODUCER.size:
+        raise MalformedSnapshot(f"{count} producers in {len(data)} bytes")
+    return [ProducerSnapshot(*fields) for fields in PRODUCER.iter_unpack(data[start : start + count * PRODUCER.size])]

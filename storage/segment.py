@@ -1,0 +1,462 @@
+"""One segment: a file of batches in Kafka's format with its index.
+
+A segment that nobody uses costs a few hundred bytes of memory and no open file: what it knows of itself is read from its index's
+summary on first use, or from the log where there is none that can be believed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+
+from ..protocol.records import v0, v1, v2
+from ..protocol.records.batches import BatchView, iter_batches, read_batch
+from ..protocol.records.compression import Codec
+from ..protocol.records.produced import ProducedBatch
+from . import paths
+from .batch_tags import BatchTags, TagSource
+from .files import Buffer
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamaged, IndexSummary, OffsetIndex
+from .open_files import OpenFiles, SharedFile
+from .recovery import MAX_RELATIVE_OFFSET, ScanResult, ScanRules, scan
+from .transaction_index import TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+NO_TIMESTAMP = -1
+READ_AHEAD_BYTES = 8192
+"""What a look-up reads at once: two index intervals."""
+
+MIN_CHECK_BYTES = 1 << 20
+"""How far a check of unknown bytes goes at least, so that small reads do not map the file again and again."""
+
+_PLACE = Struct(">qi4xB6xi")
+"""Of any batch's first bytes: offset, size, magic, and for v2 the last offset's delta."""
+_SHORT_PLACE = Struct(">qi")
+
+
+class Place(NamedTuple):
+    """Where a batch is in its segment."""
+
+    position: int
+    size_bytes: int
+    last_offset: int
+
+
+class SegmentDamaged(Exception):
+    """Bytes that are no batch where one must be; they are never served."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"damaged at position {position}: {reason}")
+        self.position = position
+
+
+class Segment:
+    """The segment that begins at `base_offset`. Call `load` before anything that its docstring does not exempt."""
+
+    __slots__ = (
+        "_checked_from",
+        "_checked_to",
+        "_file",
+        "_pool",
+        "_stem",
+        "_trusted_from",
+        "base_offset",
+        "created_ms",
+        "first_timestamp",
+        "has_gaps",
+        "index",
+        "is_loaded",
+        "magics",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "recently_used",
+        "receipt_ms",
+        "size_bytes",
+        "transactions",
+    )
+
+    def __init__(self, pool: OpenFiles, directory: str, base_offset: int, index_interval_bytes: int) -> None:
+        self._pool = pool
+        self._stem = f"{directory}/{base_offset:020d}"
+        self._file: SharedFile | None = None
+        self.recently_used = False
+        self.base_offset = base_offset
+        self.index = OffsetIndex(pool, self._stem + paths.INDEX, base_offset, index_interval_bytes)
+        self.transactions = TransactionIndex(pool.files, self._stem + paths.TRANSACTION_INDEX)
+        self.is_loaded = False
+        self.has_gaps = False
+        """Whether offsets may be missing between batches."""
+        self.created_ms = 0
+        self._forget_contents()
+
+    def _forget_contents(self) -> None:
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = -1
+        self.first_timestamp = NO_TIMESTAMP
+        """Largest timestamp of the first batch: rolling by time counts from it."""
+        self.receipt_ms = NO_RECEIPT
+        """When the last v0 message came."""
+        self.magics = 0
+        self._trusted_from = 0
+        self._checked_from = self._checked_to = 0
+
+    @property
+    def path(self) -> str:
+        """The .log file. Needs no `load`."""
+        return self._stem + paths.LOG
+
+    @property
+    def file(self) -> SharedFile:
+        """The open file; see `OpenFiles` on who may use it how. Raises OSError. Needs no `load`."""
+        self.recently_used = True
+        if self._file is None:
+            self._file = self._pool.open(self.path, self)
+        return self._file
+
+    # --- coming and going ---
+
+    def create(self, now_ms: int) -> None:
+        """Make an empty file and index. Raises OSError."""
+        self._file = self._pool.open(self.path, self, create=True)
+        self._file.truncate(0)
+        self.index.create(has_gaps=False)
+        self._forget_contents()
+        self.created_ms = now_ms
+        self.is_loaded = True
+
+    def load(self) -> None:
+        """Learn sizes, offsets and timestamps from the index's summary, else by reading the log. Raises OSError."""
+        if self.is_loaded:
+            return
+        size_bytes = self._pool.files.size(self.path)
+        summary = self.index.read_summary()
+        if summary is not None and summary.log_size_bytes == size_bytes:
+            self.believe(summary)
+            return
+        if size_bytes:
+            logger.warning("%s has no index that fits it: building one", self.path)
+        result = self.rebuild(ScanRules(self.base_offset, self.base_offset, self.may_have_gaps(summary)))
+        if result.reason is not None:
+            logger.error("%s: good up to position %d, then %s", self.path, result.valid_bytes, result.reason)
+
+    @staticmethod
+    def may_have_gaps(summary: IndexSummary | None) -> bool:
+        """Whether offsets may be missing; without a summary we cannot tell, so they may."""
+        return summary is None or bool(summary.has_gaps)
+
+    def believe(self, summary: IndexSummary) -> None:
+        """Take a summary that fits the file's size for what the log holds; batches are still checked when read."""
+        self.size_bytes = self._trusted_from = summary.log_size_bytes
+        self.next_offset = summary.next_offset
+        self.max_timestamp = summary.max_timestamp
+        self.max_timestamp_offset = summary.max_timestamp_offset
+        self.first_timestamp = summary.first_timestamp
+        self.receipt_ms = summary.receipt
+        self.magics = summary.magics
+        self.has_gaps = bool(summary.has_gaps)
+        self.index.interval_bytes = summary.interval_bytes
+        self.is_loaded = True
+
+    def rebuild(self, rules: ScanRules, visit: Callable[[BatchView], None] | None = None) -> ScanResult:
+        """Check the whole file and build the index anew from it; `visit` gets every good batch.
+
+        What follows the first bad batch is left where it is, but is no part of the segment any more. Receipt times
+        of v0 messages are kept if the old index can be read, else the file's time of last change stands for them.
+        Raises OSError.
+        """
+        file = self.file
+        size_bytes = file.size()
+        tags = TagSource(self.index, default_receipt_ms=self._pool.files.modified_ms(self.path))
+        self._forget_contents()
+        self.has_gaps = rules.has_gaps
+        self.index.create(has_gaps=rules.has_gaps)
+
+        def take(batch: BatchView) -> None:
+            self._take(batch, tags.tags_of(batch))
+            if visit is not None:
+                visit(batch)
+
+        buffer = file.map(0, size_bytes) if size_bytes else memoryview(b"")
+        result = scan(buffer, rules, take)
+        self.size_bytes = result.valid_bytes
+        self.next_offset = max(result.next_offset, self.base_offset)
+        self.is_loaded = True
+        return result
+
+    def _take(self, batch: BatchView, tags: BatchTags) -> None:
+        """Count a batch that a scan has found."""
+        timestamp = tags.receipt if batch.magic == v0.MAGIC else batch.max_timestamp
+        self._count(batch.magic, timestamp, batch.last_offset, tags.receipt, is_first=batch.position == 0)
+        self.index.offer(
+            tags.first_offset,
+            batch.position,
+            self.max_timestamp,
+            receipt=tags.receipt,
+            num_messages=tags.num_messages,
+            flags=tags.flags,
+        )
+
+    def _count(self, magic: int, timestamp: int, offset: int, receipt_ms: int, *, is_first: bool) -> None:
+        self.magics |= 1 << magic
+        if is_first:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = offset
+        if receipt_ms != NO_RECEIPT:
+            self.receipt_ms = receipt_ms
+
+    def finish(self) -> None:
+        """Note the summary in the index and let go of the files: at a roll, or when the log is closed. Raises OSError."""
+        self.index.finish(
+            IndexSummary(
+                base_offset=self.base_offset,
+                log_size_bytes=self.size_bytes,
+                next_offset=self.next_offset,
+                max_timestamp=self.max_timestamp,
+                max_timestamp_offset=self.max_timestamp_offset,
+                first_timestamp=self.first_timestamp,
+                receipt=self.receipt_ms,
+                interval_bytes=self.index.interval_bytes,
+                magics=self.magics,
+                has_gaps=int(self.has_gaps),
+            )
+        )
+
+    def let_go(self) -> None:
+        """Close the file until its next use. Needs no `load`."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            self._pool.forget(self)
+
+    def close(self) -> None:
+        """Let go of log and index. Needs no `load`."""
+        self.let_go()
+        self.index.let_go()
+
+    def remove_files(self) -> None:
+        """Delete the segment; slices that are held stay readable. Raises OSError. Needs no `load`."""
+        self.close()
+        for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX):
+            self._pool.files.remove(self._stem + kind)
+
+    def set_aside(self) -> list[str]:
+        """Rename the files to `.deleted`, as Kafka does; returns them for later removal. Raises OSError."""
+        self.close()
+        renamed = []
+        for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX):
+            path = self._stem + kind
+            if self._pool.files.exists(path):
+                self._pool.files.rename(path, path + paths.DELETED)
+                renamed.append(path + paths.DELETED)
+        return renamed
+
+    def map(self, position: int) -> memoryview:
+        """The bytes from `position` to the end, read-only. Raises OSError."""
+        size_bytes = self.size_bytes - position
+        return self.file.map(position, size_bytes) if size_bytes > 0 else memoryview(b"")
+
+    def hold_for_sync(self) -> Callable[[], None]:
+        """A function that forces the records to the disk, in any thread. Raises OSError. Needs no `load`."""
+        file = self.file.acquire()
+
+        def sync() -> None:
+            try:
+                file.sync()
+                self.transactions.sync()
+            finally:
+                file.release()
+
+        return sync
+
+    # --- writing ---
+
+    def append(self, data: Buffer, batch: ProducedBatch, receipt_ms: int = NO_RECEIPT) -> None:
+        """Write one numbered batch (or run of v0 or v1 messages), all of `data`, at the end.
+
+        `receipt_ms` is needed for v0, which has no timestamps of its own. Raises OSError; nothing is appended then.
+        """
+        position = self.size_bytes
+        size_bytes = len(data)
+        written = (self._file or self.file).write_at(data, position)
+        if written != size_bytes:
+            self._write_rest(data, position, written)
+        self.recently_used = True
+        magic = batch.magic
+        if magic == 2 and not batch.codec and position < self.index.next_entry_position:
+            # The common case of `_count` and `_offer`, without their calls: this is the hot path.
+            self.magics |= 4
+            timestamp = batch.max_timestamp
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+                self.max_timestamp_offset = batch.last_offset
+            if not position:
+                self.first_timestamp = timestamp
+        else:
+            self._index_append(data, batch, position, receipt_ms)
+        self.size_bytes = position + size_bytes
+        self.next_offset = batch.last_offset + 1
+
+    def _write_rest(self, data: Buffer, position: int, written: int) -> None:
+        """Go on after a short write; if that fails leave no part of the batch behind."""
+        rest = memoryview(data)[written:]
+        try:
+            while rest:
+                written += (taken := self.file.write_at(rest, position + written))
+                if not taken:
+                    raise OSError("the disk takes no more bytes")
+                rest = rest[taken:]
+        except OSError:
+            self.file.truncate(position)
+            raise
+
+    def _index_append(self, data: Buffer, batch: ProducedBatch, position: int, receipt_ms: int) -> None:
+        if batch.codec is Codec.NONE and batch.magic < v2.MAGIC:
+            self._index_run(data, batch, position, receipt_ms)
+            return
+        timestamp = receipt_ms if batch.magic == v0.MAGIC else batch.max_timestamp
+        self._count(batch.magic, timestamp, batch.last_offset, receipt_ms, is_first=position == 0)
+        is_compressed = batch.codec is not Codec.NONE
+        self.index.offer(
+            batch.base_offset,
+            position,
+            self.max_timestamp,
+            receipt=receipt_ms,
+            num_messages=batch.record_count if is_compressed and batch.magic < v2.MAGIC else NO_COUNT,
+            flags=(0 if batch.keyed else NON_KEYED) if is_compressed else None,
+        )
+
+    def _index_run(self, data: Buffer, run: ProducedBatch, position: int, receipt_ms: int) -> None:
+        """Index messages one by one, each a batch to any reader, so that a rebuilt index gets the same entries."""
+        for message in iter_batches(data):
+            timestamp = receipt_ms if run.magic == v0.MAGIC else message.max_timestamp
+            at = position + message.position
+            self._count(run.magic, timestamp, message.last_offset, receipt_ms, is_first=at == 0)
+            self.index.offer(message.last_offset, at, self.max_timestamp, receipt=receipt_ms)
+
+    def truncate(self, position: int) -> None:
+        """Drop the batches from `position` on, which must begin one, and learn the rest anew. Raises OSError."""
+        self.cut_file(position)
+        self.rebuild(ScanRules(self.base_offset, self.base_offset, self.has_gaps))
+
+    def cut_file(self, size_bytes: int) -> None:
+        """Make the file end at `size_bytes`; slices that are held keep the old one. Raises OSError."""
+        file = self.file
+        if not file.is_held:
+            file.truncate(size_bytes)
+            return
+        # A mapped page beyond the end of its file is a SIGBUS, and a sendfile would end early: give readers a twin.
+        head = file.read_at(size_bytes, 0)
+        self.let_go()
+        self._pool.files.replace(self.path, head)
+
+    # --- reading ---
+
+    def verify(self, position: int, end: int) -> int:
+        """Check batches that this process has neither written nor read before; returns where the good ones end.
+
+        `position` must begin a batch; the last batch may reach beyond `end`. Raises SegmentDamaged if the very first
+        one is bad, OSError.
+        """
+        if position >= self._trusted_from or (self._checked_from <= position and end <= self._checked_to):
+            return end
+        start = self._checked_to if self._checked_from <= position < self._checked_to else position
+        buffer = self.file.map(start, self._trusted_from - start)
+        rules = ScanRules(self.base_offset, None, self.has_gaps)
+        result = scan(buffer, rules, stop=max(end - start, MIN_CHECK_BYTES))
+        if start == position:
+            self._checked_from = position
+        good_end = self._checked_to = start + result.valid_bytes
+        if good_end >= end or result.reason is None:
+            return end
+        logger.error("%s: damaged at position %d: %s", self.path, good_end, result.reason)
+        if good_end == position:
+            raise SegmentDamaged(position, result.reason)
+        return good_end
+
+    def locate(self, offset: int) -> Place | None:
+        """The first batch that ends at or after `offset`, None if the segment has none. Raises SegmentDamaged."""
+        try:
+            position = self.index.position_before_offset(offset)
+        except IndexDamaged as fault:
+            self._mend_index(fault)
+            position = self.index.position_before_offset(offset)
+        for place in self._places(position):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def _places(self, position: int) -> Iterator[Place]:
+        end, read_at = self.size_bytes, self.file.read_at
+        window, start = b"", position
+        while position < end:
+            at = position - start
+            if at + _PLACE.size > len(window):
+                window, start, at = read_at(READ_AHEAD_BYTES, position), position, 0
+            try:
+                if window[at + v2.MAGIC_AT] == v2.MAGIC:
+                    last_offset, size, _, delta = _PLACE.unpack_from(window, at)
+                    last_offset += delta
+                else:
+                    last_offset, size = _SHORT_PLACE.unpack_from(window, at)
+            except (IndexError, struct_error) as fault:
+                raise SegmentDamaged(position, "a batch that is cut") from fault
+            size += v0.LOG_OVERHEAD
+            if size < v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE or position + size > end:
+                raise SegmentDamaged(position, f"a batch of {size} bytes")
+            yield Place(position, size, last_offset)
+            position += size
+
+    def batches_from(self, position: int) -> Iterator[BatchView]:
+        """The checked batches from `position` on, which must begin one. Raises SegmentDamaged at a bad one, OSError."""
+        if position >= self.size_bytes:
+            return
+        buffer = self.file.map(0, self.size_bytes)
+        while position < self.size_bytes:
+            self.verify(position, position + 1)
+            batch = read_batch(buffer, position)
+            if batch is None:
+                return
+            yield batch
+            position = batch.end
+
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """A batch's position before which all are older than `timestamp`. Raises OSError."""
+        try:
+            return self.index.position_before_timestamp(timestamp)
+        except IndexDamaged as fault:
+            self._mend_index(fault)
+            return self.index.position_before_timestamp(timestamp)
+
+    def timestamp_of(self, batch: BatchView) -> int:
+        """The largest timestamp of the batch's records; for v0 when it came, since it says nothing itself."""
+        if batch.magic != v0.MAGIC:
+            return batch.max_timestamp
+        entry = self.index.tags_at(batch.position)
+        return NO_TIMESTAMP if entry is None else entry.receipt
+
+    def first_offset_since(self, timestamp: int) -> int:
+        """First offset of the first batch of `timestamp` or later, else the segment's end. Raises OSError, SegmentDamaged."""
+        for batch in self.batches_from(self.position_before_timestamp(timestamp)):
+            if self.timestamp_of(batch) >= timestamp:
+                return batch.base_offset
+        return self.next_offset
+
+    def modified_ms(self) -> int:
+        """When the file was last written. Raises OSError. Needs no `load`."""
+        return self._pool.files.modified_ms(self.path)
+
+    def _mend_index(self, fault: IndexDamaged) -> None:
+        logger.warning("%s: building it anew from the log", fault)
+        end = self.size_bytes
+        self.rebuild(ScanRules(self.base_offset, self.base_offset, self.has_gaps))
+        if self.size_bytes < end:
+            logger.error("%s: what follows position %d cannot be read", self.path, self.size_bytes)

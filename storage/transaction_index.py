@@ -1,0 +1,99 @@
+"""The aborted transactions that end in one segment: Kafka's `.txnindex` file, for readers of committed records only.
+
+Entries of 34 bytes, in the order in which the transactions ended: int16 version (0), int64 producer id,
+first offset, last offset (the marker's), last stable offset when it ended. Source: Kafka `TransactionIndex` and `AbortedTxn`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from .files import Files
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records `read_committed` readers drop; offsets are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """One segment's aborted transactions; the file exists only if there are any."""
+
+    __slots__ = ("_entries", "_files", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._entries: list[AbortedTransaction] | None = None
+        self.path = path
+
+    def add(self, transaction: AbortedTransaction) -> None:
+        """Note a transaction that ended after all others. Raises OSError."""
+        entries = self.entries()
+        file = self._files.open(self.path, create=True)
+        try:
+            file.write_at(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY.size)
+        finally:
+            file.close()
+        entries.append(transaction)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, in order, up to the first that cannot be read (an incomplete one, say)."""
+        if self._entries is None:
+            try:
+                data = self._files.read(self.path)
+            except FileNotFoundError:
+                data = b""
+            self._entries = parse_entries(data)
+        return self._entries
+
+    def is_consistent(self, base_offset: int, next_offset: int) -> bool:
+        """Whether it can be the index of a segment with these offsets (Kafka `sanityCheck`)."""
+        try:
+            size = self._files.size(self.path)
+        except FileNotFoundError:
+            return True
+        entries = self.entries()
+        return size == len(entries) * ENTRY.size and all(
+            base_offset <= entry.last_offset < next_offset for entry in entries
+        )
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget transactions that ended at or after `offset`. Raises OSError."""
+        self.rewrite([entry for entry in self.entries() if entry.last_offset < offset])
+
+    def rewrite(self, kept: list[AbortedTransaction]) -> None:
+        """Hold exactly `kept`. Raises OSError."""
+        if not kept:
+            self._files.remove(self.path)
+        elif kept != self.entries():
+            self._files.replace(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in kept))
+        self._entries = kept
+
+    def sync(self) -> None:
+        """Force the file, if there is one, to the disk. Raises OSError."""
+        if self._entries:
+            file = self._files.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+def parse_entries(data: bytes) -> list[AbortedTransaction]:
+    """The entries of a file up to the first that makes no sense."""
+    entries: list[AbortedTransaction] = []
+    for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
+        version, *fields = ENTRY.unpack_from(data, position)
+        entry = AbortedTransaction(*fields)
+        if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset:
+            break
+        entries.append(entry)
+    return entries
