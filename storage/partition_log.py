@@ -23,7 +23,7 @@ from ..protocol.records.batches import BatchView, iter_records, read_batch
 from ..protocol.records.offsets import assign_offsets
 from ..protocol.records.produced import Produced, ProducedBatch
 from . import paths
-from .checkpoints import MalformedCheckpoint, read_topic_id, write_topic_id
+from .checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
 from .clock import Clock
 from .files import OsFiles
 from .leader_epochs import LeaderEpochs
@@ -34,11 +34,11 @@ from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
 from .producer_state import Marker, ProducerStates, WrittenBatch, marker_from
 from .recovery import MAX_RELATIVE_OFFSET
-from .segment import Place, Segment, SegmentDamaged
+from .segment import Place, Segment, SegmentDamagedError
 from .snapshot_files import SnapshotFiles
 from .transaction_index import AbortedTransaction
 
-__all__ = ["AbortedTransaction", "AppendResult", "LogSlice", "Origin", "PartitionLog", "TimestampOffset"]
+__all__ = ["AbortedTransaction", "AppendResult", "LogSlice", "AppendOrigin", "PartitionLog", "TimestampOffset"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ NO_TAIL = 2**63
 _base_offset_of = attrgetter("base_offset")
 
 
-class Origin(IntEnum):
+class AppendOrigin(IntEnum):
     """Who appends (Kafka `AppendOrigin`): only a client's sequence numbers are checked."""
 
     REPLICATION = 0
@@ -190,7 +190,7 @@ class PartitionLog:
         path = f"{self.directory}/{paths.PARTITION_METADATA}"
         try:
             self.topic_id = read_topic_id(self._pool.files, path)
-        except MalformedCheckpoint as fault:
+        except MalformedCheckpointError as fault:
             logger.warning("%s: %s: not believed", path, fault)
         if self.topic_id is None and topic_id is not None:
             write_topic_id(self._pool.files, path, topic_id)
@@ -199,7 +199,7 @@ class PartitionLog:
     def _load_segments(self, *, is_clean: bool, recovery_point: int, log_start_offset: int) -> None:
         try:
             self._epochs.load()
-        except MalformedCheckpoint as fault:
+        except MalformedCheckpointError as fault:
             logger.warning("%s: %s: building it anew", self._epochs.path, fault)
             self._epochs.clear()
         opener = SegmentOpener(self._pool, self.directory, self._config, self._clock.now_ms())
@@ -305,7 +305,9 @@ class PartitionLog:
 
     # --- appending ---
 
-    def append(self, produced: Produced, *, leader_epoch: int, origin: Origin = Origin.CLIENT) -> AppendResult:
+    def append(
+        self, produced: Produced, *, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendResult:
         """Number the validated batches and write them to the page cache.
 
         Raises BrokerError for a producer out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the
@@ -320,7 +322,7 @@ class PartitionLog:
         return self._write(produced, batch, leader_epoch)
 
     def _append_of_producer(
-        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: Origin
+        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
     ) -> AppendResult:
         producers = self.producers
         marker: Marker | None = None
@@ -329,7 +331,7 @@ class PartitionLog:
             if marker is not None:
                 producers.check_marker(batch, marker)
         else:
-            written = producers.check_data(batch, from_client=origin is Origin.CLIENT)
+            written = producers.check_data(batch, from_client=origin is AppendOrigin.CLIENT)
             if written is not None:
                 return self._duplicate_of(written)
         result = self._write(produced, batch, leader_epoch)
@@ -395,7 +397,7 @@ class PartitionLog:
         )
 
     def _is_due_to_roll(self, active: Segment, batch: ProducedBatch, receipt_ms: int) -> bool:
-        """Whether the segment is as old as `segment.ms` allows, by its records' time (Kafka `LogSegment.shouldRoll`)."""
+        """Whether it is as old as `segment.ms` allows, by its records' time (Kafka `LogSegment.shouldRoll`)."""
         first = active.first_timestamp
         if first >= 0:
             timestamp = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
@@ -403,7 +405,10 @@ class PartitionLog:
         return self._clock.now_ms() - active.created_ms > self._roll_after_ms
 
     def roll(self) -> None:
-        """Begin a new segment at the log's end, unless the active one is empty. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        """Begin a new segment at the log's end, unless the active one is empty.
+
+        Raises BrokerError KAFKA_STORAGE_ERROR.
+        """
         if self._active.size_bytes:
             try:
                 self._roll(self.log_end_offset)
@@ -450,7 +455,7 @@ class PartitionLog:
             return LogSlice(None, 0, 0, start_offset=offset)
         try:
             return self._read(offset, max_bytes, bound, at_least_one)
-        except SegmentDamaged as fault:
+        except SegmentDamagedError as fault:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"
             ) from fault
@@ -480,7 +485,7 @@ class PartitionLog:
         return LogSlice(segment.file.acquire(), start, size, start_offset=offset, magics=segment.magics)
 
     def _locate(self, offset: int) -> tuple[Segment, Place | None]:
-        """The first batch that ends at or after `offset`, which may be in a later segment than the hole that it is in."""
+        """The first batch that ends at or after `offset`; if that lies in a hole it may be in a later segment."""
         for segment in self._segments[max(self._floor(offset), 0) :]:
             segment.load()
             place = segment.locate(offset)
@@ -508,7 +513,7 @@ class PartitionLog:
                     found = self._first_record_since(segment, position, timestamp_ms)
                     if found is not None:
                         return found
-        except SegmentDamaged as fault:
+        except SegmentDamagedError as fault:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(fault)) from fault
         except OSError as fault:
             self._storage_failed("read", fault)
@@ -526,7 +531,10 @@ class PartitionLog:
         return None
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp (ListOffsets -3, KIP-734). Raises as `offset_for_timestamp`."""
+        """The first record that has the largest timestamp (ListOffsets -3, KIP-734).
+
+        Raises as `offset_for_timestamp`.
+        """
         latest: Segment | None = None
         for segment in self._segments:
             segment.load()
