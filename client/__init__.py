@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .admin import Admin
-    from .consumer import Consumer, ConsumerRecord
+    from .consumer import Consumer
+    from .consumer_record import ConsumerRecord
     from .delivery import Delivery, RecordMetadata
     from .producer import Producer
 
 _HOMES = {
     "Admin": "admin",
     "Consumer": "consumer",
-    "ConsumerRecord": "consumer",
+    "ConsumerRecord": "consumer_record",
     "Delivery": "delivery",
     "Producer": "producer",
     "RecordMetadata": "delivery",

@@ -12,10 +12,10 @@ import trio
 from ..protocol.apis import ApiKey, request_header_version, response_header_version
 from ..protocol.codec import decode, encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
+from ..protocol.framing import FrameReader
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ..protocol.messages.header import RequestHeader
 from ..protocol.schema import Message
-from .answer_reader import AnswerReader
 from .api_versions import SpokenVersions
 from .config import ClientConfig
 from .errors import ConnectionLostError
@@ -23,6 +23,7 @@ from .metrics import Metrics
 
 Response = TypeVar("Response", bound=Message)
 
+MAX_ANSWER_BYTES = 2**31 - 1
 READ_BYTES = 256 * 1024
 SOFTWARE_NAME = "gregor"
 CORRELATION_ID_SIZE = 4
@@ -186,7 +187,7 @@ class Connection:
 
     async def _read_answers(self) -> None:
         """Match answers to requests until the broker hangs up, sends nonsense or `close` was called."""
-        reader = AnswerReader()
+        reader = FrameReader(MAX_ANSWER_BYTES)
         idle_ms = self.config.connections_max_idle_ms
         idle_limit = idle_ms / 1000 if idle_ms >= 0 else math.inf
         reason = "the broker hung up"

@@ -31,6 +31,13 @@ class AbandonedError(ClientError):
     """A record was given up because the producer left its scope, or its transaction was aborted, before delivery."""
 
 
+class UnknownTopicError(BrokerError):
+    """The topic does not exist, which for an administrator is an answer and not a reason to wait."""
+
+    def __init__(self, name: str | None) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} does not exist")
+
+
 STALE_METADATA_CODES = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -57,5 +64,5 @@ COORDINATOR_MOVED_CODES = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorC
 def is_retriable(error: Exception) -> bool:
     """Whether doing the same again may succeed: lost connections and the broker's retriable codes."""
     if isinstance(error, BrokerError):
-        return error.code.retriable
+        return error.code.retriable and not isinstance(error, UnknownTopicError)
     return isinstance(error, ConnectionLostError)

@@ -1,0 +1,303 @@
+"""The task that keeps a consumer supplied: one Fetch under way for each broker, decoded when it is handed out.
+
+A partition is asked for again only when what came from it has been handed out, so what is held in memory is at most
+`fetch.max.bytes` a broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ..protocol.records.batches import BatchView, iter_batches, iter_records
+from ..protocol.records.control import ControlType, control_type
+from .cluster import Cluster
+from .config import ConsumerConfig
+from .connection import Connection
+from .consumer_record import ConsumerRecord, decode_batch
+from .errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError
+from .fetch_session import FetchSession
+from .metrics import Metrics
+from .subscription import PartitionPosition, Subscription, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+READ_COMMITTED = 1
+NO_LEADER = -1
+SESSION_CODES = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class FetchedPartition:
+    """What one Fetch brought for one partition, not handed out yet."""
+
+    __slots__ = ("_aborted", "_batches", "_check_crcs", "_hides_aborted", "_records", "place", "position")
+
+    def __init__(
+        self, place: TopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
+    ) -> None:
+        self.place = place
+        self.position = position
+        self._batches = iter_batches(data.records or b"")  # type: ignore[arg-type]
+        self._records: Iterator[ConsumerRecord] = iter(())
+        self._check_crcs = config.check_crcs
+        self._hides_aborted = config.is_read_committed
+        aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
+        self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Hand out up to `count` records and move the position behind them; fewer mean that all is handed out.
+
+        Raises BrokerError for damaged batches.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count:
+            record = next(self._records, None)
+            if record is not None:
+                taken.append(record)
+                continue
+            batch = next(self._batches, None)
+            if batch is None:
+                return taken
+            self._open(batch)
+        self.position.offset = taken[-1].offset + 1
+        return taken
+
+    def _open(self, batch: BatchView) -> None:
+        """Begin with a batch, or step over it if it is a marker or belongs to an aborted transaction."""
+        assert self.position.offset is not None
+        if self._check_crcs and not batch.crc_is_valid:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
+        if batch.last_offset < self.position.offset:
+            return
+        if batch.is_control or (self._hides_aborted and self._aborted.hides(batch)):
+            if batch.is_control:
+                self._aborted.pass_marker(batch)
+            self.position.offset = batch.last_offset + 1
+            return
+        self._records = self._with_end(batch)
+
+    def _with_end(self, batch: BatchView) -> Iterator[ConsumerRecord]:
+        """The batch's records; after them the position moves behind the batch, whose last records may be compacted."""
+        assert self.position.offset is not None
+        yield from decode_batch(*self.place, batch, self.position.offset)
+        self.position.offset = batch.last_offset + 1
+
+
+class AbortedFilter:
+    """Which batches belong to aborted transactions, going through them in order (Kafka's CompletedFetch)."""
+
+    def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
+        self._coming = deque(transactions)
+        self._open: set[int] = set()
+
+    def hides(self, batch: BatchView) -> bool:
+        """Whether the batch was written in a transaction that was aborted later."""
+        while self._coming and self._coming[0][0] <= batch.last_offset:
+            self._open.add(self._coming.popleft()[1])
+        return batch.is_transactional and batch.producer_id in self._open
+
+    def pass_marker(self, batch: BatchView) -> None:
+        """Note a transaction's end."""
+        if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
+            self._open.discard(batch.producer_id)
+
+
+class Fetcher:
+    """Fetches for the assigned partitions; `take` is what the consumer calls."""
+
+    def __init__(self, cluster: Cluster, subscription: Subscription, config: ConsumerConfig, metrics: Metrics) -> None:
+        self.has_news = trio.Event()
+        self.resets: set[TopicPartition] = set()
+        """Partitions whose position is out of range: the consumer finds them a new one."""
+        self._buffer: deque[FetchedPartition] = deque()
+        self._error: Exception | None = None
+        self._cluster = cluster
+        self._subscription = subscription
+        self._config = config
+        self._metrics = metrics
+        self._busy: set[int] = set()
+        self._sessions: defaultdict[int, FetchSession] = defaultdict(FetchSession)
+        self._wanted = trio.Event()
+
+    def wake(self) -> None:
+        """Have another look: something was handed out, assigned, sought or resumed."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wanted = trio.Event()
+                for leader, offsets in self._fetchable().items():
+                    if leader not in self._busy:
+                        self._busy.add(leader)
+                        nursery.start_soon(self._fetch, leader, offsets)
+                await self._wanted.wait()
+
+    def _fetchable(self) -> dict[int, dict[TopicPartition, int]]:
+        buffered = {fetched.place for fetched in self._buffer}
+        by_leader: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for place, position in self._subscription.positions.items():
+            if position.offset is None or position.is_paused or place in buffered or place in self.resets:
+                continue
+            leader = self._cluster.leader(*place)
+            by_leader[NO_LEADER if leader is None else leader][place] = position.offset
+        return by_leader
+
+    async def _fetch(self, leader: int, offsets: dict[TopicPartition, int]) -> None:
+        try:
+            if leader == NO_LEADER:
+                await self._cluster.refresh({topic for topic, _ in offsets})
+                if all(self._cluster.leader(*place) is None for place in offsets):
+                    await self._pause()
+                return
+            connection = await self._cluster.connection(leader)
+            answer = await self._exchange(connection, leader, offsets)
+            await self._take_in(answer, leader, offsets)
+        except (ConnectionLostError, BrokerError) as failure:
+            if isinstance(failure, BrokerError) and not failure.code.retriable:
+                self.report(failure)
+                return
+            logger.info("fetching failed: %s", failure)
+            self._sessions[leader].reset()
+            await self._pause()
+            await self._refresh({topic for topic, _ in offsets})
+        finally:
+            self._busy.discard(leader)
+            self.wake()
+
+    async def _exchange(self, connection: Connection, leader: int, offsets: dict[TopicPartition, int]) -> FetchResponse:
+        version = connection.versions.version(ApiKey.FETCH)
+        request = FetchRequest(
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=self._config.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if self._config.is_read_committed and version >= 4 else 0,
+            rack_id=self._config.client_rack,
+        )
+        self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version)
+        self._metrics.count("fetch")
+        timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+        return await connection.request(request, FetchResponse, version=version, timeout_ms=timeout_ms)
+
+    async def _take_in(self, answer: FetchResponse, leader: int, offsets: dict[TopicPartition, int]) -> None:
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            self._sessions[leader].reset()
+            if code not in SESSION_CODES:
+                raise BrokerError(code, "Fetch")
+            return
+        self._sessions[leader].answered(answer.session_id)
+        stale_topics = set()
+        for topic in answer.responses:
+            for data in topic.partitions:
+                place = (topic.topic, data.partition_index)
+                if not self._take_partition(place, data, offsets.get(place)):
+                    stale_topics.add(topic.topic)
+        if stale_topics:
+            self._sessions[leader].reset()
+            await self._pause()
+            await self._refresh(stale_topics)
+
+    def _take_partition(self, place: TopicPartition, data: PartitionData, asked: int | None) -> bool:
+        """Buffer what came; False if the partition's metadata has to be fetched first."""
+        position = self._subscription.positions.get(place)
+        if position is None or asked is None or position.offset != asked:
+            # The assignment or the position has changed while the request was under way.
+            return True
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.resets.add(place)
+            self.has_news.set()
+        elif code in STALE_METADATA_CODES or (code is not ErrorCode.NONE and code.retriable):
+            return False
+        elif code is not ErrorCode.NONE:
+            self.report(BrokerError(code, f"{place[0]}-{place[1]}"))
+        else:
+            position.high_watermark = data.high_watermark
+            position.last_stable_offset = data.last_stable_offset
+            position.log_start_offset = data.log_start_offset
+            if data.records is not None and len(data.records):  # type: ignore[arg-type]
+                self._keep(place, position, data)
+        return True
+
+    def _keep(self, place: TopicPartition, position: PartitionPosition, data: PartitionData) -> None:
+        if next(iter_batches(data.records), None) is None:  # type: ignore[arg-type]
+            # Only before Fetch v3 can a limit cut the very first batch (KIP-74).
+            limit = self._config.max_partition_fetch_bytes
+            self.report(
+                RecordTooLargeError(
+                    f"the record at {place[0]}-{place[1]} offset {position.offset} exceeds max.partition.fetch.bytes"
+                    f" ({limit})"
+                )
+            )
+            return
+        self._buffer.append(FetchedPartition(place, position, data, self._config))
+        self.has_news.set()
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Hand out up to `count` records of one partition. Raises what went wrong since the last call.
+
+        When there are none, `has_news` is set once there may be.
+        """
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        for _ in range(len(self._buffer)):
+            fetched = self._buffer[0]
+            if fetched.position.is_paused:
+                self._buffer.rotate(-1)
+                continue
+            try:
+                records = fetched.take(count)
+            except BrokerError:
+                # Nobody may skip damaged records unknowingly: they are fetched again until someone seeks.
+                self._buffer.popleft()
+                self.wake()
+                raise
+            if len(records) < count:
+                self._buffer.popleft()
+                self.wake()
+            if records:
+                return records
+        self.has_news = trio.Event()
+        return []
+
+    def forget(self, place: TopicPartition) -> None:
+        """Drop what was fetched of a partition whose position is moved."""
+        self._buffer = deque(item for item in self._buffer if item.place != place)
+        self.resets.discard(place)
+
+    def drop_stale(self) -> None:
+        """Forget what was fetched for partitions that are assigned no more, or whose position has been moved."""
+        current = self._subscription.positions
+        self._buffer = deque(item for item in self._buffer if current.get(item.place) is item.position)
+        self.resets &= current.keys()
+
+    async def _refresh(self, topics: set[str]) -> None:
+        try:
+            await self._cluster.refresh(topics)
+        except (ConnectionLostError, BrokerError) as failure:
+            logger.info("metadata could not be fetched: %s", failure)
+            for topic in topics:
+                self._cluster.topics.pop(topic, None)
+
+    async def _pause(self) -> None:
+        await trio.sleep(self._config.retry_backoff_ms / 1000)
+
+    def report(self, error: Exception) -> None:
+        """Have the consumer raise this from its next `take`."""
+        self._error = error
+        self.has_news.set()
