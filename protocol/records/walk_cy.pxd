@@ -23,7 +23,7 @@ cdef class RecordWalk:
         end=cython.Py_ssize_t,
         cursor=cython.Py_ssize_t,
         step=cython.Py_ssize_t,
-        byte=cython.uint,
+        byte=cython.ulonglong,
         unsigned=cython.ulonglong,
         shift=cython.int,
         value=cython.longlong,

@@ -1,0 +1,105 @@
+"""Codecs: round trips in pieces, foreign framings, and data that claims more than it should."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.records.compression import (
+    PIECE_BYTES,
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+    decompressed_pieces,
+)
+from tests.protocol.records.record_strategies import documented_failures
+
+CODECS = list(Codec)
+REAL_CODECS = CODECS[1:]
+MAGICS = [0, 1, 2]
+BOMB_BYTES = 200 * 2**20
+
+
+@given(st.binary(max_size=300), st.integers(1, 500), st.sampled_from(CODECS), st.sampled_from(MAGICS))
+def test_data_comes_back(seed: bytes, repeats: int, codec: Codec, magic: int) -> None:
+    data = seed * repeats
+    assert decompress(codec, compress(codec, data, magic=magic), magic=magic) == data
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_large_data_comes_in_bounded_pieces(codec: Codec) -> None:
+    data = bytes(range(256)) * 4000
+    pieces = list(decompressed_pieces(codec, memoryview(compress(codec, data))))
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) <= PIECE_BYTES
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_every_cut_is_noticed(codec: Codec) -> None:
+    whole = b"some bytes to compress" * 3
+    packed = compress(codec, whole)
+    for end in range(1, len(packed)):
+        # Snappy's framing may end between blocks, so a shorter result is as good.
+        with documented_failures():
+            assert decompress(codec, packed[:end]) != whole
+
+
+@given(st.binary(max_size=200), st.sampled_from(REAL_CODECS), st.sampled_from(MAGICS))
+def test_garbage_is_corrupt_or_too_large(garbage: bytes, codec: Codec, magic: int) -> None:
+    packed = bytearray(compress(codec, b"0123456789" * 20, magic=magic))
+    packed[len(packed) // 3 :] = garbage
+    for data in (garbage, bytes(packed)):
+        with documented_failures():
+            decompress(codec, data, magic=magic, limit_bytes=10_000)
+
+
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_inflating_beyond_the_limit_is_too_large(codec: Codec) -> None:
+    packed = compress(codec, bytes(1000))
+    assert decompress(codec, packed, limit_bytes=1000) == bytes(1000)
+    with pytest.raises(BrokerError, match="inflates beyond 999 bytes") as failure:
+        decompress(codec, packed, limit_bytes=999)
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_costs_what_is_looked_at(codec: Codec) -> None:
+    block = compress(codec, bytes(2**20))
+    # Members, or frames, that follow each other are one stream; lz4 ends after the first.
+    bomb = block * (BOMB_BYTES // 2**20) if codec is not Codec.LZ4 else compress(codec, bytes(BOMB_BYTES // 4))
+    tracemalloc.start()
+    try:
+        for _ in decompressed_pieces(codec, bomb, limit_bytes=BOMB_BYTES):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 16 * PIECE_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_format_v0_has_lz4_with_the_header_checksum_of_old_clients() -> None:
+    old, new = compress(Codec.LZ4, b"value", magic=0), compress(Codec.LZ4, b"value", magic=1)
+    # 0x82 is the right second byte of xxHash32 over the descriptor 60 40, 0x1a that over the magic number as well.
+    assert (old[:6], old[7:]) == (new[:6], new[7:])
+    assert (old[6], new[6]) == (0x1A, 0x82)
+    assert decompress(Codec.LZ4, old, magic=0) == decompress(Codec.LZ4, new, magic=0) == b"value"
+    with pytest.raises(BrokerError):
+        decompress(Codec.LZ4, old, magic=1)
+
+
+def test_unframed_snappy_is_read_too() -> None:
+    framed = compress(Codec.SNAPPY, b"raw block")
+    assert decompress(Codec.SNAPPY, framed[20:]) == b"raw block"
+
+
+def test_a_snappy_block_may_not_promise_the_impossible() -> None:
+    with pytest.raises(BrokerError, match="promises"):
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\0" * 10)
+
+
+def test_unknown_codecs_are_corrupt() -> None:
+    assert codec_of(0xFC) is Codec.ZSTD
+    with pytest.raises(BrokerError, match="Unknown compression type id: 5"):
+        codec_of(5)
