@@ -38,7 +38,7 @@ from .segment import Place, Segment, SegmentDamagedError
 from .snapshot_files import SnapshotFiles
 from .transaction_index import AbortedTransaction
 
-__all__ = ["AbortedTransaction", "AppendResult", "LogSlice", "AppendOrigin", "PartitionLog", "TimestampOffset"]
+__all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
 
 logger = logging.getLogger(__name__)
 
