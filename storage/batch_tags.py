@@ -6,12 +6,17 @@ is lost, the time when the file was last written stands for it, as Kafka does fo
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
+from contextlib import suppress
 from typing import NamedTuple
 
+from ..protocol.errors import BrokerError
 from ..protocol.records import v0, v2
 from ..protocol.records.batches import BatchView, iter_records
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamaged, IndexEntry, OffsetIndex
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, OffsetIndex
+
+logger = logging.getLogger(__name__)
 
 
 class BatchTags(NamedTuple):
@@ -29,15 +34,13 @@ class TagSource:
     def __init__(self, old_index: OffsetIndex, *, default_receipt_ms: int) -> None:
         self._default_receipt_ms = default_receipt_ms
         self._entries: list[IndexEntry] = []
-        try:
+        # What was read before any damage has good checksums.
+        with suppress(IndexDamagedError, OSError):
             self._entries.extend(old_index.entries())
-        except (IndexDamaged, OSError):
-            # What was read before the damage has good checksums.
-            pass
         self._positions = [entry.position for entry in self._entries]
 
     def tags_of(self, batch: BatchView) -> BatchTags:
-        """The tags of a good batch. Raises BrokerError if it must be decompressed and cannot be."""
+        """The tags of a good batch."""
         old = self._old_entry(batch.position)
         receipt = NO_RECEIPT
         if batch.magic == v0.MAGIC:
@@ -48,7 +51,12 @@ class TagSource:
             return BatchTags(batch.stored_offset, receipt, NO_COUNT, old.flags)
         if old is not None and old.position == batch.position and old.num_messages != NO_COUNT:
             return BatchTags(old.offset, receipt, old.num_messages, old.flags)
-        return _tags_inside(batch, receipt)
+        try:
+            return _tags_inside(batch, receipt)
+        except BrokerError as fault:
+            # Its CRC is right, so it is what somebody wrote: it stays, with the tags that promise least.
+            logger.warning("tags of the batch to offset %d cannot be found: %s", batch.last_offset, fault)
+            return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0)
 
     def _old_entry(self, position: int) -> IndexEntry | None:
         """The old entry that speaks of the batch at `position`; none does beyond the last one."""

@@ -22,7 +22,7 @@ MAX_ENTRIES = 10_000_000
 _METADATA = re.compile(r"version\s*:\s*0\s+topic_id\s*:\s*(\S+)\s*")
 
 
-class MalformedCheckpoint(Exception):
+class MalformedCheckpointError(Exception):
     """A file that Kafka did not write so; `str()` says what is wrong."""
 
 
@@ -32,22 +32,22 @@ def format_lines(lines: list[str]) -> bytes:
 
 
 def parse_lines(data: bytes) -> list[str]:
-    """The entries of a checkpoint file. Raises MalformedCheckpoint."""
+    """The entries of a checkpoint file. Raises MalformedCheckpointError."""
     try:
         version, count, *lines = data.decode().splitlines()
         expected = int(count)
     except ValueError as fault:
-        raise MalformedCheckpoint("it does not begin with a version and a count") from fault
+        raise MalformedCheckpointError("it does not begin with a version and a count") from fault
     if version.strip() != str(VERSION):
-        raise MalformedCheckpoint(f"version {version!r}")
+        raise MalformedCheckpointError(f"version {version!r}")
     lines = [line for line in lines if line.strip()]
     if len(lines) != expected or expected > MAX_ENTRIES:
-        raise MalformedCheckpoint(f"{len(lines)} entries instead of {expected}")
+        raise MalformedCheckpointError(f"{len(lines)} entries instead of {expected}")
     return lines
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets of an offset checkpoint; empty if there is no file. Raises MalformedCheckpoint, OSError."""
+    """The offsets of an offset checkpoint; empty if there is no file. Raises MalformedCheckpointError, OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
             topic, partition, offset = line.split()
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError as fault:
-            raise MalformedCheckpoint(f"line {line!r}") from fault
+            raise MalformedCheckpointError(f"line {line!r}") from fault
     return offsets
 
 
@@ -81,7 +81,7 @@ def decode_uuid(text: str) -> uuid.UUID:
 
 
 def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
-    """The topic id in a `partition.metadata`, None if there is no file. Raises MalformedCheckpoint, OSError."""
+    """The topic id in a `partition.metadata`, None if there is no file. Raises MalformedCheckpointError, OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
             raise ValueError("it is not `version: 0` and a `topic_id`")
         return decode_uuid(match[1])
     except ValueError as fault:
-        raise MalformedCheckpoint(str(fault)) from fault
+        raise MalformedCheckpointError(str(fault)) from fault
 
 
 def write_topic_id(files: Files, path: str, topic_id: uuid.UUID) -> None:
@@ -101,19 +101,19 @@ def write_topic_id(files: Files, path: str, topic_id: uuid.UUID) -> None:
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
-    """A file of `key=value` lines, empty if there is none. Raises MalformedCheckpoint, OSError."""
+    """A file of `key=value` lines, empty if there is none. Raises MalformedCheckpointError, OSError."""
     try:
         text = files.read(path).decode()
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as fault:
-        raise MalformedCheckpoint("it is not text") from fault
+        raise MalformedCheckpointError("it is not text") from fault
     properties: dict[str, str] = {}
     for line in map(str.strip, text.splitlines()):
         if line and not line.startswith(("#", "!")):
             key, separator, value = line.partition("=")
             if not separator:
-                raise MalformedCheckpoint(f"line {line!r} has no =")
+                raise MalformedCheckpointError(f"line {line!r} has no =")
             properties[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
     return properties
 

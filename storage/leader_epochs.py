@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from .checkpoints import MalformedCheckpoint, format_lines, parse_lines
+from .checkpoints import MalformedCheckpointError, format_lines, parse_lines
 from .files import Files
 
 UNDEFINED_EPOCH = -1
@@ -25,7 +25,7 @@ class LeaderEpochs:
         """The newest epoch, -1 if none is known."""
 
     def load(self) -> None:
-        """Read the file. Raises MalformedCheckpoint if it cannot be believed, OSError."""
+        """Read the file. Raises MalformedCheckpointError if it cannot be believed, OSError."""
         try:
             data = self._files.read(self.path)
         except FileNotFoundError:
@@ -34,9 +34,9 @@ class LeaderEpochs:
             try:
                 epoch, start = map(int, line.split(" "))
             except ValueError as fault:
-                raise MalformedCheckpoint(f"line {line!r}") from fault
+                raise MalformedCheckpointError(f"line {line!r}") from fault
             if epoch <= self.latest or (self._starts and start < self._starts[-1]) or start < 0:
-                raise MalformedCheckpoint(f"epoch {epoch} at offset {start} out of order")
+                raise MalformedCheckpointError(f"epoch {epoch} at offset {start} out of order")
             self._add(epoch, start)
 
     def entries(self) -> list[tuple[int, int]]:

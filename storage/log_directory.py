@@ -15,7 +15,7 @@ from .paths import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class StorageUnavailable(Exception):
+class StorageUnavailableError(Exception):
     """A log directory that cannot be used; `str()` is one line that says what to change."""
 
 
@@ -33,7 +33,7 @@ class LogDirectory:
     def open(self, *, node_id: int, cluster_id: str | None) -> str | None:
         """Make, lock and identify the directory; returns the cluster id that it belongs to.
 
-        The clean-shutdown marker is taken away: from now on a crash is a crash. Raises StorageUnavailable.
+        The clean-shutdown marker is taken away: from now on a crash is a crash. Raises StorageUnavailableError.
         """
         try:
             self._files.make_directory(self.path)
@@ -44,11 +44,11 @@ class LogDirectory:
             return self._identify(node_id, cluster_id)
         except OSError as fault:
             self.unlock()
-            raise StorageUnavailable(
+            raise StorageUnavailableError(
                 f"log directory {self.path} cannot be used ({fault.strerror or fault}): "
                 "make it writable or name another one in log.dirs"
             ) from fault
-        except StorageUnavailable:
+        except StorageUnavailableError:
             self.unlock()
             raise
 
@@ -59,7 +59,7 @@ class LogDirectory:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as fault:
-            raise StorageUnavailable(
+            raise StorageUnavailableError(
                 f"log directory {self.path} is in use by another broker: stop it or name another one in log.dirs"
             ) from fault
 
@@ -73,18 +73,18 @@ class LogDirectory:
         path = self._named(paths.META_PROPERTIES)
         try:
             properties = checkpoints.read_properties(self._files, path)
-        except checkpoints.MalformedCheckpoint as fault:
+        except checkpoints.MalformedCheckpointError as fault:
             logger.warning("%s: %s: writing it anew", path, fault)
             properties = {}
         found_cluster = properties.get("cluster.id")
         found_node = properties.get("node.id") or properties.get("broker.id")
         if found_cluster and cluster_id and found_cluster != cluster_id:
-            raise StorageUnavailable(
+            raise StorageUnavailableError(
                 f"log directory {self.path} belongs to cluster {found_cluster}, not {cluster_id}: "
                 f"name another one in log.dirs, or remove {path} to take it over"
             )
         if found_node and found_node != str(node_id):
-            raise StorageUnavailable(
+            raise StorageUnavailableError(
                 f"log directory {self.path} belongs to node {found_node}, not {node_id}: set node.id={found_node}, "
                 "or name another one in log.dirs"
             )
@@ -120,7 +120,7 @@ class LogDirectory:
         path = self._named(file_name)
         try:
             return checkpoints.read_offsets(self._files, path)
-        except (checkpoints.MalformedCheckpoint, OSError) as fault:
+        except (checkpoints.MalformedCheckpointError, OSError) as fault:
             logger.warning("%s: %s: not believed", path, fault)
             return {}
 

@@ -6,20 +6,21 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from ..protocol.errors import BrokerError
 from . import paths
 from .clock import Clock
 from .files import Files, OsFiles
 from .log_config import LogConfig
-from .log_directory import LogDirectory, StorageUnavailable
+from .log_directory import LogDirectory, StorageUnavailableError
 from .open_files import OpenFiles
 from .partition_log import PartitionLog
 from .paths import TopicPartition
 from .producer_state import PRODUCER_ID_EXPIRATION_MS
 from .retention import apply_retention
 
-__all__ = ["LogManager", "StorageUnavailable"]
+__all__ = ["LogManager", "StorageUnavailableError"]
 
 logger = logging.getLogger(__name__)
 
@@ -68,15 +69,15 @@ class LogManager:
     def open_all(self, config_of: ConfigOf | None = None) -> None:
         """Lock the log directories and open every log in them, with `config_of(topic)` or the defaults.
 
-        A log that cannot be opened is left out, with one line. Raises StorageUnavailable, whose text is one line for
-        the user, if a directory cannot be used.
+        A log that cannot be opened is left out, with one line. Raises StorageUnavailableError if a directory cannot be
+        used; its text is one line for the user.
         """
         opened: list[LogDirectory] = []
         try:
             for directory in self._directories:
                 self.cluster_id = directory.open(node_id=self.node_id, cluster_id=self.cluster_id)
                 opened.append(directory)
-        except StorageUnavailable:
+        except StorageUnavailableError:
             for directory in opened:
                 directory.unlock()
             raise
@@ -214,7 +215,7 @@ class LogManager:
 
     def _due_checkpoints(self) -> Iterator[Callable[[], None]]:
         for directory in self._directories:
-            yield lambda directory=directory: self._write_checkpoints(directory)
+            yield partial(self._write_checkpoints, directory)
 
     def _write_checkpoints(self, directory: LogDirectory) -> None:
         logs = self._logs_in(directory)
@@ -228,7 +229,7 @@ class LogManager:
         due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
         self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
         for path in due:
-            yield lambda path=path: self._files.remove_tree(path)
+            yield partial(self._files.remove_tree, path)
 
 
 def _logged(step: Callable[[], None]) -> Callable[[], None]:

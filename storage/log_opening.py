@@ -2,7 +2,8 @@
 
 1. Left-overs go: `.deleted`, `.cleaned`, `.tmp`, indexes without a log, Kafka's own indexes.
 2. After a clean stop a segment is believed if its index's summary fits it; else it is read.
-3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; later segments go.
+3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; what comes
+   after it goes.
 """
 
 from __future__ import annotations

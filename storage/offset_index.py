@@ -15,8 +15,8 @@ differ from their defaults. Default of receipt and flags: those of the entry bef
 together costs one entry.
 
 The log is the truth: the index has nothing that cannot be had again from it, but the receipt times of v0 messages, for
-which a rebuilt index takes the time when the file was last written. Any doubt raises `IndexDamaged`, and the segment
-builds the index anew. The seed of all checksums is the segment's base offset, so a swapped file is recognised too.
+which a rebuilt index takes the time when the file was last written. Any doubt raises `IndexDamagedError`, and the
+segment builds the index anew. The seed of all checksums is the segment's base offset, so a swapped file is recognised.
 
 The header's summary is written when the segment is finished or closed, and holds while the log has the size it names.
 """
@@ -49,11 +49,11 @@ NO_RECEIPT = -1
 NO_COUNT = -1
 
 MIN_CAPACITY = 4096
-"""Bytes of a new index file while it is being written (126 entries); it doubles when full, and is trimmed at the end."""
+"""Bytes of a new index file while it is being written (125 entries); it doubles when full and is trimmed at the end."""
 MAX_GROWTH = 1 << 20
 
 
-class IndexDamaged(Exception):
+class IndexDamagedError(Exception):
     """The index cannot be what was written, or does not agree with its log."""
 
 
@@ -201,7 +201,7 @@ class OffsetIndex:
 
     @property
     def entry_count(self) -> int:
-        """Entries in use. Raises OSError, IndexDamaged."""
+        """Entries in use. Raises OSError, IndexDamagedError."""
         if self._table is None:
             self._open()
         return self._count
@@ -221,17 +221,17 @@ class OffsetIndex:
         return parse_summary(header, self.base_offset)
 
     def entry(self, number: int) -> IndexEntry:
-        """Entry `number`, counted from 0. Raises IndexDamaged if its checksum is wrong."""
+        """Entry `number`, counted from 0. Raises IndexDamagedError if its checksum is wrong."""
         table = self._table or self._open()
         self.recently_used = True
         at = HEADER_SIZE + number * ENTRY_SIZE
         relative, position, timestamp, receipt, num_messages, flags, checksum = table.unpack(ENTRY, at)
         if checksum != self._checksum(table.part(at, at + ENTRY_SIZE)):
-            raise IndexDamaged(f"entry {number} of {self.path} has a wrong checksum")
+            raise IndexDamagedError(f"entry {number} of {self.path} has a wrong checksum")
         return IndexEntry(self.base_offset + relative, position, timestamp, receipt, num_messages, flags)
 
     def entries(self) -> Iterator[IndexEntry]:
-        """All entries. Raises IndexDamaged at the first bad one."""
+        """All entries. Raises IndexDamagedError at the first bad one."""
         for number in range(self.entry_count):
             yield self.entry(number)
 
@@ -268,9 +268,9 @@ class OffsetIndex:
         try:
             size = self._pool.files.size(self.path)
         except FileNotFoundError as fault:
-            raise IndexDamaged(f"{self.path} is missing") from fault
+            raise IndexDamagedError(f"{self.path} is missing") from fault
         if size < HEADER_SIZE:
-            raise IndexDamaged(f"{self.path} is cut: {size} bytes")
+            raise IndexDamagedError(f"{self.path} is cut: {size} bytes")
         table = self._map(size)
         if self._count < 0 or HEADER_SIZE + self._count * ENTRY_SIZE > size:
             self._count = self._count_entries(table)
@@ -283,7 +283,7 @@ class OffsetIndex:
         if summary is not None and summary.entry_count >= 0:
             self._is_finished = True
             if summary.entry_count > capacity:
-                raise IndexDamaged(f"{self.path} is cut: {summary.entry_count} entries do not fit into it")
+                raise IndexDamagedError(f"{self.path} is cut: {summary.entry_count} entries do not fit into it")
             return summary.entry_count
         # Not closed: what follows the last entry are zeros, which make no checksum.
         low, high = 0, capacity

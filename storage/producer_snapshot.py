@@ -24,7 +24,7 @@ COUNT = Struct(">i")
 PRODUCER = Struct(">qhiqiqiq")
 
 
-class MalformedSnapshot(Exception):
+class MalformedSnapshotError(Exception):
     """A snapshot that is cut, of another version, or not what was written."""
 
 
@@ -48,16 +48,16 @@ def format_snapshot(producers: list[ProducerSnapshot]) -> bytes:
 
 
 def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
-    """The producers of a file. Raises MalformedSnapshot."""
+    """The producers of a file. Raises MalformedSnapshotError."""
     if len(data) < HEADER.size + COUNT.size:
-        raise MalformedSnapshot(f"{len(data)} bytes are no snapshot")
+        raise MalformedSnapshotError(f"{len(data)} bytes are no snapshot")
     version, crc = HEADER.unpack_from(data)
     if version != VERSION:
-        raise MalformedSnapshot(f"version {version}")
+        raise MalformedSnapshotError(f"version {version}")
     if crc32c.crc32c(data[HEADER.size :]) != crc:
-        raise MalformedSnapshot("a CRC that does not fit its bytes")
+        raise MalformedSnapshotError("a CRC that does not fit its bytes")
     (count,) = COUNT.unpack_from(data, HEADER.size)
     start = HEADER.size + COUNT.size
     if count != (len(data) - start) // PRODUCER.size:
-        raise MalformedSnapshot(f"{count} producers in {len(data)} bytes")
+        raise MalformedSnapshotError(f"{count} producers in {len(data)} bytes")
     return [ProducerSnapshot(*fields) for fields in PRODUCER.iter_unpack(data[start : start + count * PRODUCER.size])]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..protocol.errors import BrokerError
+from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, Buffer, read_batch
 from ..protocol.records.v2 import NO_LEADER_EPOCH
 
@@ -28,8 +29,9 @@ class ScanResult(NamedTuple):
 class ScanRules(NamedTuple):
     """What is known of a segment beyond its bytes.
 
-    `base_offset`: the segment's. `first_offset`: the least that the first batch may have, None for any. `has_gaps`: whether offsets
-    may be missing, as in a compacted log. `max_leader_epoch`: the latest epoch there has been, None if unknown.
+    `base_offset`: the segment's. `first_offset`: the least that the first batch may have, None for any. `has_gaps`:
+    whether offsets may be missing, as in a compacted log. `max_leader_epoch`: the latest epoch there has been, None if
+    unknown.
     """
 
     base_offset: int
@@ -54,41 +56,77 @@ def scan(
     follow those before. Offset and leader epoch are outside the CRC, so a batch is only believed once the next one
     does not contradict it: if that one is good but lies lower, the one that had jumped ahead is the bad one.
     """
-    count, next_offset, epoch = 0, rules.first_offset, NO_LEADER_EPOCH
-    reason: str | None = None
-    believed: BatchView | None = None
-    before = (next_offset, epoch)
-    while stop is None or position < stop:
+    scanner = _Scanner(buffer, rules, visit, position)
+    while (stop is None or scanner.position < stop) and scanner.advance():
+        pass
+    return scanner.result()
+
+
+class _Scanner:
+    """The state of a scan: what is known of the sequence before and after the batch that is believed for now."""
+
+    def __init__(
+        self, buffer: Buffer, rules: ScanRules, visit: Callable[[BatchView], None] | None, position: int
+    ) -> None:
+        self._buffer = buffer
+        self._rules = rules
+        self._visit = visit
+        self._count = 0
+        self._reason: str | None = None
+        self._believed: BatchView | None = None
+        self._sequence = self._sequence_before = _Sequence(rules.first_offset, NO_LEADER_EPOCH)
+        self.position = position
+
+    def advance(self) -> bool:
+        """Check the batch at `position` and go on behind it; False where the good ones end."""
         try:
-            batch = read_batch(buffer, position)
+            batch = read_batch(self._buffer, self.position)
             if batch is None:
-                reason = f"{len(buffer) - position} bytes of an incomplete batch" if position < len(buffer) else None
-                break
-            reason = _fault_inside(batch, rules) or _fault_in_sequence(batch, rules, next_offset, epoch)
-            if (
-                reason
-                and believed
-                and not _fault_inside(batch, rules)
-                and not _fault_in_sequence(batch, rules, *before)
-            ):
-                reason = f"the batch to offset {believed.last_offset} jumps ahead of the one that follows it"
-                position, (next_offset, epoch), believed = believed.position, before, None
+                rest_bytes = len(self._buffer) - self.position
+                self._reason = f"{rest_bytes} bytes of an incomplete batch" if rest_bytes else None
+                return False
+            self._reason = _fault_inside(batch, self._rules) or self._fault_in_sequence(batch)
         except BrokerError as fault:
-            reason = fault.message
-        if reason:
-            break
-        if believed is not None:
-            count += 1
-            if visit is not None:
-                visit(believed)
-        believed, before = batch, (next_offset, epoch)
-        next_offset, epoch = batch.last_offset + 1, max(epoch, batch.leader_epoch)
-        position = batch.end
-    if believed is not None:
-        count += 1
-        if visit is not None:
-            visit(believed)
-    return ScanResult(count, position, rules.base_offset if next_offset is None else next_offset, reason)
+            self._reason = fault.message or fault.code.name
+            return False
+        if self._reason is not None:
+            return False
+        self._settle()
+        self._believed, self._sequence_before = batch, self._sequence
+        self._sequence = _Sequence(batch.last_offset + 1, max(self._sequence.leader_epoch, batch.leader_epoch))
+        self.position = batch.end
+        return True
+
+    def _fault_in_sequence(self, batch: BatchView) -> str | None:
+        fault = _fault_after(self._sequence, batch, self._rules)
+        believed = self._believed
+        if fault is None or believed is None or _fault_after(self._sequence_before, batch, self._rules) is not None:
+            return fault
+        # The one before had jumped ahead of this one, which fits what came before both.
+        self.position, self._sequence, self._believed = believed.position, self._sequence_before, None
+        return f"the batch to offset {believed.last_offset} is contradicted by the next one ({fault})"
+
+    def _settle(self) -> None:
+        if self._believed is not None:
+            self._count += 1
+            if self._visit is not None:
+                self._visit(self._believed)
+
+    def result(self) -> ScanResult:
+        """Believe the last batch too, and say how far the scan came."""
+        self._settle()
+        self._believed = None
+        next_offset = self._sequence.next_offset
+        return ScanResult(
+            self._count, self.position, self._rules.base_offset if next_offset is None else next_offset, self._reason
+        )
+
+
+class _Sequence(NamedTuple):
+    """What the next batch must follow."""
+
+    next_offset: int | None
+    leader_epoch: int
 
 
 def _fault_inside(batch: BatchView, rules: ScanRules) -> str | None:
@@ -103,16 +141,16 @@ def _fault_inside(batch: BatchView, rules: ScanRules) -> str | None:
     return None
 
 
-def _fault_in_sequence(batch: BatchView, rules: ScanRules, next_offset: int | None, epoch: int) -> str | None:
+def _fault_after(sequence: _Sequence, batch: BatchView, rules: ScanRules) -> str | None:
+    next_offset, epoch = sequence
+    if batch.magic == v2.MAGIC and batch.leader_epoch < epoch:
+        return f"leader epoch {batch.leader_epoch} after {epoch}"
     if next_offset is None:
         return None
-    if batch.last_offset < next_offset:
-        return f"offset {batch.last_offset} after {next_offset - 1}"
-    # Only formats that store the first offset, or a log without gaps, allow to say where a batch must begin.
-    if batch.magic == 2 and batch.stored_offset < next_offset:
-        return f"offset {batch.stored_offset} after {next_offset - 1}"
-    if not rules.has_gaps and batch.base_offset != next_offset:
-        return f"offset {batch.base_offset} where {next_offset} must follow"
-    if batch.magic == 2 and batch.leader_epoch < epoch:
-        return f"leader epoch {batch.leader_epoch} after {epoch}"
+    # v0 and v1 wrappers store their last offset; where they begin costs a decompression, needed only without gaps.
+    begins_at = batch.stored_offset if batch.magic == v2.MAGIC or rules.has_gaps else batch.base_offset
+    if begins_at < next_offset:
+        return f"offset {begins_at} after {next_offset - 1}"
+    if begins_at > next_offset and not rules.has_gaps:
+        return f"offset {begins_at} where {next_offset} must follow"
     return None

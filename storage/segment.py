@@ -1,7 +1,7 @@
 """One segment: a file of batches in Kafka's format with its index.
 
-A segment that nobody uses costs a few hundred bytes of memory and no open file: what it knows of itself is read from its index's
-summary on first use, or from the log where there is none that can be believed.
+A segment that nobody uses costs a few hundred bytes of memory and no open file: what it knows of itself is read from
+its index's summary on first use, or from the log where there is none that can be believed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from ..protocol.records import v0, v1, v2
+from ..protocol.records import v0, v2
 from ..protocol.records.batches import BatchView, iter_batches, read_batch
 from ..protocol.records.compression import Codec
 from ..protocol.records.produced import ProducedBatch
 from . import paths
 from .batch_tags import BatchTags, TagSource
 from .files import Buffer
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamaged, IndexSummary, OffsetIndex
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexSummary, OffsetIndex
 from .open_files import OpenFiles, SharedFile
-from .recovery import MAX_RELATIVE_OFFSET, ScanResult, ScanRules, scan
+from .recovery import ScanResult, ScanRules, scan
 from .transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Place(NamedTuple):
     last_offset: int
 
 
-class SegmentDamaged(Exception):
+class SegmentDamagedError(Exception):
     """Bytes that are no batch where one must be; they are never served."""
 
     def __init__(self, position: int, reason: str) -> None:
@@ -74,8 +74,8 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
-        "recently_used",
         "receipt_ms",
+        "recently_used",
         "size_bytes",
         "transactions",
     )
@@ -214,7 +214,7 @@ class Segment:
             self.receipt_ms = receipt_ms
 
     def finish(self) -> None:
-        """Note the summary in the index and let go of the files: at a roll, or when the log is closed. Raises OSError."""
+        """Note the summary in the index: at a roll, or when the log is closed. Raises OSError."""
         self.index.finish(
             IndexSummary(
                 base_offset=self.base_offset,
@@ -363,8 +363,8 @@ class Segment:
     def verify(self, position: int, end: int) -> int:
         """Check batches that this process has neither written nor read before; returns where the good ones end.
 
-        `position` must begin a batch; the last batch may reach beyond `end`. Raises SegmentDamaged if the very first
-        one is bad, OSError.
+        `position` must begin a batch; the last batch may reach beyond `end`. Raises OSError, and SegmentDamagedError if
+        the very first one is bad.
         """
         if position >= self._trusted_from or (self._checked_from <= position and end <= self._checked_to):
             return end
@@ -379,14 +379,14 @@ class Segment:
             return end
         logger.error("%s: damaged at position %d: %s", self.path, good_end, result.reason)
         if good_end == position:
-            raise SegmentDamaged(position, result.reason)
+            raise SegmentDamagedError(position, result.reason)
         return good_end
 
     def locate(self, offset: int) -> Place | None:
-        """The first batch that ends at or after `offset`, None if the segment has none. Raises SegmentDamaged."""
+        """The first batch that ends at or after `offset`, None if the segment has none. Raises SegmentDamagedError."""
         try:
             position = self.index.position_before_offset(offset)
-        except IndexDamaged as fault:
+        except IndexDamagedError as fault:
             self._mend_index(fault)
             position = self.index.position_before_offset(offset)
         for place in self._places(position):
@@ -408,15 +408,18 @@ class Segment:
                 else:
                     last_offset, size = _SHORT_PLACE.unpack_from(window, at)
             except (IndexError, struct_error) as fault:
-                raise SegmentDamaged(position, "a batch that is cut") from fault
+                raise SegmentDamagedError(position, "a batch that is cut") from fault
             size += v0.LOG_OVERHEAD
             if size < v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE or position + size > end:
-                raise SegmentDamaged(position, f"a batch of {size} bytes")
+                raise SegmentDamagedError(position, f"a batch of {size} bytes")
             yield Place(position, size, last_offset)
             position += size
 
     def batches_from(self, position: int) -> Iterator[BatchView]:
-        """The checked batches from `position` on, which must begin one. Raises SegmentDamaged at a bad one, OSError."""
+        """The checked batches from `position` on, which must begin one.
+
+        Raises SegmentDamagedError at a bad one, OSError.
+        """
         if position >= self.size_bytes:
             return
         buffer = self.file.map(0, self.size_bytes)
@@ -432,7 +435,7 @@ class Segment:
         """A batch's position before which all are older than `timestamp`. Raises OSError."""
         try:
             return self.index.position_before_timestamp(timestamp)
-        except IndexDamaged as fault:
+        except IndexDamagedError as fault:
             self._mend_index(fault)
             return self.index.position_before_timestamp(timestamp)
 
@@ -444,7 +447,10 @@ class Segment:
         return NO_TIMESTAMP if entry is None else entry.receipt
 
     def first_offset_since(self, timestamp: int) -> int:
-        """First offset of the first batch of `timestamp` or later, else the segment's end. Raises OSError, SegmentDamaged."""
+        """First offset of the first batch of `timestamp` or later, else the segment's end.
+
+        Raises OSError, SegmentDamagedError.
+        """
         for batch in self.batches_from(self.position_before_timestamp(timestamp)):
             if self.timestamp_of(batch) >= timestamp:
                 return batch.base_offset
@@ -454,7 +460,7 @@ class Segment:
         """When the file was last written. Raises OSError. Needs no `load`."""
         return self._pool.files.modified_ms(self.path)
 
-    def _mend_index(self, fault: IndexDamaged) -> None:
+    def _mend_index(self, fault: IndexDamagedError) -> None:
         logger.warning("%s: building it anew from the log", fault)
         end = self.size_bytes
         self.rebuild(ScanRules(self.base_offset, self.base_offset, self.has_gaps))

@@ -6,7 +6,7 @@ import logging
 
 from . import paths
 from .files import Files
-from .producer_snapshot import MalformedSnapshot, ProducerSnapshot, format_snapshot, parse_snapshot
+from .producer_snapshot import MalformedSnapshotError, ProducerSnapshot, format_snapshot, parse_snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class SnapshotFiles:
             if lowest <= offset <= highest:
                 try:
                     return offset, parse_snapshot(self._files.read(self._path(offset)))
-                except (MalformedSnapshot, FileNotFoundError) as fault:
+                except (MalformedSnapshotError, FileNotFoundError) as fault:
                     logger.warning("%s: %s: removed", self._path(offset), fault)
                     self._files.remove(self._path(offset))
         return None
@@ -44,7 +44,7 @@ class SnapshotFiles:
         """The one at `offset`, if it is there and readable. Raises OSError."""
         try:
             return parse_snapshot(self._files.read(self._path(offset)))
-        except (MalformedSnapshot, FileNotFoundError):
+        except (MalformedSnapshotError, FileNotFoundError):
             return None
 
     def remove_outside(self, lowest: int, highest: int) -> None:

@@ -1,7 +1,8 @@
 """The aborted transactions that end in one segment: Kafka's `.txnindex` file, for readers of committed records only.
 
 Entries of 34 bytes, in the order in which the transactions ended: int16 version (0), int64 producer id,
-first offset, last offset (the marker's), last stable offset when it ended. Source: Kafka `TransactionIndex` and `AbortedTxn`.
+first offset, last offset (the marker's), last stable offset when it ended.
+Source: Kafka `TransactionIndex` and `AbortedTxn`.
 """
 
 from __future__ import annotations
