@@ -8,18 +8,18 @@ from typing import Protocol
 import trio
 
 from ..protocol.errors import DecodeError
-from .parts import BUFFERS, Answer, BrokenPromise, Buffer, Sink, total_size
-from .receive_buffer import LENGTH, InvalidFrame, ReceiveBuffer
-from .requests import ClientConnection, ClientGone
+from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, Sink, total_size
+from .receive_buffer import LENGTH, InvalidFrameError, ReceiveBuffer
+from .requests import ClientConnection, ClientGoneError
 
 logger = logging.getLogger(__name__)
 
 
-class CloseConnection(Exception):
+class UnanswerableError(Exception):
     """A request that Kafka answers by closing the connection; its text is the one line in the log."""
 
 
-REFUSALS = (InvalidFrame, DecodeError, CloseConnection)
+REFUSALS = (InvalidFrameError, DecodeError, UnanswerableError)
 
 
 class Transport(Protocol):
@@ -40,7 +40,7 @@ class Responder(Protocol):
         """The answer if it can be given without waiting and without typed objects, else None."""
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """The answer, or None where the client expects none. Raises CloseConnection, DecodeError or ClientGone."""
+        """The answer, or None where the client expects none. Raises UnanswerableError, DecodeError or ClientGoneError."""
 
 
 class Connection:
@@ -73,9 +73,9 @@ class Connection:
                 await self._serve()
         except REFUSALS as error:
             logger.info("closing %s: %s", self._description(), error)
-        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGone) as error:
+        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGoneError) as error:
             logger.debug("%s is gone: %s", self._description(), error)
-        except (BrokenPromise, EOFError) as error:
+        except (BrokenPromiseError, EOFError) as error:
             logger.error("closing %s: %s", self._description(), error)
         except Exception:
             logger.exception("closing %s after an unforeseen error", self._description())

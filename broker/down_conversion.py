@@ -1,9 +1,9 @@
 """Parts that convert stored records while they are sent, for clients that do not read the format they are stored in.
 
-The rules, sizes and chunks are those of `protocol.records.lazy`; here are the file, the memory and the waiting. An answer
-of 250 partitions holds one mapped stretch and one chunk at a time: a plan keeps numbers only, the segment is mapped anew
-when its turn to be sent comes, and pages that were read are given back before the next wait (they count as this
-process's memory, though they are only the page cache).
+The rules, sizes and chunks are those of `protocol.records.lazy`; here are the file, the memory and the waiting. An
+answer of 250 partitions holds one mapped stretch and one chunk at a time: a plan keeps numbers only, the segment is
+mapped anew when its turn to be sent comes, and pages that were read are given back before the next wait (they count as
+this process's memory, though they are only the page cache).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Outlet(Protocol):
         """Send a stretch of a file without reading it into this process."""
 
 
-class BrokenPromise(Exception):
+class BrokenPromiseError(Exception):
     """A part delivered more or fewer bytes than the frame's length announced: the client's stream is lost."""
 
 
@@ -66,14 +66,14 @@ class Sink:
     def finish(self) -> None:
         """Check that all that was promised has been sent.
 
-        Raises BrokenPromise on a shortfall.
+        Raises BrokenPromiseError on a shortfall.
         """
         if self._remaining_bytes:
-            raise BrokenPromise(f"an answer ended {self._remaining_bytes} bytes short of its promised size")
+            raise BrokenPromiseError(f"an answer ended {self._remaining_bytes} bytes short of its promised size")
 
     def _take(self, size_bytes: int) -> None:
         if size_bytes > self._remaining_bytes:
-            raise BrokenPromise(f"an answer ran {size_bytes - self._remaining_bytes} bytes over its promised size")
+            raise BrokenPromiseError(f"an answer ran {size_bytes - self._remaining_bytes} bytes over its promised size")
         self._remaining_bytes -= size_bytes
 
 

@@ -17,11 +17,11 @@ from enum import Enum
 import trio
 
 from .partition import Partition
-from .requests import ClientGone, Hangup
+from .requests import ClientGoneError, Hangup
 
 
 class Wake(Enum):
-    """The case in which a parked fetch went on; a hang-up raises ClientGone instead."""
+    """The case in which a parked fetch went on; a hang-up raises ClientGoneError instead."""
 
     ENOUGH_BYTES = "A"
     PARTITION_CHANGED = "B"
@@ -52,10 +52,10 @@ class ParkedFetch:
         self._go_on(Wake.STOPPING)
 
     async def wait(self, hangup: Hangup) -> Wake:
-        """Wait for the first of the cases. Raises ClientGone in case D."""
+        """Wait for the first of the cases. Raises ClientGoneError in case D."""
         with self._scope:
             await hangup.wait()
-            raise ClientGone("hung up while its fetch was parked")
+            raise ClientGoneError("hung up while its fetch was parked")
         return self.wake
 
     def _go_on(self, wake: Wake) -> None:
@@ -79,7 +79,7 @@ class Purgatory:
     ) -> Wake:
         """Wait until ``missing_bytes`` more are in ``partitions``, or another case comes first.
 
-        ``deadline`` is in trio's clock. Raises ClientGone if the client hangs up.
+        ``deadline`` is in trio's clock. Raises ClientGoneError if the client hangs up.
         """
         if self._stopping:
             return Wake.STOPPING

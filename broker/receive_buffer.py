@@ -12,16 +12,16 @@ KEPT_BYTES = 1 << 20
 """A buffer that has grown beyond this is given back once it is empty."""
 
 
-class InvalidFrame(ValueError):
+class InvalidFrameError(ValueError):
     """The announced length is negative or above ``socket.request.max.bytes`` (Kafka: InvalidReceiveException)."""
 
 
 class ReceiveBuffer:
     """Length-prefixed frames out of a byte stream, without copying them.
 
-    Invariant: ``consumed <= complete <= received <= capacity``; a frame lies in one piece between consumed and received.
-    Frames are views into the buffer: they are valid until `space` is called. What a client announces costs nothing; the
-    buffer at most doubles each time that it has really been filled.
+    Invariant: ``consumed <= received <= capacity``; a frame lies in one piece between consumed and received. Frames are
+    views into the buffer: they are valid until `space` is called. What a client announces costs nothing; the buffer at
+    most doubles each time that it has really been filled.
     """
 
     __slots__ = ("_buffer", "_consumed", "_frame_limit", "_received", "_view")
@@ -63,14 +63,14 @@ class ReceiveBuffer:
     def next_frame(self) -> memoryview | None:
         """The next complete frame without its length, or None if more bytes are needed.
 
-        Raises InvalidFrame as soon as its length is known.
+        Raises InvalidFrameError as soon as its length is known.
         """
         start = self._consumed + 4
         if start > self._received:
             return None
         (size_bytes,) = LENGTH.unpack_from(self._buffer, self._consumed)
         if not 0 <= size_bytes <= self._frame_limit:
-            raise InvalidFrame(f"frame of {size_bytes} bytes, the limit is {self._frame_limit}")
+            raise InvalidFrameError(f"frame of {size_bytes} bytes, the limit is {self._frame_limit}")
         end = start + size_bytes
         if end > self._received:
             return None

@@ -20,7 +20,7 @@ class Hangup(Protocol):
         """Return once the client has closed its side of the connection."""
 
 
-class ClientGone(Exception):
+class ClientGoneError(Exception):
     """The client hung up while its request was parked: there is nobody to answer."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
+from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.list_offsets import (
@@ -14,6 +16,7 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ...storage.partition_log import PartitionLog, TimestampOffset
+from ...storage.segment import Segment
 from ..fetch_reading import check_leader_epoch
 from ..requests import RequestContext
 
@@ -48,7 +51,9 @@ def _answer(
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         partition = context.broker.partitions.get(topic, wanted.partition_index)
         if context.api_version == 0:
-            offsets = _segment_offsets(partition.log, wanted, request.replica_id == CONSUMER_REPLICA_ID)
+            is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+            now_ms = context.broker.clock.now_ms()
+            offsets = _segment_offsets(partition.log, wanted, now_ms, is_consumer=is_consumer)
             return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=offsets)
         timestamp = wanted.timestamp
         if timestamp < 0 and context.api_version < FIRST_VERSION_OF.get(timestamp, context.api_version + 1):
@@ -90,18 +95,33 @@ def _find(log: PartitionLog, timestamp: int, end: int, leader_epoch: int) -> Tim
     return found
 
 
-def _segment_offsets(log: PartitionLog, wanted: ListOffsetsPartition, is_consumer: bool) -> list[int]:
+class _Boundary(NamedTuple):
+    """Where a segment begins, or the log ends, and when it was written to last."""
+
+    offset: int
+    modified_ms: int
+
+
+def _segment_offsets(log: PartitionLog, wanted: ListOffsetsPartition, now_ms: int, *, is_consumer: bool) -> list[int]:
     """First offsets of segments written to no later than ``timestamp``, and the log end, newest first.
 
     Source: Kafka UnifiedLog.legacyFetchOffsetsBefore.
     """
-    boundaries = log.segment_boundaries()
+    boundaries = [
+        _Boundary(max(segment.base_offset, log.log_start_offset), _modified_ms(segment)) for segment in log.segments
+    ]
+    if log.segments[-1].size_bytes:
+        boundaries.append(_Boundary(log.log_end_offset, now_ms))
     if wanted.timestamp == EARLIEST:
         boundaries = boundaries[:1]
     elif wanted.timestamp != LATEST:
-        boundaries = [entry for entry in boundaries if entry.modified_ms <= wanted.timestamp]
-    offsets = [entry.offset for entry in reversed(boundaries)][: max(0, wanted.max_num_offsets)]
+        boundaries = [boundary for boundary in boundaries if boundary.modified_ms <= wanted.timestamp]
+    offsets = [boundary.offset for boundary in reversed(boundaries)][: max(0, wanted.max_num_offsets)]
     end = log.high_watermark
     if is_consumer and any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]
     return offsets
+
+
+def _modified_ms(segment: Segment) -> int:
+    return os.stat(segment.path).st_mtime_ns // 1_000_000

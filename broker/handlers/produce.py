@@ -18,16 +18,18 @@ from ...protocol.messages.produce import (
 from ...protocol.records.batches import read_batch
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
+from ..groups.committed_offsets import TopicPartition
 from ..internal_topics import is_internal
 from ..partition import Partition
 from ..requests import RequestContext
+from ..transactions.transaction import ProducerIdentity
 
 logger = logging.getLogger(__name__)
 
 ALL_IN_SYNC = -1
 ACKS = (ALL_IN_SYNC, 0, 1)
 VALIDATE_IN_THREAD_BYTES = 64 * 1024
-"""Compressed batches from this size on are validated in a worker thread: inflating them takes a millisecond and more."""
+"""Compressed batches from this size on are validated in a worker thread: inflating them takes milliseconds."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = frozenset(
@@ -112,6 +114,8 @@ async def _append(
         response.base_offset = -1
         response.log_start_offset = -1
         return response
+    if produced.batches[0].is_transactional:
+        _check_transaction(partition, produced, request, context)
     result = partition.append(produced)
     context.broker.metrics.count_produced(partition.topic, produced)
     response.base_offset = result.base_offset
@@ -128,6 +132,20 @@ async def _validated(partition: Partition, records: memoryview, context: Request
         if first is not None and first.is_compressed:
             return await trio.to_thread.run_sync(lambda: validate(records, rules, now_ms=now_ms))
     return validate(records, rules, now_ms=now_ms)
+
+
+def _check_transaction(
+    partition: Partition, produced: Produced, request: ProduceRequest, context: RequestContext
+) -> None:
+    """Refuse a batch of a transaction that does not hold the partition (KIP-890, part 1).
+
+    Raises BrokerError INVALID_TXN_STATE, and what the coordinator says of the producer.
+    """
+    batch = produced.batches[0]
+    producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+    at = TopicPartition(partition.topic, partition.index)
+    if not context.broker.transactions.holds_partition(request.transactional_id or "", producer, at):
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the partition has not been added to the transaction")
 
 
 def _failure(index: int, error: BrokerError, *, log_start_offset: int) -> PartitionProduceResponse:
