@@ -17,7 +17,7 @@ from ..errors import BrokerError, ErrorCode
 from . import v0, v1, v2
 from .compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
 from .record import NO_TIMESTAMP, Buffer, Header, Record, TimestampType
-from .varint import read_varint
+from .varint import INT64_BYTES, read_varint
 
 __all__ = ["BatchView", "Buffer", "Header", "Record", "TimestampType", "iter_batches", "iter_records", "read_batch"]
 
@@ -291,7 +291,7 @@ def read_v2_record(
         end = position + size
         if size < 0 or end > len(body):
             raise invalid_record(f"Invalid record size: {size} bytes, but {len(body) - position} remain")
-        timestamp_delta, position = read_varint(body, position + 1, max_bytes=10)
+        timestamp_delta, position = read_varint(body, position + 1, max_bytes=INT64_BYTES)
         offset_delta, position = read_varint(body, position)
         key, position = _read_nullable(body, position, end)
         value, position = _read_nullable(body, position, end)

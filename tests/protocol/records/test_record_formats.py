@@ -76,6 +76,10 @@ def test_variable_length_integers_come_back(value: int) -> None:
     assert varint_size(value) == len(out) - 1
 
 
+def test_bits_beyond_the_width_are_dropped() -> None:
+    assert read_varint(b"\x82\x80\x80\x80\x7f", 0) == read_varint(b"\x82\x80\x80\x80\x0f", 0)
+
+
 def test_an_unending_integer_is_refused() -> None:
     with pytest.raises(ValueError, match="more than 5 bytes"):
         read_varint(b"\xff" * 20, 0)
