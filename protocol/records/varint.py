@@ -30,7 +30,8 @@ def varint_size(value: int) -> int:
 def read_varint(buffer: Buffer, position: int, *, max_bytes: int = INT32_BYTES) -> tuple[int, int]:
     """Read one zig-zag integer of at most `max_bytes` (5 for 32 bits, 10 for 64).
 
-    Bits beyond that width are dropped, as Kafka does. Returns (value, position after it). Raises ValueError if it is longer, IndexError if the buffer ends first.
+    Bits beyond that width are dropped, as Kafka does. Returns (value, position after it).
+    Raises ValueError if it is longer, IndexError if the buffer ends first.
     """
     unsigned = 0
     for index in range(max_bytes):
