@@ -112,10 +112,9 @@ class CoordinatorLog:
         if partition is None:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         produced = self._batch(records, producer)
-        log = partition.log
-        if produced.size_bytes > log.config.max_message_bytes:
+        if produced.size_bytes > partition.log.config.max_message_bytes:
             raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
-        return partition.append(produced, leader_epoch=log.leader_epoch, origin=AppendOrigin.COORDINATOR).base_offset
+        return partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
 
     def replay(self, index: int) -> Iterator[list[Replayed]]:
         """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""

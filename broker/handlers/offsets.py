@@ -1,0 +1,287 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit.
+
+Version 0 of the first two meant ZooKeeper to a broker of 0.8; here it means the same offsets as any other version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ...protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ...protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ...protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ..coordinator_log import TransactionalProducer
+from ..groups.classic_protocol import Committer
+from ..groups.committed_offsets import TopicPartition
+from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
+from ..internal_topics import GROUP_METADATA
+from ..requests import RequestContext
+from ..transactions.transaction import ProducerIdentity
+from ..transactions.transaction import TopicPartition as TransactionPartition
+
+ZOOKEEPER_VERSION = 0
+TOP_LEVEL_ERROR_SINCE = 2
+"""First OffsetFetch version with an error for the whole group."""
+BATCHED_FETCH_SINCE = 8
+LOAD_ERROR_UNDERSTOOD_SINCE = 2
+"""Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+
+class _PartitionToCommit(Protocol):
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+class _TopicToCommit(Protocol):
+    name: str
+
+    @property
+    def partitions(self) -> Iterable[_PartitionToCommit]: ...
+
+
+# --- OffsetCommit and TxnOffsetCommit
+
+
+async def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Commit offsets, as a member or, into a group without members, as anybody."""
+    committer = Committer(
+        request.group_id, request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
+    )
+    positions = {
+        TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            partition.commit_timestamp,
+            request.retention_time_ms,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    }
+    errors = context.broker.groups.commit(committer, positions) if positions else {}
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=_error_of(topic, partition, errors)
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    """Commit offsets that count once the producer's transaction is committed (KIP-98, KIP-447)."""
+    positions = {
+        TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
+            partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    }
+    try:
+        errors = _commit_in_transaction(request, positions, context) if positions else {}
+    except BrokerError as error:
+        errors = dict.fromkeys(positions, error.code)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=_error_of(topic, partition, errors)
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _commit_in_transaction(
+    request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, OffsetToCommit], context: RequestContext
+) -> dict[TopicPartition, ErrorCode]:
+    groups = context.broker.groups
+    error = groups.check_group(request.group_id)
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOAD_ERROR_UNDERSTOOD_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error:
+        raise BrokerError(error)
+    _check_partition_added(request, context)
+    return groups.commit(
+        Committer(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
+        positions,
+        TransactionalProducer(request.producer_id, request.producer_epoch),
+    )
+
+
+def _check_partition_added(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+    """KIP-890: the transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
+    broker = context.broker
+    if not broker.config.transaction_partition_verification_enable:
+        return
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    partition = TransactionPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
+    try:
+        is_added = broker.transactions.holds_partition(request.transactional_id, producer, partition)
+    except BrokerError as error:
+        is_fenced = error.code is ErrorCode.PRODUCER_FENCED
+        raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code) from error
+    if not is_added:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+
+
+def _exists(topic: str, partition: int, context: RequestContext) -> bool:
+    return context.broker.partitions.find(topic, partition) is not None
+
+
+def _error_of(
+    topic: _TopicToCommit, partition: _PartitionToCommit, errors: Mapping[TopicPartition, ErrorCode]
+) -> ErrorCode:
+    """The outcome of one position; those that do not exist were never tried."""
+    key = TopicPartition(topic.name, partition.partition_index)
+    return errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+# --- OffsetFetch
+
+
+async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """Committed offsets of a group, or from v8 on of several."""
+    if context.api_version >= BATCHED_FETCH_SINCE:
+        return OffsetFetchResponse(
+            groups=[
+                _fetch_group(group, require_stable=request.require_stable, context=context) for group in request.groups
+            ]
+        )
+    wanted = None if request.topics is None else _wanted(request.topics)
+    fetched, error = _fetch(request.group_id, wanted, require_stable=request.require_stable, context=context)
+    if error and context.api_version < TOP_LEVEL_ERROR_SINCE:
+        fetched = dict.fromkeys(wanted or (), FetchedOffset(error=error))
+    if context.api_version == ZOOKEEPER_VERSION:
+        fetched = {partition: _as_from_zookeeper(offset) for partition, offset in fetched.items()}
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for (topic, partition), offset in fetched.items():
+        topics.setdefault(topic, OffsetFetchResponseTopic(name=topic)).partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=offset.error,
+            )
+        )
+    return OffsetFetchResponse(topics=list(topics.values()), error_code=error)
+
+
+def _fetch_group(
+    group: OffsetFetchRequestGroup, *, require_stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
+    wanted = None if group.topics is None else _wanted(group.topics)
+    fetched, error = _fetch(group.group_id, wanted, require_stable=require_stable, context=context)
+    topics: dict[str, OffsetFetchResponseTopics] = {}
+    for (topic, partition), offset in fetched.items():
+        topics.setdefault(topic, OffsetFetchResponseTopics(name=topic)).partitions.append(
+            OffsetFetchResponsePartitions(
+                partition_index=partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=offset.error,
+            )
+        )
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=list(topics.values()), error_code=error)
+
+
+class _WantedTopic(Protocol):
+    name: str
+    partition_indexes: list[int]
+
+
+def _wanted(topics: Iterable[_WantedTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _fetch(
+    group_id: str, wanted: list[TopicPartition] | None, *, require_stable: bool, context: RequestContext
+) -> tuple[dict[TopicPartition, FetchedOffset], ErrorCode]:
+    try:
+        return context.broker.groups.fetch_offsets(group_id, wanted, require_stable=require_stable), ErrorCode.NONE
+    except BrokerError as error:
+        return {}, error.code
+
+
+def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:
+    """Clients of 0.8 know "nothing committed yet" as this error (Kafka 0.8 to 2.x, OffsetFetch v0)."""
+    if offset.offset == NO_OFFSET and not offset.error:
+        return offset._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return offset
+
+
+# --- OffsetDelete
+
+
+async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """Forget committed offsets of topics that no member reads (KIP-496)."""
+    existing = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    ]
+    errors = context.broker.groups.delete_offsets(request.group_id, existing) if existing else {}
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=errors.get(
+                            TopicPartition(topic.name, partition.partition_index),
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
