@@ -1,30 +1,15 @@
-"""The records of `__cluster_metadata` (KIP-631), of which a broker's whole metadata is the sum.
+"""Records of `__cluster_metadata`: each is an unsigned varint frame version (1), type and version, then the message.
 
-A record's value is an unsigned varint 1 (the frame's version), one for the type, one for the version, then the message.
-`RECORD_TYPES` has the types. In the two partition records a tagged field that is absent means "unchanged".
+The type is the record's api key below. A reader passes over the types that it does not know; what Kafka's controller
+writes besides these concerns ZooKeeper, access control and delegation tokens. Source: Kafka `MetadataRecordSerde`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
-from ..schema import (
-    NO_UUID,
-    Bool,
-    Bytes,
-    Float64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Message,
-    String,
-    Struct,
-    Tag,
-    Uint16,
-    Uuid,
-    Versions,
-)
+from ..schema import NO_UUID, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, Message, String, Struct, Tag, Uint16
+from ..schema import Uuid, Versions
 
 
 class BrokerEndpoint(Struct):
@@ -100,28 +85,8 @@ class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
     last_known_elr: Annotated[list[Int32] | None, Versions("2+"), Tag(7)] = None
 
 
-class FenceBrokerRecord(Message, versions="0", flexible="0+"):
-    id: Int32 = 0
-    epoch: Int64 = 0
-
-
-class UnfenceBrokerRecord(Message, versions="0", flexible="0+"):
-    id: Int32 = 0
-    epoch: Int64 = 0
-
-
 class RemoveTopicRecord(Message, versions="0", flexible="0+"):
     topic_id: Uuid = NO_UUID
-
-
-class DelegationTokenRecord(Message, versions="0", flexible="0+"):
-    owner: String = ""
-    requester: String = ""
-    renewers: list[String] = []
-    issue_timestamp: Int64 = 0
-    max_timestamp: Int64 = 0
-    expiration_timestamp: Int64 = 0
-    token_id: String = ""
 
 
 class UserScramCredentialRecord(Message, versions="0", flexible="0+"):
@@ -138,13 +103,13 @@ class FeatureLevelRecord(Message, versions="0", flexible="0+"):
     feature_level: Int16 = 0
 
 
-class EntityData(Struct):
+class QuotaEntity(Struct):
     entity_type: String = ""
     entity_name: String | None = ""
 
 
 class ClientQuotaRecord(Message, versions="0", flexible="0+"):
-    entity: list[EntityData] = []
+    entity: list[QuotaEntity] = []
     key: String = ""
     value: Float64 = 0.0
     remove: Bool = False
@@ -156,99 +121,23 @@ class ProducerIdsRecord(Message, versions="0", flexible="0+"):
     next_producer_id: Int64 = 0
 
 
-class BrokerRegistrationChangeRecord(Message, versions="0-2", flexible="0+"):
-    broker_id: Int32 = 0
-    broker_epoch: Int64 = 0
-    fenced: Annotated[Int8, Tag(0)] = 0
-    in_controlled_shutdown: Annotated[Int8, Versions("1+"), Tag(1)] = 0
-    log_dirs: Annotated[list[Uuid], Versions("2+"), Tag(2)] = []
-
-
-class AccessControlEntryRecord(Message, versions="0", flexible="0+"):
-    id: Uuid = NO_UUID
-    resource_type: Int8 = 0
-    resource_name: String = ""
-    pattern_type: Int8 = 0
-    principal: String = ""
-    host: String = ""
-    operation: Int8 = 0
-    permission_type: Int8 = 0
-
-
-class RemoveAccessControlEntryRecord(Message, versions="0", flexible="0+"):
-    id: Uuid = NO_UUID
-
-
-class NoOpRecord(Message, versions="0", flexible="0+"):
-    """Nothing but the header."""
-
-
 class RemoveUserScramCredentialRecord(Message, versions="0", flexible="0+"):
     name: String = ""
     mechanism: Int8 = 0
 
 
-class BeginTransactionRecord(Message, versions="0", flexible="0+"):
-    name: Annotated[String | None, Tag(0)] = None
-
-
-class EndTransactionRecord(Message, versions="0", flexible="0+"):
-    """Nothing but the header."""
-
-
-class AbortTransactionRecord(Message, versions="0", flexible="0+"):
-    reason: Annotated[String | None, Tag(0)] = None
-
-
-class RemoveDelegationTokenRecord(Message, versions="0", flexible="0+"):
-    token_id: String = ""
-
-
-class ControllerEndpoint(Struct):
-    name: String = ""
-    host: String = ""
-    port: Uint16 = 0
-    security_protocol: Int16 = 0
-
-
-class ControllerFeature(Struct):
-    name: String = ""
-    min_supported_version: Int16 = 0
-    max_supported_version: Int16 = 0
-
-
-class RegisterControllerRecord(Message, versions="0", flexible="0+"):
-    controller_id: Int32 = 0
-    incarnation_id: Uuid = NO_UUID
-    zk_migration_ready: Bool = False
-    end_points: list[ControllerEndpoint] = []
-    features: list[ControllerFeature] = []
-
-
-RECORD_TYPES: dict[int, type[Message]] = {
+RECORD_TYPES: Final[dict[int, type[Message]]] = {
     0: RegisterBrokerRecord,
     1: UnregisterBrokerRecord,
     2: TopicRecord,
     3: PartitionRecord,
     4: ConfigRecord,
     5: PartitionChangeRecord,
-    7: FenceBrokerRecord,
-    8: UnfenceBrokerRecord,
     9: RemoveTopicRecord,
-    10: DelegationTokenRecord,
     11: UserScramCredentialRecord,
     12: FeatureLevelRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
-    17: BrokerRegistrationChangeRecord,
-    18: AccessControlEntryRecord,
-    19: RemoveAccessControlEntryRecord,
-    20: NoOpRecord,
     22: RemoveUserScramCredentialRecord,
-    23: BeginTransactionRecord,
-    24: EndTransactionRecord,
-    25: AbortTransactionRecord,
-    26: RemoveDelegationTokenRecord,
-    27: RegisterControllerRecord,
 }
-"""The message class of each type of record."""
+"""The class of each record by its type."""
