@@ -24,10 +24,10 @@ _SIDE_FILES = (paths.INDEX, paths.TRANSACTION_INDEX)
 
 
 class OpenedSegments(NamedTuple):
-    """Segments in the order of their offsets, at least one; `was_recovered` if any was read and checked."""
+    """Segments in the order of their offsets, at least one; from `recovered_from` on they were read and checked."""
 
     segments: list[Segment]
-    was_recovered: bool
+    recovered_from: int | None
 
 
 class SegmentOpener:
@@ -50,7 +50,7 @@ class SegmentOpener:
         if not segments:
             segment = self._segment(first_offset)
             segment.create(self._now_ms)
-            return OpenedSegments([segment], was_recovered=False)
+            return OpenedSegments([segment], recovered_from=None)
         for segment in segments:
             segment.created_ms = self._now_ms
         if is_clean:
@@ -63,23 +63,24 @@ class SegmentOpener:
         summary = active.index.read_summary()
         if summary is not None and summary.log_size_bytes == self._files.size(active.path):
             active.believe(summary)
-            return OpenedSegments(segments, was_recovered=False)
+            return OpenedSegments(segments, recovered_from=None)
         return self._recover(segments, len(segments) - 1, max_leader_epoch)
 
     def _recover(self, segments: list[Segment], first: int, max_leader_epoch: int | None) -> OpenedSegments:
         """Read the segments from number `first` on; the log ends at the first bad batch."""
-        next_offset = segments[first].base_offset
+        next_offset = start_offset = segments[first].base_offset
         for number in range(first, len(segments)):
             segment = segments[number]
             if segment.base_offset < next_offset:
                 reason = f"it begins at offset {segment.base_offset}, before {next_offset}"
-                return OpenedSegments(self._drop(segments, number, reason), was_recovered=True)
+                return OpenedSegments(self._drop(segments, number, reason), recovered_from=start_offset)
             summary = segment.index.read_summary()
             has_gaps = Segment.may_have_gaps(summary)
             before_bytes = self._files.size(segment.path)
             rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, max_leader_epoch)
             result = segment.rebuild(rules)
-            segment.transactions.truncate_to(segment.next_offset)
+            # The replay of the producers fills it again.
+            segment.transactions.rewrite([])
             next_offset = segment.next_offset
             if result.reason is not None:
                 logger.warning(
@@ -91,8 +92,10 @@ class SegmentOpener:
                     result.reason,
                 )
                 segment.cut_file(result.valid_bytes)
-                return OpenedSegments(self._drop(segments, number + 1, "it follows a bad batch"), was_recovered=True)
-        return OpenedSegments(segments, was_recovered=True)
+                return OpenedSegments(
+                    self._drop(segments, number + 1, "it follows a bad batch"), recovered_from=start_offset
+                )
+        return OpenedSegments(segments, recovered_from=start_offset)
 
     def _drop(self, segments: list[Segment], number: int, reason: str) -> list[Segment]:
         for segment in segments[number:]:

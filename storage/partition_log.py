@@ -11,31 +11,34 @@ import logging
 import os
 import random
 import uuid
-from bisect import bisect_right
-from collections.abc import Callable
-from enum import IntEnum
-from operator import attrgetter
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records import v2
-from ..protocol.records.batches import BatchView, iter_records, read_batch
+from ..protocol.records.batches import BatchView
 from ..protocol.records.offsets import assign_offsets
 from ..protocol.records.produced import Produced, ProducedBatch
 from . import paths
+from .append_result import AppendOrigin, AppendResult
 from .checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
 from .clock import Clock
 from .files import OsFiles
+from .flushing import Flusher
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_opening import SegmentOpener
+from .log_segments import LogSegments
 from .log_slice import LogSlice
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
-from .producer_state import Marker, ProducerStates, WrittenBatch, marker_from
+from .producer_replay import load_producers, marker_of, record_transaction_end
+from .producer_state import Marker, ProducerStates, WrittenBatch
 from .recovery import MAX_RELATIVE_OFFSET
 from .segment import Place, Segment, SegmentDamagedError
 from .snapshot_files import SnapshotFiles
+from .time_lookup import TimestampOffset, first_record_since, newest_record
 from .transaction_index import AbortedTransaction
 
 __all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
@@ -46,38 +49,6 @@ NEVER_MS = 2**63
 NO_TAIL = 2**63
 """Stands for the offset of the newest batch if that is not a single one."""
 
-_base_offset_of = attrgetter("base_offset")
-
-
-class AppendOrigin(IntEnum):
-    """Who appends (Kafka `AppendOrigin`): only a client's sequence numbers are checked."""
-
-    REPLICATION = 0
-    COORDINATOR = 1
-    CLIENT = 2
-
-
-class AppendResult(NamedTuple):
-    """What an append did: offsets inclusive, -1 if there was nothing to append.
-
-    `log_append_time_ms` is -1 on a create-time topic, but for a duplicate (which was not appended again) the largest
-    timestamp of the batch that it repeats, as Kafka answers.
-    """
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by its time: milliseconds, its offset, the leader epoch of its batch (-1: none)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
 
 class PartitionLog:
     """The log of one partition.
@@ -86,12 +57,10 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_active",
         "_clock",
         "_config",
-        "_doomed",
         "_epochs",
-        "_index_interval_bytes",
+        "_flusher",
         "_pool",
         "_roll_after_ms",
         "_segment_bytes",
@@ -100,16 +69,13 @@ class PartitionLog:
         "_stamps_append_time",
         "_tail_offset",
         "_tail_position",
-        "_unflushed_count",
         "directory",
-        "flushed_at_ms",
         "high_watermark",
         "is_closed",
         "log_end_offset",
         "log_start_offset",
         "partition",
         "producers",
-        "recovery_point",
         "sole_replica",
         "topic",
         "topic_id",
@@ -125,18 +91,14 @@ class PartitionLog:
         self.topic_id: uuid.UUID | None = None
         self._clock = clock
         self._pool = pool
-        self._segments: list[Segment] = []
+        self._segments: LogSegments
         self._epochs = LeaderEpochs(pool.files, f"{directory}/{paths.LEADER_EPOCH_CHECKPOINT}")
         self._snapshots = SnapshotFiles(pool.files, directory)
-        self._doomed: list[tuple[int, str]] = []
         self._tail_offset = NO_TAIL
         self._tail_position = 0
-        self._unflushed_count = 0
+        self._flusher = Flusher(clock)
         self.producers = ProducerStates()
         self.log_start_offset = self.log_end_offset = self.high_watermark = 0
-        self.recovery_point = 0
-        """All records below it are known to be on the disk."""
-        self.flushed_at_ms = clock.now_ms()
         self.sole_replica = True
         """Whether the high watermark is the log end; otherwise someone else calls `advance_high_watermark`."""
         self.is_closed = False
@@ -184,7 +146,6 @@ class PartitionLog:
             min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
         )
         self._roll_after_ms = config.segment_ms - jitter_ms
-        self._index_interval_bytes = config.index_interval_bytes
 
     def _load_topic_id(self, topic_id: uuid.UUID | None) -> None:
         path = f"{self.directory}/{paths.PARTITION_METADATA}"
@@ -202,67 +163,43 @@ class PartitionLog:
         except MalformedCheckpointError as fault:
             logger.warning("%s: %s: building it anew", self._epochs.path, fault)
             self._epochs.clear()
-        opener = SegmentOpener(self._pool, self.directory, self._config, self._clock.now_ms())
-        opened = opener.open(
+        opened = SegmentOpener(self._pool, self.directory, self._config, self._clock.now_ms()).open(
             is_clean=is_clean,
             recovery_point=recovery_point,
             first_offset=log_start_offset,
             max_leader_epoch=self._epochs.latest if self._epochs.latest >= 0 else None,
         )
-        self._segments = opened.segments
-        self._active = opened.segments[-1]
-        self.log_end_offset = self.high_watermark = self._active.next_offset
-        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
-        if self.log_start_offset > self.log_end_offset:
+        self._segments = LogSegments(self._pool, self.directory, opened.segments)
+        end_offset = self._segments.active.next_offset
+        self.log_start_offset = max(log_start_offset, self._segments.base_offset)
+        if self.log_start_offset > end_offset:
             logger.warning("%s: begins at %d, beyond its end: emptied", self.directory, self.log_start_offset)
             self.truncate_fully(self.log_start_offset)
-        self.recovery_point = min(recovery_point, self.log_end_offset) if not is_clean else self.log_end_offset
-        if opened.was_recovered:
-            self._epochs.truncate_from_end(self.log_end_offset)
-        if self._epochs.latest < 0 and self.log_end_offset > self.log_start_offset:
+            return
+        self._flusher.recovery_point = end_offset if is_clean else min(recovery_point, end_offset)
+        self._ended_at(end_offset)
+        if opened.recovered_from is not None:
+            # What is not synced in order may be newer than the log that survived.
+            self._snapshots.remove_outside(0, opened.recovered_from)
+        if self._epochs.latest < 0 and end_offset > self.log_start_offset:
             self._rebuild_epochs()
         self._load_producers()
 
     def _rebuild_epochs(self) -> None:
-        for segment in self._segments:
-            segment.load()
+        for segment in self._segments.since(self.log_start_offset):
             if segment.magics & (1 << v2.MAGIC):
                 for batch in segment.batches_from(0):
-                    self._epochs.assign(batch.leader_epoch, batch.base_offset if batch.magic == v2.MAGIC else -1)
+                    self._epochs.assign(batch.leader_epoch, batch.stored_offset)
 
     def _load_producers(self) -> None:
-        """The newest snapshot, then what came after it (Kafka `UnifiedLog.rebuildProducerState`)."""
-        if self.log_end_offset == self.log_start_offset:
-            return
-        now_ms = self._clock.now_ms()
-        exact = self._snapshots.exact(self.log_end_offset)
-        if exact is not None:
-            self.producers.restore(exact, now_ms)
-            return
-        latest = self._snapshots.latest(self._segments[0].base_offset, self.log_end_offset)
-        start_offset, snapshot = latest or (self.log_start_offset, [])
-        self.producers.restore(snapshot, now_ms)
-        for segment in self._segments[max(self._floor(start_offset), 0) :]:
-            segment.load()
-            if segment.magics & (1 << v2.MAGIC):
-                self._replay_producers(segment, start_offset)
-        self.producers.expire(now_ms)
-        self.producers.high_watermark_advanced(self.high_watermark)
-
-    def _replay_producers(self, segment: Segment, start_offset: int) -> None:
-        place = segment.locate(start_offset) if start_offset > segment.base_offset else Place(0, 0, 0)
-        if place is None:
-            return
-        buffer = segment.map(place.position)
-        position = 0
-        while (batch := read_batch(buffer, position)) is not None:
-            position = batch.end
-            if batch.has_producer_id and batch.base_offset >= start_offset:
-                marker = _marker_of(batch)
-                if marker is not None:
-                    self.producers.record_marker(batch, marker)
-                elif not batch.is_control:
-                    self.producers.record_data(batch)
+        load_producers(
+            self.producers,
+            self._segments,
+            self._snapshots,
+            start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset,
+            now_ms=self._clock.now_ms(),
+        )
 
     # --- facts ---
 
@@ -280,20 +217,17 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         """Bytes in all segments. Raises OSError."""
-        return sum(
-            segment.size_bytes if segment.is_loaded else self._pool.files.size(segment.path)
-            for segment in self._segments
-        )
+        return self._segments.size_bytes
 
     @property
     def starts_within_segment(self) -> bool:
         """Whether the log start is not told by the segments' names alone."""
-        return self.log_start_offset > self._segments[0].base_offset
+        return self.log_start_offset > self._segments.base_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments in the order of their offsets; the last one is being written."""
-        return tuple(self._segments)
+        return tuple(self._segments.all)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""
@@ -327,7 +261,7 @@ class PartitionLog:
         producers = self.producers
         marker: Marker | None = None
         if batch.is_control:
-            marker = _marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
+            marker = marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
             if marker is not None:
                 producers.check_marker(batch, marker)
         else:
@@ -336,7 +270,7 @@ class PartitionLog:
                 return self._duplicate_of(written)
         result = self._write(produced, batch, leader_epoch)
         if marker is not None:
-            self._complete_transaction(batch, marker)
+            self._end_transaction(batch, marker)
         elif not batch.is_control:
             producers.record_data(batch)
         return result
@@ -346,15 +280,11 @@ class PartitionLog:
             written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
         )
 
-    def _complete_transaction(self, batch: ProducedBatch, marker: Marker) -> None:
-        completed = self.producers.record_marker(batch, marker)
-        if completed is None:
-            return
-        if completed.is_aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            self._active.transactions.add(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
+    def _end_transaction(self, batch: ProducedBatch, marker: Marker) -> None:
+        try:
+            record_transaction_end(self.producers, self._segments.active, batch, marker)
+        except OSError as fault:
+            self._storage_failed("index a transaction of", fault)
         self.producers.high_watermark_advanced(self.high_watermark)
 
     def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
@@ -368,7 +298,7 @@ class PartitionLog:
             produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
         )
         data = produced.data
-        active = self._active
+        active = self._segments.active
         try:
             if (
                 len(data) > self._segment_bytes - active.size_bytes
@@ -389,8 +319,9 @@ class PartitionLog:
         self.log_end_offset = end_offset = last_offset + 1
         if self.sole_replica:
             self.high_watermark = end_offset
-        self._unflushed_count += batch.record_count
-        if self._unflushed_count >= self._config.flush_messages:
+        flusher = self._flusher
+        flusher.unflushed_count += batch.record_count
+        if flusher.unflushed_count >= self._config.flush_messages:
             self.flush()
         return AppendResult(
             base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
@@ -409,23 +340,18 @@ class PartitionLog:
 
         Raises BrokerError KAFKA_STORAGE_ERROR.
         """
-        if self._active.size_bytes:
-            try:
-                self._roll(self.log_end_offset)
-            except OSError as fault:
-                self._storage_failed("roll", fault)
+        try:
+            self._roll(self.log_end_offset)
+        except OSError as fault:
+            self._storage_failed("roll", fault)
 
     def _roll(self, base_offset: int) -> Segment:
-        finished = self._active
-        segment = Segment(self._pool, self.directory, base_offset, self._index_interval_bytes)
-        if finished.base_offset == base_offset:
-            # Nothing was ever written to it: it is the segment that is wanted.
-            return finished
-        segment.create(self._clock.now_ms())
-        finished.finish()
+        if self._segments.active.base_offset == base_offset:
+            return self._segments.active
+        segment = self._segments.add(
+            base_offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
+        )
         self._snapshots.write(base_offset, self.producers.snapshot())
-        self._segments = [*self._segments, segment]
-        self._active = segment
         return segment
 
     def _storage_failed(self, verb: str, fault: OSError) -> NoReturn:
@@ -463,14 +389,14 @@ class PartitionLog:
             self._storage_failed("read", fault)
 
     def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> LogSlice:
-        segment = self._active
+        segment = self._segments.active
         if offset >= self._tail_offset:
             # A parked fetch that an append has woken: no look-up needed.
             place: Place | None = Place(self._tail_position, segment.size_bytes - self._tail_position, offset)
         elif offset >= segment.base_offset:
             place = segment.locate(offset)
         else:
-            segment, place = self._locate(offset)
+            segment, place = self._segments.locate(offset)
         if place is None:
             return LogSlice(None, 0, 0, start_offset=offset)
         start = place.position
@@ -484,20 +410,7 @@ class PartitionLog:
         size = min(size, segment.verify(start, start + size) - start)
         return LogSlice(segment.file.acquire(), start, size, start_offset=offset, magics=segment.magics)
 
-    def _locate(self, offset: int) -> tuple[Segment, Place | None]:
-        """The first batch that ends at or after `offset`; if that lies in a hole it may be in a later segment."""
-        for segment in self._segments[max(self._floor(offset), 0) :]:
-            segment.load()
-            place = segment.locate(offset)
-            if place is not None:
-                return segment, place
-        return self._active, None
-
-    def _floor(self, offset: int) -> int:
-        """Number of the last segment that begins at or before `offset`, -1 if none does."""
-        return bisect_right(self._segments, offset, key=_base_offset_of) - 1
-
-    # --- looking up by time ---
+    # --- looking up ---
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is `timestamp_ms` or later, None if there is none.
@@ -505,51 +418,32 @@ class PartitionLog:
         v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
         KAFKA_STORAGE_ERROR.
         """
-        try:
-            for segment in self._segments[max(self._floor(self.log_start_offset), 0) :]:
-                segment.load()
-                if segment.max_timestamp >= timestamp_ms:
-                    position = segment.position_before_timestamp(timestamp_ms)
-                    found = self._first_record_since(segment, position, timestamp_ms)
-                    if found is not None:
-                        return found
-        except SegmentDamagedError as fault:
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(fault)) from fault
-        except OSError as fault:
-            self._storage_failed("read", fault)
-        return None
-
-    def _first_record_since(self, segment: Segment, position: int, timestamp_ms: int) -> TimestampOffset | None:
-        for batch in segment.batches_from(position):
-            batch_timestamp = segment.timestamp_of(batch)
-            if batch_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
-                continue
-            for record in iter_records(batch):
-                timestamp = batch_timestamp if batch.magic == 0 else record.timestamp
-                if timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampOffset(timestamp, record.offset, batch.leader_epoch)
-        return None
+        with self._read_faults():
+            return first_record_since(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp (ListOffsets -3, KIP-734).
 
         Raises as `offset_for_timestamp`.
         """
-        latest: Segment | None = None
-        for segment in self._segments:
-            segment.load()
-            if segment.max_timestamp >= 0 and (latest is None or segment.max_timestamp > latest.max_timestamp):
-                latest = segment
-        if latest is None:
-            return None
-        return self.offset_for_timestamp(latest.max_timestamp)
+        with self._read_faults():
+            return newest_record(self._segments, self.log_start_offset)
 
-    # --- transactions ---
+    @contextmanager
+    def _read_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except SegmentDamagedError as fault:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} is {fault}"
+            ) from fault
+        except OSError as fault:
+            self._storage_failed("read", fault)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [`first_offset`, `last_offset`). Source: Kafka `collectAbortedTxns`."""
         found: list[AbortedTransaction] = []
-        for segment in self._segments[max(self._floor(first_offset), 0) :]:
+        for segment in self._segments.all[self._segments.number_at(first_offset) :]:
             for entry in segment.transactions.entries():
                 if entry.last_offset >= first_offset and entry.first_offset < last_offset:
                     found.append(entry)
@@ -584,128 +478,66 @@ class PartitionLog:
         return self.log_start_offset
 
     def _drop_head(self) -> None:
-        """Remove the segments that are wholly below the log's start, never the active one."""
-        keep = min(max(self._floor(self.log_start_offset), 0), len(self._segments) - 1)
-        self._remove(self._segments[:keep])
-        self._epochs.truncate_from_start(self.log_start_offset)
-        if keep:
-            self._snapshots.remove_outside(self._segments[0].base_offset, self.log_end_offset)
-
-    def _remove(self, segments: list[Segment]) -> None:
-        """Take segments out of the log; their files go after file.delete.delay.ms."""
-        if not segments:
-            return
         due_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
-        self._segments = [segment for segment in self._segments if segment not in segments]
-        for segment in segments:
-            self._doomed.extend((due_ms, path) for path in segment.set_aside())
-
-    def due_removals(self, now_ms: int) -> Callable[[], None] | None:
-        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
-        if not due:
-            return None
-        self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
-
-        def remove() -> None:
-            for path in due:
-                self._pool.files.remove(path)
-
-        return remove
+        try:
+            if self._segments.drop_head(self.log_start_offset, due_ms=due_ms):
+                self._snapshots.remove_outside(self._segments.base_offset, self.log_end_offset)
+            self._epochs.truncate_from_start(self.log_start_offset)
+        except OSError as fault:
+            self._storage_failed("delete from", fault)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
         if offset >= self.log_end_offset:
             return
-        try:
-            if offset <= self._segments[0].base_offset:
-                self.truncate_fully(offset)
-                return
-            keep = self._floor(offset) + 1
-            for segment in reversed(self._segments[keep:]):
-                segment.remove_files()
-            self._segments = self._segments[:keep]
-            self._active = active = self._segments[-1]
-            active.load()
-            place = active.locate(offset)
-            if place is not None:
-                active.truncate(place.position)
-            active.transactions.truncate_to(offset)
-            self._ended_at(active.next_offset)
-            self._load_producers_after_truncation()
-        except OSError as fault:
-            self._storage_failed("truncate", fault)
+        if offset <= self._segments.base_offset:
+            self.truncate_fully(offset)
+            return
+        with self._read_faults():
+            self._ended_at(self._segments.truncate_to(offset))
+            self._snapshots.remove_outside(0, self.log_end_offset)
+            self._load_producers()
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        try:
-            for segment in reversed(self._segments):
-                segment.remove_files()
-            segment = Segment(self._pool, self.directory, offset, self._index_interval_bytes)
-            segment.create(self._clock.now_ms())
-            self._segments = [segment]
-            self._active = segment
+        with self._read_faults():
+            self._segments.restart(
+                offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
+            )
             self.log_start_offset = offset
             self._ended_at(offset)
             self._epochs.clear()
             self._snapshots.remove_outside(0, -1)
             self.producers.clear()
-        except OSError as fault:
-            self._storage_failed("truncate", fault)
 
     def _ended_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.high_watermark = offset if self.sole_replica else min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
+        self._flusher.recovery_point = min(self._flusher.recovery_point, offset)
         self._tail_offset = NO_TAIL
         self._epochs.truncate_from_end(offset)
 
-    def _load_producers_after_truncation(self) -> None:
-        self._snapshots.remove_outside(0, self.log_end_offset)
-        self.producers.clear()
-        self._load_producers()
-
     # --- durability and the end ---
+
+    @property
+    def recovery_point(self) -> int:
+        """All records below it are known to be on the disk."""
+        return self._flusher.recovery_point
 
     def flush(self) -> None:
         """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        self.start_flush()()
-
-    def start_flush(self, *, with_active: bool = True) -> Callable[[], None]:
-        """What `flush` has to do, as a function that may run in a worker thread; raises as `flush`.
-
-        Without the active segment only those are flushed that were finished since the last time.
-        """
-        end_offset = self.log_end_offset if with_active else self._active.base_offset
-        unflushed = self._segments[max(self._floor(self.recovery_point), 0) :]
-        if not with_active:
-            unflushed = unflushed[:-1]
-        else:
-            self._unflushed_count = 0
-        held = [segment.hold_for_sync() for segment in unflushed]
-
-        def finish() -> None:
-            try:
-                for sync in held:
-                    sync()
-            except OSError as fault:
-                self._storage_failed("flush", fault)
-            self.recovery_point = max(self.recovery_point, end_offset)
-            if with_active:
-                self.flushed_at_ms = self._clock.now_ms()
-
-        return finish
+        try:
+            self._flusher.start(self._segments, self.log_end_offset)()
+        except OSError as fault:
+            self._storage_failed("flush", fault)
 
     def due_flush(self, now_ms: int) -> Callable[[], None] | None:
-        """The flush that `flush.ms` or a finished segment asks for now, to be run as `start_flush` says."""
-        if self.is_closed:
-            return None
-        if self.recovery_point < self.log_end_offset and now_ms - self.flushed_at_ms >= self._config.flush_ms:
-            return self.start_flush()
-        if self.recovery_point < self._active.base_offset:
-            return self.start_flush(with_active=False)
-        return None
+        """The flush that `flush.ms` or a finished segment asks for now, to be run in a worker thread.
+
+        Both raise OSError.
+        """
+        return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
 
     def close(self) -> None:
         """Flush, note where the log ends, let go of the files; then only `delete` is allowed. Raises OSError."""
@@ -716,29 +548,22 @@ class PartitionLog:
             self.flush()
         if self.log_end_offset > self.log_start_offset:
             self._snapshots.write(self.log_end_offset, self.producers.snapshot())
-        for segment in self._segments:
-            if segment is self._active:
-                segment.finish()
-            segment.close()
+        self._segments.active.finish()
+        self._segments.close()
         remove = self.due_removals(NEVER_MS)
         if remove is not None:
             remove()
 
+    def due_removals(self, now_ms: int) -> Callable[[], None] | None:
+        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        return self._segments.due_removals(now_ms)
+
     def abandon(self) -> None:
         """Let go of the files without a word to the disk: the directory is about to be moved or removed."""
         self.is_closed = True
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def delete(self) -> None:
         """Remove the log and its directory for good. Raises OSError."""
         self.abandon()
         self._pool.files.remove_tree(self.directory)
-
-
-def _marker_of(batch: BatchView) -> Marker | None:
-    """The transaction marker that a control batch is, None for other batches. Raises BrokerError INVALID_RECORD."""
-    if not batch.is_control:
-        return None
-    record = next(iter_records(batch), None)
-    return None if record is None else marker_from(record.key, record.value)

@@ -36,8 +36,10 @@ class TransactionIndex:
         self.path = path
 
     def add(self, transaction: AbortedTransaction) -> None:
-        """Note a transaction that ended after all others. Raises OSError."""
+        """Note a transaction that ended after all others, unless it is noted already. Raises OSError."""
         entries = self.entries()
+        if entries and entries[-1].last_offset >= transaction.last_offset:
+            return
         file = self._files.open(self.path, create=True)
         try:
             file.write_at(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY.size)

@@ -1,0 +1,79 @@
+"""Producer state from disk: the newest snapshot, then the batches that came after it.
+
+On the way the transaction indexes get what a crash has taken from them.
+Source: Kafka `UnifiedLog.rebuildProducerState`.
+"""
+
+from __future__ import annotations
+
+from ..protocol.records import v2
+from ..protocol.records.batches import BatchView, iter_records, read_batch
+from .log_segments import LogSegments
+from .producer_state import Marker, ProducerBatch, ProducerStates, marker_from
+from .segment import Segment
+from .snapshot_files import SnapshotFiles
+from .transaction_index import AbortedTransaction
+
+
+def load_producers(
+    producers: ProducerStates,
+    segments: LogSegments,
+    snapshots: SnapshotFiles,
+    *,
+    start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Make `producers` what they are at `end_offset`. Raises OSError."""
+    producers.clear()
+    if start_offset == end_offset:
+        return
+    exact = snapshots.exact(end_offset)
+    if exact is not None:
+        producers.restore(exact, now_ms)
+        return
+    latest = snapshots.latest(segments.base_offset, end_offset)
+    replay_from, snapshot = latest or (start_offset, [])
+    producers.restore(snapshot, now_ms)
+    for segment in segments.since(replay_from):
+        if segment.magics & (1 << v2.MAGIC):
+            _replay(producers, segment, replay_from)
+    producers.expire(now_ms)
+    producers.high_watermark_advanced(end_offset)
+
+
+def _replay(producers: ProducerStates, segment: Segment, start_offset: int) -> None:
+    position = 0
+    if start_offset > segment.base_offset:
+        place = segment.locate(start_offset)
+        if place is None:
+            return
+        position = place.position
+    buffer = segment.map(position)
+    position = 0
+    while (batch := read_batch(buffer, position)) is not None:
+        position = batch.end
+        if not batch.has_producer_id or batch.last_offset < start_offset:
+            continue
+        if not batch.is_control:
+            producers.record_data(batch)
+            continue
+        marker = marker_of(batch)
+        if marker is not None:
+            record_transaction_end(producers, segment, batch, marker)
+
+
+def record_transaction_end(producers: ProducerStates, segment: Segment, batch: ProducerBatch, marker: Marker) -> None:
+    """Note the end of a transaction whose marker is in `segment`, in its index as well if aborted. Raises OSError."""
+    completed = producers.record_marker(batch, marker)
+    if completed is not None and completed.is_aborted:
+        stable_offset = producers.last_stable_offset_after(completed)
+        segment.transactions.add(
+            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
+        )
+
+
+def marker_of(batch: BatchView) -> Marker | None:
+    """The transaction marker that a control batch holds, None for other kinds. Raises BrokerError INVALID_RECORD."""
+    record = next(iter_records(batch), None)
+    return None if record is None else marker_from(record.key, record.value)
