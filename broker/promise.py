@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from .requests import ClientGone, Hangup
+from .requests import ClientGoneError, Hangup
 
 Answer = TypeVar("Answer")
 
@@ -43,14 +43,14 @@ class Promise(Generic[Answer]):
         return self.answer
 
     async def wait_or_hangup(self, hangup: Hangup) -> Answer:
-        """The answer, as soon as it is there. Raises ClientGone if the client goes away before."""
+        """The answer, as soon as it is there. Raises ClientGoneError if the client goes away before."""
         if not self.is_kept:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_with_hangup, hangup, nursery.cancel_scope)
                 await self._kept.wait()
                 nursery.cancel_scope.cancel()
         if not self.is_kept:
-            raise ClientGone("hung up while its request was parked")
+            raise ClientGoneError("hung up while its request was parked")
         return self.answer
 
     @staticmethod

@@ -44,7 +44,6 @@ from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ..internal_topics import GROUP_METADATA
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
-from ..transactions.transaction import TopicPartition as TransactionPartition
 
 ZOOKEEPER_VERSION = 0
 TOP_LEVEL_ERROR_SINCE = 2
@@ -158,7 +157,7 @@ def _check_partition_added(request: TxnOffsetCommitRequest, context: RequestCont
     if not broker.config.transaction_partition_verification_enable:
         return
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    partition = TransactionPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
+    partition = TopicPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
     try:
         is_added = broker.transactions.holds_partition(request.transactional_id, producer, partition)
     except BrokerError as error:
