@@ -127,8 +127,9 @@ class IncrementalFetch(FetchContext):
     def select(self, answers: Answers) -> tuple[int, Answers]:
         news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]
         for partition, answer in news:
-            if answer_has_records(answer) and self._session.partitions.pop(partition.key, None):
+            if answer_has_records(answer) and partition.key in self._session.partitions:
                 # To the end of the line, so that with a small max_bytes every partition gets its turn.
+                del self._session.partitions[partition.key]
                 self._session.partitions[partition.key] = partition
         return self._session.session_id, news
 

@@ -10,7 +10,7 @@ import itertools
 import logging
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
@@ -25,18 +25,15 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 RETRY_ACCEPT_S = 0.1
 IDLE_SWEEPS = 10
 """How often idle connections are looked for within ``connections.max.idle.ms``."""
-DRAIN_S = 1.0
-"""How long requests in flight may go on after the broker was told to stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Kafka's limits on connections, under Kafka's names."""
+class ConnectionLimits(Protocol):
+    """Kafka's limits on connections, under Kafka's names (a `BrokerConfig`); they may change at any time."""
 
-    socket_request_max_bytes: int = 100 * 1024 * 1024
-    max_connections: int = 2**31 - 1
-    max_connections_per_ip: int = 2**31 - 1
-    connections_max_idle_ms: int = 600_000
+    socket_request_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
 
 
 class Hangup:
@@ -53,10 +50,21 @@ class Server:
     """Opens the listeners, accepts clients within the limits and ends their connections in order."""
 
     def __init__(
-        self, endpoints: list[Endpoint], responder: Responder, limits: ConnectionLimits, *, backlog: int
+        self,
+        endpoints: list[Endpoint],
+        responder: Responder,
+        limits: ConnectionLimits,
+        *,
+        backlog: int,
+        drain_s: float,
     ) -> None:
+        """Open the listeners; ``drain_s``: how long requests in flight may go on after the broker was told to stop.
+
+        Raises ListenerError.
+        """
         self._responder = responder
         self._limits = limits
+        self._drain_s = drain_s
         self._connections: set[Connection] = set()
         self._clients_per_ip: Counter[str] = Counter()
         self._slot_free = trio.Event()
@@ -73,7 +81,7 @@ class Server:
         return len(self._connections)
 
     async def run(self, stop: trio.Event) -> None:
-        """Serve until ``stop`` is set, then finish what is in flight within `DRAIN_S`."""
+        """Serve until ``stop`` is set, then finish what is in flight, for a while."""
         async with trio.open_nursery() as serving:
             async with trio.open_nursery() as accepting:
                 for endpoint, sockets in self._listening.items():
@@ -85,7 +93,7 @@ class Server:
             self.close()
             for connection in self._connections:
                 connection.drain()
-            serving.cancel_scope.deadline = trio.current_time() + DRAIN_S
+            serving.cancel_scope.deadline = trio.current_time() + self._drain_s
 
     def close(self) -> None:
         """Close the listening sockets."""

@@ -82,11 +82,10 @@ async def _produce_to_partition(
     refusal: ErrorCode | None,
 ) -> PartitionProduceResponse:
     partition = context.broker.partitions.find(topic, data.index)
+    if refusal is not None or partition is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if refusal is None else refusal
+        return _failure(data.index, BrokerError(code), log_start_offset=-1)
     try:
-        if refusal is not None:
-            raise BrokerError(refusal)
-        if partition is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         records = data.records if data.records is not None else b""
         try:
             check_produce_version(records, context.api_version)
@@ -94,7 +93,7 @@ async def _produce_to_partition(
             return _failure(data.index, error, log_start_offset=-1)
         return await _append(partition, memoryview(records), request, context)
     except BrokerError as error:
-        has_log_start = partition is not None and refusal is None and error.code not in ERRORS_WITHOUT_LOG_START
+        has_log_start = error.code not in ERRORS_WITHOUT_LOG_START
         return _failure(data.index, error, log_start_offset=partition.log.log_start_offset if has_log_start else -1)
     except Exception:
         logger.exception("appending to %s-%d failed", topic, data.index)

@@ -1,0 +1,177 @@
+"""The broker: what it is made of, in the order in which the parts come up, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from ..protocol.errors import BrokerError
+from ..storage.clock import Clock, SystemClock
+from ..storage.log_manager import LogManager
+from .config import BrokerConfig
+from .coordinator_log import CoordinatorLog
+from .dispatch import APIS, Dispatcher
+from .down_conversion import ConversionMemory
+from .fetch_sessions import FetchSessionCache
+from .groups.coordinator import GroupCoordinator
+from .internal_topics import TRANSACTION_STATE
+from .listeners import Endpoint, parse_endpoints, security_protocol
+from .maintenance import maintain_logs
+from .metadata_changes import MetadataChange, TopicDeleted
+from .metadata_store import MetadataStore
+from .metrics import Metrics
+from .partition import Partition, PartitionRegistry
+from .producer_ids import ProducerIds
+from .purgatory import Purgatory
+from .requests import RequestContext
+from .server import Server
+from .topic_logs import TopicLogs
+from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
+from .transactions.markers import PartitionMarkers
+
+logger = logging.getLogger(__name__)
+
+
+class Broker:
+    """One broker: its state as attributes for the handlers, its life in `run`."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.partitions = PartitionRegistry()
+        self.purgatory = Purgatory()
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
+        self.api_ranges = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+        self.logs = LogManager(config.log_dirs, config.log_config(), self.clock, node_id=config.node_id)
+        self.metadata = MetadataStore(config, self.clock)
+        internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
+        self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
+        self.groups = GroupCoordinator(config, self.clock, internal_topics)
+        self._transaction_log = CoordinatorLog(TRANSACTION_STATE, internal_topics, self.clock)
+        self.transaction_markers = PartitionMarkers(self.partitions, self._transaction_ended_in_groups, self.clock)
+        self.transactions = TransactionCoordinator(
+            self._transaction_log,
+            self.transaction_markers,
+            self.producer_ids.next,
+            self.clock,
+            CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
+        )
+        self._stop = trio.Event()
+        self._told_of_refused_conversion: set[str] = set()
+        self.listening: list[Endpoint] = []
+        """Where the broker accepts connections, once it does."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open the logs, serve until `stop`, close the logs; started once connections are accepted.
+
+        Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if it cannot start; the text of each
+        is one line for the operator.
+        """
+        server = self._open_listeners()
+        try:
+            self._open_logs()
+            try:
+                async with trio.open_nursery() as upkeep:
+                    await upkeep.start(self.groups.run)
+                    upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
+                    upkeep.start_soon(self._keep_transactions)
+                    task_status.started()
+                    await server.run(self._stop)
+                    upkeep.cancel_scope.cancel()
+            finally:
+                self.logs.close()
+        finally:
+            server.close()
+
+    def stop(self) -> None:
+        """Let `run` end: no new connections, parked fetches answer now, requests in flight finish."""
+        self.purgatory.stop()
+        self._stop.set()
+
+    def down_conversion_refused(self, topic: str, context: RequestContext) -> None:
+        """Tell the operator, once a topic, which client needs the conversion that is switched off."""
+        if topic in self._told_of_refused_conversion:
+            return
+        self._told_of_refused_conversion.add(topic)
+        logger.warning(
+            "client %r at %s sends Fetch v%d and needs records of %s converted, which is switched off: upgrade it, or "
+            "set message.downconversion.enable=true for the topic",
+            context.client_id,
+            context.peer[0],
+            context.api_version,
+            topic,
+        )
+
+    def _open_listeners(self) -> Server:
+        config = self.config
+        # Controllers' listeners are named in files meant for Kafka; this broker needs none.
+        controllers = {name.upper() for name in config.controller_listener_names or ()}
+        endpoints = [e for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
+        for endpoint in endpoints:
+            security_protocol(endpoint.name, config.security_protocols)
+        server = Server(
+            endpoints,
+            Dispatcher(self),
+            config,
+            backlog=config.socket_listen_backlog_size,
+            drain_s=config.gregor_shutdown_timeout_ms / 1000,
+        )
+        self.listening = server.bound
+        self.metrics.gauge("kafka_network_socketserver_connections", lambda: server.connection_count)
+        return server
+
+    def _open_logs(self) -> None:
+        self.logs.open_all()
+        self.metadata.open(self.logs)
+        TopicLogs(self.metadata, self.logs, self.partitions).start()
+        self.metadata.subscribe(self._follow)
+        for index in range(self._transaction_log.existing_partitions()):
+            for entries in self._transaction_log.replay(index):
+                self.transactions.replay(entries)
+        self.transactions.finish_prepared()
+        self.metrics.gauge("kafka_server_replicamanager_partitioncount", lambda: len(self.partitions))
+        self.metrics.gauge("kafka_server_replicamanager_leadercount", lambda: len(self.partitions))
+
+    def _follow(self, change: MetadataChange) -> None:
+        if isinstance(change, TopicDeleted):
+            self.groups.topic_deleted(change.topic.name)
+            self.metrics.forget_topic(change.topic.name)
+
+    def _transaction_ended_in_groups(self, index: int, producer_id: int, is_commit: bool) -> None:
+        self.groups.transaction_ended(index, producer_id, is_commit=is_commit)
+
+    async def _keep_transactions(self) -> None:
+        """Abort what has timed out, forget what has expired, write markers that are still missing."""
+        pause_s = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
+        while True:
+            await trio.sleep(pause_s)
+            try:
+                self.transactions.abort_timed_out()
+                self.transactions.finish_prepared()
+                self.transactions.forget_expired()
+            except BrokerError as error:
+                logger.error("upkeep of transactions: %s", error)
+
+
+class InternalTopicPartitions:
+    """Where coordinators find the partitions of their topics (`coordinator_log.InternalTopics`)."""
+
+    def __init__(self, metadata: MetadataStore, partitions: PartitionRegistry) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+
+    def ensure_internal_topic(self, name: str) -> int:
+        """Create the topic if it is missing; returns its number of partitions."""
+        return len(self._metadata.ensure_topic(name).partitions)
+
+    def internal_topic_partitions(self, name: str) -> int:
+        """How many partitions the topic has; 0 if there is no such topic."""
+        topic = self._metadata.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def internal_partition(self, name: str, index: int) -> Partition | None:
+        """A partition of it, if there is such one here."""
+        return self._partitions.find(name, index)
