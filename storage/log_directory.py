@@ -41,7 +41,7 @@ class LogDirectory:
             marker = self._named(paths.CLEAN_SHUTDOWN)
             self.was_closed_cleanly = self._files.exists(marker)
             self._files.remove(marker)
-            return self._identify(node_id, cluster_id)
+            return self.identify(node_id, cluster_id)
         except OSError as fault:
             self.unlock()
             raise StorageUnavailableError(
@@ -69,7 +69,11 @@ class LogDirectory:
             os.close(self._lock)
             self._lock = None
 
-    def _identify(self, node_id: int, cluster_id: str | None) -> str | None:
+    def identify(self, node_id: int, cluster_id: str | None) -> str | None:
+        """Compare with meta.properties, and note there what it lacks; returns the cluster id, if there is one yet.
+
+        Raises StorageUnavailableError if the directory belongs to another cluster or node, OSError.
+        """
         path = self._named(paths.META_PROPERTIES)
         try:
             properties = checkpoints.read_properties(self._files, path)

@@ -10,6 +10,7 @@ from functools import partial
 
 from ..protocol.errors import BrokerError
 from . import paths
+from .checkpoints import encode_uuid
 from .clock import Clock
 from .files import Files, OsFiles
 from .log_config import LogConfig
@@ -49,7 +50,7 @@ class LogManager:
         self.defaults = defaults
         self.node_id = node_id
         self.cluster_id = cluster_id
-        """Known after `open_all` if any of the directories belongs to a cluster already."""
+        """Known after `open_all`: that of the directories, or a new one."""
         self._clock = clock
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._files = files or OsFiles()
@@ -77,12 +78,20 @@ class LogManager:
             for directory in self._directories:
                 self.cluster_id = directory.open(node_id=self.node_id, cluster_id=self.cluster_id)
                 opened.append(directory)
+            self._settle_cluster_id()
         except StorageUnavailableError:
             for directory in opened:
                 directory.unlock()
             raise
         for directory in self._directories:
             self._open_directory(directory, config_of)
+
+    def _settle_cluster_id(self) -> None:
+        """Give directories that are new to any cluster the id of the others, or all of them a new one."""
+        if self.cluster_id is None:
+            self.cluster_id = encode_uuid(uuid.uuid4())
+        for directory in self._directories:
+            directory.identify(self.node_id, self.cluster_id)
 
     def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
         recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
