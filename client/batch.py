@@ -14,6 +14,7 @@ decompressed again (KIP-126: keeping the records around for the rare case would 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from struct import Struct
@@ -71,6 +72,7 @@ class ProducerBatch:
         "deliveries",
         "error",
         "finished",
+        "finished_at",
         "growth_factor",
         "halves",
         "is_raw",
@@ -113,6 +115,7 @@ class ProducerBatch:
         self.producer_epoch = v2.NO_PRODUCER_EPOCH
         self.base_sequence = v2.NO_SEQUENCE
         self.finished = trio.Event()
+        self.finished_at = math.inf
         self.error: Exception | None = None
         self.record_errors: dict[int, Exception] = {}
         self.acknowledged_base_offset = -1
@@ -299,6 +302,7 @@ class ProducerBatch:
 
     def _finish(self, state: BatchState) -> None:
         self._move_to(state)
+        self.finished_at = trio.current_time()
         self.payload = b""
         self.body = bytearray()
         self.deliveries = []

@@ -42,10 +42,19 @@ class Delivery:
 
         Raises BrokerError (refused), DeadlineExceededError (`delivery.timeout.ms`) or AbandonedError.
         """
+        await self.wait_done()
+        return self.result()
+
+    async def wait_done(self) -> None:
+        """Wait until the record was acknowledged or has failed, without raising what it failed with."""
         # A split moves the delivery to another batch, whose end is then the one to wait for.
         while not self._batch.is_done:
             await self._batch.finished.wait()
-        return self.result()
+
+    @property
+    def finished_at(self) -> float:
+        """When that was, on trio's clock."""
+        return self._batch.finished_at
 
     @property
     def is_done(self) -> bool:

@@ -1,0 +1,148 @@
+"""`gregor dump-log`: what segment files hold, batch by batch, with the options and words of kafka-dump-log."""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...protocol.errors import BrokerError
+from ...protocol.records import v2
+from ...protocol.records.batches import BatchView, iter_batches, iter_records
+from ...protocol.records.record import Record, TimestampType
+from .asking import describe_broker_error, say
+from .record_decoders import DECODERS, Decoder, describe_control_record
+
+_TIMESTAMP_LABELS = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+    TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("dump-log", help="show what segment files hold")
+    parser.add_argument("--files", required=True, metavar="FILE,...", help="segment files (.log)")
+    parser.add_argument("--deep-iteration", action="store_true", help="show records, not only batches")
+    parser.add_argument("--print-data-log", action="store_true", help="show keys and values too")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="with --print-data-log: only those")
+    parser.add_argument("--max-bytes", type=int, default=sys.maxsize, metavar="N", help="stop after so many bytes")
+    decoder = parser.add_mutually_exclusive_group()
+    for name, text in (
+        ("offsets-decoder", "read keys and values as those of __consumer_offsets"),
+        ("transaction-log-decoder", "read keys and values as those of __transaction_state"),
+        ("cluster-metadata-decoder", "read values as those of __cluster_metadata"),
+    ):
+        decoder.add_argument(f"--{name}", dest="decoder", action="store_const", const=name, help=text)
+    parser.set_defaults(run=run, decoder="text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Dump each file; the exit code is 1 if one could not be read or is damaged."""
+    is_good = True
+    for name in arguments.files.split(","):
+        say(f"Dumping {name}")
+        try:
+            is_good &= _dump(Path(name), arguments)
+        except OSError as error:
+            print(f"Error: {name}: {error.strerror}", file=sys.stderr)  # noqa: T201
+            is_good = False
+    return 0 if is_good else 1
+
+
+def _dump(path: Path, arguments: argparse.Namespace) -> bool:
+    """Show one segment; False if it holds something that is no batch."""
+    if path.stem.isdecimal():
+        say(f"Log starting offset: {int(path.stem)}")
+    shows_records = arguments.deep_iteration or arguments.print_data_log or arguments.decoder != "text"
+    with path.open("rb") as file, _mapped(file.fileno(), path.stat().st_size) as data:
+        view = memoryview(data)[: arguments.max_bytes]
+        valid_bytes = 0
+        is_good = True
+        try:
+            for batch in iter_batches(view):
+                for line in describe_batch(batch):
+                    say(line)
+                if shows_records:
+                    for line in _describe_records(batch, arguments):
+                        say(line)
+                valid_bytes = batch.end
+        except BrokerError as error:
+            print(f"Error: at position {valid_bytes}: {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201
+            is_good = False
+        if valid_bytes != len(view) and len(view) != arguments.max_bytes:
+            say(f"Found {len(view) - valid_bytes} invalid bytes at the end of {path.name}")
+        del batch
+        view.release()
+    return is_good
+
+
+class _mapped:  # noqa: N801 - reads as a function
+    """A file's bytes without reading them all; an empty file cannot be mapped."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else None
+
+    def __enter__(self) -> mmap.mmap | bytes:
+        return self._map if self._map is not None else b""
+
+    def __exit__(self, *_: object) -> None:
+        if self._map is not None:
+            self._map.close()
+
+
+def describe_batch(batch: BatchView) -> Iterator[str]:
+    """The line for a batch, in the words of Kafka's DumpLogSegments."""
+    time = f"{_TIMESTAMP_LABELS[batch.timestamp_type]}: {batch.max_timestamp}"
+    codec = batch.codec.name.lower()
+    tail = (
+        f"position: {batch.position} {time} size: {batch.size_bytes} magic: {batch.magic} compresscodec: {codec} "
+        f"crc: {batch.crc} isvalid: {_flag(batch.crc_is_valid)}"
+    )
+    if batch.magic < v2.MAGIC:
+        yield f"offset: {batch.last_offset} {tail}"
+        return
+    horizon = batch.delete_horizon_ms
+    yield (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.record_count} "
+        f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
+        f"producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.leader_epoch} "
+        f"isTransactional: {_flag(batch.is_transactional)} isControl: {_flag(batch.is_control)} deleteHorizonMs: "
+        f"{'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'} {tail}"
+    )
+
+
+def _describe_records(batch: BatchView, arguments: argparse.Namespace) -> Iterator[str]:
+    decode = DECODERS[arguments.decoder]
+    for index, record in enumerate(iter_records(batch)):
+        yield _describe_record(batch, record, index, decode, arguments)
+
+
+def _describe_record(
+    batch: BatchView, record: Record, index: int, decode: Decoder, arguments: argparse.Namespace
+) -> str:
+    parts = []
+    if not arguments.skip_record_metadata:
+        parts.append(
+            f"offset: {record.offset} {_TIMESTAMP_LABELS[batch.timestamp_type]}: {record.timestamp} "
+            f"keySize: {-1 if record.key is None else len(record.key)} "
+            f"valueSize: {-1 if record.value is None else len(record.value)}"
+        )
+        if batch.magic == v2.MAGIC:
+            names = ",".join(header.key.decode(errors="replace") for header in record.headers)
+            sequence = (batch.base_sequence + index) & 0x7FFFFFFF if batch.base_sequence >= 0 else -1
+            parts.append(f"sequence: {sequence} headerKeys: [{names}]")
+    if batch.is_control:
+        parts.append(describe_control_record(record))
+    elif arguments.print_data_log or arguments.decoder != "text":
+        key, value = decode(record.key, record.value)
+        parts += [f"key: {key}"] if key is not None else []
+        parts += [f"payload: {value}"] if value is not None else []
+    return "| " + " ".join(parts)
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
