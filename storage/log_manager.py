@@ -53,7 +53,7 @@ class LogManager:
         """Known after `open_all`: that of the directories, or a new one."""
         self._clock = clock
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._files = files or OsFiles()
+        self._files = OsFiles() if files is None else files
         self._pool = OpenFiles(self._files, max_open_files)
         self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
         self._logs: dict[TopicPartition, PartitionLog] = {}

@@ -69,13 +69,14 @@ class SegmentOpener:
     def _recover(self, segments: list[Segment], first: int, max_leader_epoch: int | None) -> OpenedSegments:
         """Read the segments from number `first` on; the log ends at the first bad batch."""
         next_offset = start_offset = segments[first].base_offset
+        has_gaps = True
         for number in range(first, len(segments)):
             segment = segments[number]
-            if segment.base_offset < next_offset:
-                reason = f"it begins at offset {segment.base_offset}, before {next_offset}"
+            had_gaps, has_gaps = has_gaps, Segment.may_have_gaps(segment.index.read_summary())
+            is_beyond_gap = segment.base_offset > next_offset and not (had_gaps and has_gaps)
+            if segment.base_offset < next_offset or is_beyond_gap:
+                reason = f"it begins at offset {segment.base_offset} where {next_offset} must follow"
                 return OpenedSegments(self._drop(segments, number, reason), recovered_from=start_offset)
-            summary = segment.index.read_summary()
-            has_gaps = Segment.may_have_gaps(summary)
             before_bytes = self._files.size(segment.path)
             rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, max_leader_epoch)
             result = segment.rebuild(rules)

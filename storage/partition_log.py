@@ -125,7 +125,8 @@ class PartitionLog:
         from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
         Raises OSError.
         """
-        pool = pool or OpenFiles(OsFiles())
+        if pool is None:
+            pool = OpenFiles(OsFiles())
         log = cls(directory, config, clock, pool)
         pool.files.make_directory(directory)
         log._load_topic_id(topic_id)
@@ -351,6 +352,7 @@ class PartitionLog:
         segment = self._segments.add(
             base_offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
         )
+        self._tail_offset = NO_TAIL
         self._snapshots.write(base_offset, self.producers.snapshot())
         return segment
 

@@ -39,8 +39,26 @@ def newest_record(segments: LogSegments, log_start_offset: int) -> TimestampOffs
 
     Raises OSError, SegmentDamagedError.
     """
-    largest = max((segment.max_timestamp for segment in segments.since(log_start_offset)), default=-1)
+    largest = -1
+    for segment in segments.since(log_start_offset):
+        if segment.base_offset < log_start_offset and segment.max_timestamp > largest:
+            # What the segment knows of its newest record may be of one that is deleted.
+            largest = max(largest, _largest_timestamp_from(segment, log_start_offset))
+        else:
+            largest = max(largest, segment.max_timestamp)
     return None if largest < 0 else first_record_since(segments, largest, log_start_offset)
+
+
+def _largest_timestamp_from(segment: Segment, log_start_offset: int) -> int:
+    largest = -1
+    place = segment.locate(log_start_offset)
+    for batch in segment.batches_from(segment.size_bytes if place is None else place.position):
+        timestamp = segment.timestamp_of(batch)
+        if timestamp > largest and batch.magic != v0.MAGIC and batch.base_offset < log_start_offset:
+            kept = (record.timestamp for record in iter_records(batch) if record.offset >= log_start_offset)
+            timestamp = max(kept, default=-1)
+        largest = max(largest, timestamp)
+    return largest
 
 
 def _first_in_segment(segment: Segment, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
