@@ -1,0 +1,53 @@
+"""FindCoordinator: which broker looks after a group or a transactional id."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ..advertised import advertised_address
+from ..internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from ..requests import RequestContext
+
+BATCHED_SINCE = 4
+NOBODY = -1
+
+
+class KeyType(IntEnum):
+    """What a key is (Kafka `CoordinatorType`); share groups are not served."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+TOPIC_OF = {KeyType.GROUP: GROUP_METADATA, KeyType.TRANSACTION: TRANSACTION_STATE}
+
+
+async def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """Name this broker; the topic in which the coordinator will keep its state is created on the way."""
+    if context.api_version >= BATCHED_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
+        )
+    found = _coordinator(request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    try:
+        if key_type not in TOPIC_OF:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type} here.")
+        context.broker.metadata.ensure_topic(TOPIC_OF[KeyType(key_type)])
+    except BrokerError as error:
+        return Coordinator(
+            key=key, error_code=error.code, error_message=error.message, node_id=NOBODY, host="", port=NOBODY
+        )
+    host, port = advertised_address(context)
+    return Coordinator(key=key, node_id=context.broker.metadata.node_id, host=host, port=port, error_message=None)
