@@ -40,7 +40,10 @@ class Responder(Protocol):
         """The answer if it can be given without waiting and without typed objects, else None."""
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """The answer, or None where the client expects none. Raises UnanswerableError, DecodeError or ClientGoneError."""
+        """The answer, or None where the client expects none.
+
+        Raises UnanswerableError, DecodeError or ClientGoneError.
+        """
 
 
 class Connection:

@@ -17,8 +17,10 @@ from ..protocol.schema import Message
 from .connection import UnanswerableError
 from .handlers import (
     api_versions,
+    configs,
     delete_records,
     fetch,
+    find_coordinator,
     find_coordinator,
     groups,
     list_offsets,
@@ -27,7 +29,7 @@ from .handlers import (
     offsets,
     produce,
     producers,
-
+    topics,
     transaction_admin,
     transactions,
 )
@@ -63,6 +65,7 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.OFFSET_COMMIT, 0, 9, offsets.handle_offset_commit),
         Api(ApiKey.OFFSET_FETCH, 0, 9, offsets.handle_offset_fetch),
         Api(ApiKey.FIND_COORDINATOR, 0, 6, find_coordinator.handle_find_coordinator),
+        Api(ApiKey.FIND_COORDINATOR, 0, 6, find_coordinator.handle_find_coordinator),
         Api(ApiKey.JOIN_GROUP, 0, 9, groups.handle_join_group),
         Api(ApiKey.HEARTBEAT, 0, 4, groups.handle_heartbeat),
         Api(ApiKey.LEAVE_GROUP, 0, 5, groups.handle_leave_group),
@@ -70,6 +73,8 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.DESCRIBE_GROUPS, 0, 5, groups.handle_describe_groups),
         Api(ApiKey.LIST_GROUPS, 0, 5, groups.handle_list_groups),
         Api(ApiKey.API_VERSIONS, 0, 4, api_versions.handle_api_versions),
+        Api(ApiKey.CREATE_TOPICS, 0, 7, topics.handle_create_topics),
+        Api(ApiKey.DELETE_TOPICS, 0, 6, topics.handle_delete_topics),
         Api(ApiKey.DELETE_RECORDS, 0, 2, delete_records.handle_delete_records),
         Api(ApiKey.INIT_PRODUCER_ID, 0, 5, producers.handle_init_producer_id),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, offset_for_leader_epoch.handle_offset_for_leader_epoch),
@@ -78,7 +83,11 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.END_TXN, 0, 4, transactions.handle_end_txn),
         Api(ApiKey.WRITE_TXN_MARKERS, 0, 1, transaction_admin.handle_write_txn_markers),
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 4, offsets.handle_txn_offset_commit),
+        Api(ApiKey.DESCRIBE_CONFIGS, 0, 4, configs.handle_describe_configs),
+        Api(ApiKey.ALTER_CONFIGS, 0, 2, configs.handle_alter_configs),
+        Api(ApiKey.CREATE_PARTITIONS, 0, 3, topics.handle_create_partitions),
         Api(ApiKey.DELETE_GROUPS, 0, 2, groups.handle_delete_groups),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, configs.handle_incremental_alter_configs),
         Api(ApiKey.OFFSET_DELETE, 0, 0, offsets.handle_offset_delete),
         Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, transaction_admin.handle_describe_producers),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transaction_admin.handle_describe_transactions),

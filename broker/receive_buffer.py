@@ -45,15 +45,12 @@ class ReceiveBuffer:
 
     def space(self) -> memoryview:
         """Where the next bytes go: at least one byte. Frames handed out before become invalid."""
-        if self._consumed == self._received:
-            was_full = self._received == len(self._buffer)
+        if self._received == len(self._buffer):
+            self._make_room()
+        elif self._consumed == self._received:
             self._consumed = self._received = 0
             if len(self._buffer) > KEPT_BYTES:
                 self._replace(INITIAL_BYTES)
-            elif was_full and len(self._buffer) < STREAMING_BYTES:
-                self._replace(2 * len(self._buffer))
-        elif self._received == len(self._buffer):
-            self._make_room()
         return self._view[self._received :]
 
     def received(self, count: int) -> None:
@@ -84,12 +81,18 @@ class ReceiveBuffer:
             self._replace(INITIAL_BYTES)
 
     def _make_room(self) -> None:
-        """The buffer is full: move the incomplete frame to its start, and grow if it fills more than half of it."""
+        """The buffer is full: an unfinished frame moves to its start; it grows for a large frame or a busy client."""
         pending = self._received - self._consumed
         capacity = len(self._buffer)
         if pending > capacity // 2:
-            capacity = min(2 * capacity, max(self._frame_limit + 4, 2 * INITIAL_BYTES))
-        self._replace(capacity)
+            self._replace(min(2 * capacity, max(self._frame_limit + 4, 2 * INITIAL_BYTES)))
+        elif capacity < STREAMING_BYTES:
+            self._replace(2 * capacity)
+        elif capacity > KEPT_BYTES and not pending:
+            self._replace(INITIAL_BYTES)
+        else:
+            self._view[:pending] = self._view[self._consumed : self._received]
+            self._consumed, self._received = 0, pending
 
     def _replace(self, capacity: int) -> None:
         buffer = bytearray(capacity)

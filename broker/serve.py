@@ -24,11 +24,13 @@ logger = logging.getLogger(__name__)
 
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 GARBAGE_THRESHOLD = 20_000
-"""Allocations between two looks for cycles; requests make few, and each look costs a millisecond of everybody's time."""
+"""Allocations between two looks for cycles: requests make few, and each look costs everybody's time."""
 
 
 def serve(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it could not start."""
+    # Whoever reads the log may go away; that is no reason to fill standard error with tracebacks.
+    logging.raiseExceptions = False
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stdout)
     for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
         for line in lines:

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """Which request version brought each special timestamp (KIP-79, KIP-734, KIP-405, KIP-1005)."""
+FIRST_VERSION_WITH_EPOCH = 4
 NO_TIMESTAMP, NO_OFFSET, NO_EPOCH = -1, -1, -1
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
@@ -64,7 +65,7 @@ def _answer(
             partition_index=partition.index,
             timestamp=found.timestamp,
             offset=found.offset,
-            leader_epoch=found.leader_epoch,
+            leader_epoch=found.leader_epoch if context.api_version >= FIRST_VERSION_WITH_EPOCH else NO_EPOCH,
         )
     except BrokerError as error:
         code = error.code
