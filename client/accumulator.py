@@ -129,10 +129,10 @@ class Accumulator:
         headers: Headers,
         size_bound: int,
         now: float,
-    ) -> tuple[Delivery, bool]:
+    ) -> tuple[Delivery, bool, bool]:
         """Add one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION leaves the choice to us.
 
-        Returns the delivery, and whether the sender has something new to look at.
+        Returns the delivery, whether a batch was begun that the sender has not seen, and whether one was filled.
         """
         is_sticky = partition == ANY_PARTITION
         if is_sticky:
@@ -151,7 +151,7 @@ class Accumulator:
         size_after = batch.estimated_size
         if is_sticky:
             queues.sticky.count(size_after - size_before)
-        return delivery, news or size_after >= self._batch_size
+        return delivery, news, size_after >= self._batch_size or (news and len(queue.batches) > 1)
 
     def append_raw(self, queue: PartitionQueue, payload: bytes, now: float) -> Delivery:
         """Add a batch that is built already. Returns the delivery of its first record."""

@@ -154,16 +154,18 @@ class Producer:
             )
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
-        delivery, is_news = self._accumulator.append(
+        delivery, is_begun, is_filled = self._accumulator.append(
             queues, partition, timestamp_ms, key, value, headers, size_bound, trio.current_time()
         )
         if self._transactions is not None:
             self._transactions.note_partition(topic, delivery.partition)
         self._sends_since_yield += 1
-        if is_news:
+        if is_begun:
             self._metadata.use(topic)
+        if is_begun or is_filled:
             self._sender.wake()
-        if self._sends_since_yield >= RECORDS_BETWEEN_YIELDS or (is_news and self._sends_since_yield > 1):
+        if is_filled or self._sends_since_yield >= RECORDS_BETWEEN_YIELDS:
+            # Not at each new batch: whoever sends in a loop would have every record sent alone.
             self._sends_since_yield = 0
             await trio.lowlevel.cancel_shielded_checkpoint()
         return delivery

@@ -61,9 +61,14 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
 
 
 def run_client(work: Callable[[], Awaitable[None]]) -> int:
+    """As `run_tool`, for work that needs trio."""
+    return run_tool(lambda: trio.run(work))
+
+
+def run_tool(work: Callable[[], None]) -> int:
     """Run a tool's work and turn what stops it into one line on standard error and an exit code."""
     try:
-        trio.run(work)
+        work()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
         return _exit_code(_innermost(raised))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import mmap
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from ...protocol.errors import BrokerError
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_batches, iter_records
 from ...protocol.records.record import Record, TimestampType
-from .asking import describe_broker_error, say
+from .asking import UsageError, describe_broker_error, run_tool, say
 from .record_decoders import DECODERS, Decoder, describe_control_record
 
 _TIMESTAMP_LABELS = {
@@ -41,60 +42,51 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Dump each file; the exit code is 1 if one could not be read or is damaged."""
-    is_good = True
-    for name in arguments.files.split(","):
-        say(f"Dumping {name}")
-        try:
-            is_good &= _dump(Path(name), arguments)
-        except OSError as error:
-            print(f"Error: {name}: {error.strerror}", file=sys.stderr)  # noqa: T201
-            is_good = False
-    return 0 if is_good else 1
+    """Dump each file; the exit code is 1 if one could not be read or is damaged, which ends it."""
+
+    def work() -> None:
+        for name in arguments.files.split(","):
+            say(f"Dumping {name}")
+            try:
+                _dump(Path(name), arguments)
+            except OSError as error:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise UsageError(f"{name}: {error.strerror}") from error
+
+    return run_tool(work)
 
 
-def _dump(path: Path, arguments: argparse.Namespace) -> bool:
-    """Show one segment; False if it holds something that is no batch."""
+def _dump(path: Path, arguments: argparse.Namespace) -> None:
+    """Show one segment. Raises UsageError at something that is no batch."""
     if path.stem.isdecimal():
         say(f"Log starting offset: {int(path.stem)}")
     shows_records = arguments.deep_iteration or arguments.print_data_log or arguments.decoder != "text"
-    with path.open("rb") as file, _mapped(file.fileno(), path.stat().st_size) as data:
-        view = memoryview(data)[: arguments.max_bytes]
-        valid_bytes = 0
-        is_good = True
-        try:
-            for batch in iter_batches(view):
-                for line in describe_batch(batch):
+    data = _mapped(path)
+    end = min(len(data), arguments.max_bytes)
+    valid_bytes = 0
+    try:
+        for batch in iter_batches(memoryview(data)[:end]):
+            say(describe_batch(batch))
+            if shows_records:
+                for line in _describe_records(batch, arguments):
                     say(line)
-                if shows_records:
-                    for line in _describe_records(batch, arguments):
-                        say(line)
-                valid_bytes = batch.end
-        except BrokerError as error:
-            print(f"Error: at position {valid_bytes}: {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201
-            is_good = False
-        if valid_bytes != len(view) and len(view) != arguments.max_bytes:
-            say(f"Found {len(view) - valid_bytes} invalid bytes at the end of {path.name}")
-        del batch
-        view.release()
-    return is_good
+            valid_bytes = batch.end
+    except BrokerError as error:
+        raise UsageError(f"{path} at position {valid_bytes}: {describe_broker_error(error)}") from error
+    if valid_bytes != end and end == len(data):
+        say(f"Found {end - valid_bytes} invalid bytes at the end of {path.name}")
 
 
-class _mapped:  # noqa: N801 - reads as a function
-    """A file's bytes without reading them all; an empty file cannot be mapped."""
-
-    def __init__(self, descriptor: int, size: int) -> None:
-        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else None
-
-    def __enter__(self) -> mmap.mmap | bytes:
-        return self._map if self._map is not None else b""
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    """A file's bytes, read as they are looked at. The map goes away with the last batch that looks into it."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        # An empty file cannot be mapped.
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
 
 
-def describe_batch(batch: BatchView) -> Iterator[str]:
+def describe_batch(batch: BatchView) -> str:
     """The line for a batch, in the words of Kafka's DumpLogSegments."""
     time = f"{_TIMESTAMP_LABELS[batch.timestamp_type]}: {batch.max_timestamp}"
     codec = batch.codec.name.lower()
@@ -103,10 +95,9 @@ def describe_batch(batch: BatchView) -> Iterator[str]:
         f"crc: {batch.crc} isvalid: {_flag(batch.crc_is_valid)}"
     )
     if batch.magic < v2.MAGIC:
-        yield f"offset: {batch.last_offset} {tail}"
-        return
+        return f"offset: {batch.last_offset} {tail}"
     horizon = batch.delete_horizon_ms
-    yield (
+    return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.record_count} "
         f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
         f"producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.leader_epoch} "

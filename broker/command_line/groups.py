@@ -16,6 +16,17 @@ from .text_table import format_table
 
 DEAD = "Dead"
 EMPTY = "Empty"
+OFFSET_COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -135,18 +146,7 @@ async def _describe_offsets(admin: Admin, group: DescribedGroup) -> None:
     places = sorted(committed.keys() | readers.keys())
     ends = await _end_offsets(admin, places)
     lines = [_Lag(place, committed.get(place), ends.get(place), readers.get(place)) for place in places]
-    head = (
-        "GROUP",
-        "TOPIC",
-        "PARTITION",
-        "CURRENT-OFFSET",
-        "LOG-END-OFFSET",
-        "LAG",
-        "CONSUMER-ID",
-        "HOST",
-        "CLIENT-ID",
-    )
-    for text in format_table(head, [[group.group_id, *line.row] for line in lines]):
+    for text in format_table(OFFSET_COLUMNS, [[group.group_id, *line.row] for line in lines]):
         say(text)
 
 

@@ -46,7 +46,8 @@ def _panel(index: int, x_name: str, y_name: str, points: Sequence[tuple[float, f
     return (
         f'{grid}<polyline points="{placed}" fill="none" stroke="{LINE_COLOUR}" stroke-width="2"/>'
         f'<text x="{MARGIN}" y="{top - 4}" fill="{INK}">{escape(y_name)}</text>'
-        f'<text x="{MARGIN + WIDTH}" y="{top + PANEL_HEIGHT + 30}" text-anchor="end" fill="{INK}">{escape(x_name)}</text>'
+        f'<text x="{MARGIN + WIDTH}" y="{top + PANEL_HEIGHT + 30}" text-anchor="end" fill="{INK}">'
+        f"{escape(x_name)}</text>"
     )
 
 
