@@ -32,6 +32,12 @@ def is_compiled(module: ModuleType) -> bool:
     return not (module.__file__ or "").endswith(".py")
 
 
+@pytest.fixture
+def pure_modules() -> dict[str, ModuleType]:
+    """The `*_cy` modules as plain Python, by name, to be compared with the compiled ones."""
+    return {source.stem: pure_twin(source) for source in COMPILED_SOURCES}
+
+
 @pytest.fixture(params=["compiled", "pure python"])
 def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs a test twice: with the compiled modules, and with their sources as plain Python wherever they are used."""
@@ -47,9 +53,9 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pure: ModuleType) -> None:
-    """Put `pure`, or what it has by that name, wherever a module of the records package holds `compiled` or its own."""
+    """Put `pure`, or what it has by that name, wherever the records package or a test holds `compiled` or its own."""
     for name, user in list(sys.modules.items()):
-        if not name.startswith(RECORDS) or user in (compiled, pure):
+        if not name.startswith((RECORDS, "tests.")) or user in (compiled, pure):
             continue
         for attribute, value in list(vars(user).items()):
             if value is compiled:

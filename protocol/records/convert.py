@@ -5,6 +5,9 @@ and transaction fields are dropped, control batches too; zstd is refused; batche
 copied as they are. One compressed batch becomes one wrapper of the same codec. What Kafka cannot have in its log and
 this broker can, wrappers whose inner offsets are not the log's, is numbered anew (see ``batches``).
 
+Up (v0 and v1 to v2) merges consecutive uncompressed messages into batches of bounded size; one wrapper becomes one
+batch of the same codec. v2 is copied as it is.
+
 Nothing here keeps more than one batch in memory; decompression is capped.
 """
 
@@ -14,14 +17,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..errors import BrokerError, ErrorCode
-from . import kernel_cy, v0, v1, v2
+from . import kernel_cy, up_kernel_cy, v0, v1, v2
 from .batches import BatchView, iter_records, read_batch
 from .compression import DEFAULT_LIMIT_BYTES, Codec, compress, decompress
 from .kernel_cy import Stop
-from .record import Record, TimestampType
+from .record import NO_TIMESTAMP, Record, TimestampType
+
+MERGED_BATCH_BYTES = 16 * 1024
+"""How large up-conversion makes its batches: what a Kafka producer's batch.size is by default."""
 
 ALL_OFFSETS = -(2**63)
 """A first offset that leaves nothing out."""
+
+MAX_OFFSET_DELTA = 2**31 - 1
+"""A v2 batch counts offsets from its first one in an int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,45 @@ def down_convert_batch(
     return _fill_exactly(kernel_cy.DownConversion(to_magic, first_offset), stored, size_bytes)
 
 
+def up_convert(
+    stored: memoryview,
+    first_offset: int,
+    *,
+    batch_bytes: int = MERGED_BATCH_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> Iterator[Converted]:
+    """Convert the batches of `stored` to format v2, without the uncompressed messages below `first_offset`.
+
+    A merged batch has at most `batch_bytes` unless one message alone is larger. Raises BrokerError CORRUPT_MESSAGE for
+    bytes that break their format or inflate beyond `limit_bytes`.
+    """
+    conversion = up_kernel_cy.UpConversion(first_offset, batch_bytes)
+    while True:
+        begin = conversion.position
+        size_bytes = conversion.measure_batch(stored, len(stored))
+        if conversion.stop == Stop.BATCH_DONE:
+            out = bytearray(size_bytes)
+            again = up_kernel_cy.UpConversion(first_offset, batch_bytes, begin)
+            again.fill(stored, conversion.position, memoryview(out))
+            yield Converted(out, again.converted_count)
+        elif conversion.stop == Stop.NEEDS_CODEC:
+            batch = complete_batch_at(stored, conversion.position)
+            conversion.skip_batch(stored)
+            yield convert_with_codec(batch, v2.MAGIC, limit_bytes=limit_bytes)
+        elif conversion.stop == Stop.AT_END:
+            return
+        else:
+            raise conversion_error(conversion)
+
+
 def convert_with_codec(batch: BatchView, to_magic: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Converted:
-    """Convert a compressed batch whole, or number the records of a v0 or v1 wrapper anew. Raises as `down_convert`."""
+    """Convert a compressed batch whole to format `to_magic`, or number the records of a v0 or v1 wrapper anew.
+
+    Raises as `down_convert`, `up_convert`.
+    """
     try:
+        if to_magic == v2.MAGIC:
+            return _convert_wrapper_up(batch, limit_bytes)
         if batch.magic == v2.MAGIC:
             return _convert_compressed_v2(batch, to_magic, limit_bytes)
         return _convert_wrapper(batch, to_magic, limit_bytes)
@@ -82,7 +127,7 @@ def complete_batch_at(stored: memoryview, position: int) -> BatchView:
     return batch
 
 
-def conversion_error(conversion: kernel_cy.DownConversion) -> BrokerError:
+def conversion_error(conversion: kernel_cy.DownConversion | up_kernel_cy.UpConversion) -> BrokerError:
     """The error for a conversion that stopped at something wrong."""
     if conversion.stop == Stop.BAD_TIMESTAMP:
         return _bad_timestamp(conversion.timestamp)
@@ -164,4 +209,23 @@ def _convert_wrapper(batch: BatchView, to_magic: int, limit_bytes: int) -> Conve
         data = v0.build_message_set(records, codec=batch.codec)
     else:
         data = v1.build_message_set(records, codec=batch.codec, timestamp_type=batch.timestamp_type)
+    return Converted(data, len(records))
+
+
+def _convert_wrapper_up(batch: BatchView, limit_bytes: int) -> Converted:
+    """A v0 or v1 wrapper as one v2 batch of the same codec. Time stamps below -1, which mean nothing, become -1."""
+    records = [
+        record if record.timestamp >= NO_TIMESTAMP else record._replace(timestamp=NO_TIMESTAMP)
+        for record in iter_records(batch, limit_bytes=limit_bytes)
+    ]
+    base_offset, last_offset = records[0].offset, records[-1].offset
+    if base_offset < 0 or not 0 <= last_offset - base_offset <= MAX_OFFSET_DELTA:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Records {base_offset} to {last_offset} cannot be one batch")
+    is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    data = v2.build_batch(
+        records,
+        base_offset=base_offset,
+        codec=batch.codec,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME,
+    )
     return Converted(data, len(records))

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "message_bytes.h" nogil:
     void crc_prepare()
+    Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end)
     int16_t int16_at(const unsigned char *data, Py_ssize_t position)
     int32_t int32_at(const unsigned char *data, Py_ssize_t position)
     int64_t int64_at(const unsigned char *data, Py_ssize_t position)
@@ -38,9 +39,6 @@ cdef Py_ssize_t after_field(Py_ssize_t position, int64_t length, Py_ssize_t end)
 @cython.locals(length=int64_t)
 cdef Py_ssize_t after_headers(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
                               int64_t count) noexcept nogil
-
-@cython.locals(size=int64_t, magic=int)
-cdef Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
 
 @cython.locals(magic=int, attributes=int, codec=int)
 cdef int work_for_batch(const unsigned char *data, Py_ssize_t position, int to_magic) noexcept nogil

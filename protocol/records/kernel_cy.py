@@ -16,6 +16,7 @@ except ImportError:
 
 if not cython.compiled:
     from .message_bytes import (
+        batch_size_at,
         copy_bytes,
         crc32_of,
         crc32c_of,
@@ -33,7 +34,7 @@ crc_prepare()
 
 # The C types of these constants are in the .pxd: code that runs without the interpreter's lock cannot read Python's.
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
-MIN_INT64 = -0x7FFFFFFFFFFFFFFF - 1
+MIN_INT64 = ~MAX_INT64
 
 INT32_LAST_SHIFT = 28
 INT64_LAST_SHIFT = 63
@@ -128,17 +129,6 @@ def after_headers(data: memoryview, position: int, end: int, count: int) -> int:
         position = after_field(position, length, end)
         count -= 1
     return position
-
-
-def batch_size_at(data: memoryview, position: int, end: int) -> int:
-    """Size of the batch at `position` with its offset and size fields; 0 if it is not all there, MALFORMED if wrong."""
-    if end - position < 17:
-        return 0
-    size = 12 + int32_at(data, position + 8)
-    magic = data[position + 16]
-    if magic > 2 or size < (26 if magic == 0 else 34 if magic == 1 else 61):
-        return MALFORMED
-    return size if size <= end - position else 0
 
 
 class DownConversion:
@@ -448,7 +438,7 @@ class DownConversion:
 
 
 def survey(stored: memoryview, position: int, end: int, limit_bytes: int, to_magic: int) -> tuple[int, int]:
-    """What the batches from `position` on ask of a down-conversion: (position after the last one looked at, work).
+    """What batches ask of a conversion to `to_magic`: (position after the last one looked at, work).
 
     Looks at complete batches, at least one, then as many as stay within `limit_bytes` in all (the make-up of a chunk,
     KIP-283). `work` has bit 0 for any that cannot go as it is stored, and bit n for those among them of codec n.
@@ -472,6 +462,8 @@ def survey(stored: memoryview, position: int, end: int, limit_bytes: int, to_mag
 def work_for_batch(data: memoryview, position: int, to_magic: int) -> int:
     """The bits of `survey` for one batch."""
     magic = data[position + 16]
+    if to_magic == 2:
+        return 0 if magic == 2 else 1 | 1 << (data[position + 17] & 0x07)
     attributes = int16_at(data, position + 21) if magic == 2 else data[position + 17]
     if magic == 2 and attributes & 0x20:
         return 1

@@ -1,6 +1,6 @@
-"""A message that is larger than the buffer of its conversion, sent from where it is stored.
+"""A message or batch that is larger than the buffer of its conversion, sent from where it is stored.
 
-Only the head of such a message is written anew; key and value are views of the stored bytes. So a conversion's memory
+Only the head of such a one is written anew; key and value are views of the stored bytes. So a conversion's memory
 does not grow with the largest record that somebody was allowed to produce.
 """
 
@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from crc32c import crc32c
 from isal.isal_zlib import crc32
 
-from . import kernel_cy, v0, v1
+from . import kernel_cy, up_kernel_cy, v0, v1, v2
 from .convert import complete_batch_at
+from .varint import append_varint
+
+
+def large_batch(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> Iterator[memoryview]:
+    """The v2 batch with which `conversion` stopped at OUT_IS_FULL, in pieces; `conversion` goes on after it."""
+    batch = complete_batch_at(stored, conversion.position)
+    if batch.magic == v2.MAGIC:
+        yield batch.view
+    else:
+        yield from _batch_of_message(conversion, stored)
+    conversion.skip_batch(stored)
 
 
 def large_message(conversion: kernel_cy.DownConversion, stored: memoryview) -> Iterator[memoryview]:
@@ -27,6 +39,44 @@ def large_message(conversion: kernel_cy.DownConversion, stored: memoryview) -> I
     else:
         yield message.view
     conversion.skip_batch(stored)
+
+
+def _batch_of_message(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> Iterator[memoryview]:
+    """A v2 batch with one record, which is the v0 or v1 message at the conversion's position."""
+    conversion.read_message(stored)
+    key_length, value_length = max(conversion.key_length, -1), max(conversion.value_length, -1)
+    key = stored[conversion.key_at : conversion.key_at + max(key_length, 0)]
+    value = stored[conversion.value_at : conversion.value_at + max(value_length, 0)]
+    # Attributes, time stamp delta and offset delta are 0, and so is the number of headers at the end.
+    before_key, before_value, after_value = bytearray(3), bytearray(), memoryview(bytes(1))
+    append_varint(before_key, key_length)
+    append_varint(before_value, value_length)
+    record_length = bytearray()
+    append_varint(record_length, len(before_key) + len(key) + len(before_value) + len(value) + len(after_value))
+    rest = [memoryview(record_length + before_key), key, memoryview(before_value), value, after_value]
+    head = bytearray(
+        v2.HEADER.pack(
+            conversion.offset,
+            v2.HEADER_SIZE - v2.LEADER_EPOCH_AT + sum(map(len, rest)),
+            v2.NO_LEADER_EPOCH,
+            v2.MAGIC,
+            0,
+            v2.LOG_APPEND_TIME_FLAG if conversion.is_log_append_time else 0,
+            0,
+            conversion.timestamp,
+            conversion.timestamp,
+            v2.NO_PRODUCER_ID,
+            v2.NO_PRODUCER_EPOCH,
+            v2.NO_SEQUENCE,
+            1,
+        )
+    )
+    crc = crc32c(head[v2.ATTRIBUTES_AT :])
+    for part in rest:
+        crc = crc32c(part, crc)
+    v2.UINT32.pack_into(head, v2.CRC_AT, crc)
+    yield memoryview(head)
+    yield from rest
 
 
 def _message_of_record(conversion: kernel_cy.DownConversion, stored: memoryview) -> Iterator[memoryview]:

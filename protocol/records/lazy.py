@@ -32,13 +32,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import TypeAlias
 
 from ..errors import BrokerError
-from . import kernel_cy
+from . import kernel_cy, up_kernel_cy, v2
 from .compression import DEFAULT_LIMIT_BYTES, Codec
-from .convert import complete_batch_at, conversion_error, convert_with_codec, zstd_error
+from .convert import MERGED_BATCH_BYTES, complete_batch_at, conversion_error, convert_with_codec, zstd_error
 from .kernel_cy import Stop
-from .large_message import large_message
+from .large_message import large_batch, large_message
+
+Conversion: TypeAlias = kernel_cy.DownConversion | up_kernel_cy.UpConversion
 
 DEFAULT_CHUNK_BYTES = 128 * 1024
 """Default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, found best in KIP-283."""
@@ -138,19 +141,38 @@ def plan_down_conversion(
     Looks no further than the first batch that gives messages, and converts it only if it is compressed.
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
-    conversion = kernel_cy.DownConversion(to_magic, first_offset)
+    return _plan(stored, to_magic, first_offset, chunk_bytes, limit_bytes)
+
+
+def plan_up_conversion(
+    stored: memoryview,
+    first_offset: int,
+    *,
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> LazyConversion:
+    """As `plan_down_conversion`, for clients that read nothing but format v2.
+
+    For nothing (E) it promises 0: new clients call a head without a batch a fault of the broker.
+    Raises BrokerError CORRUPT_MESSAGE (I).
+    """
+    return _plan(stored, v2.MAGIC, first_offset, chunk_bytes, limit_bytes)
+
+
+def _plan(stored: memoryview, to_magic: int, first_offset: int, chunk_bytes: int, limit_bytes: int) -> LazyConversion:
+    conversion = _begin(to_magic, first_offset)
     first_size = conversion.measure_batch(stored, len(stored))
     is_compressed = False
     while conversion.stop == Stop.NEEDS_CODEC and first_size == 0:
         is_compressed = True
-        converted = convert_with_codec(
-            complete_batch_at(stored, conversion.position), to_magic, limit_bytes=limit_bytes
-        )
+        batch = complete_batch_at(stored, conversion.position)
         conversion.skip_batch(stored)
-        first_size = len(converted.data) or conversion.measure_batch(stored, len(stored))
-    if first_size == 0 and conversion.stop != Stop.AT_END:
+        first_size = len(convert_with_codec(batch, to_magic, limit_bytes=limit_bytes).data)
+        if first_size == 0:
+            first_size = conversion.measure_batch(stored, len(stored))
+    if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
         raise conversion_error(conversion)
-    size_of_nothing = NOTHING_SIZE if conversion.position > 0 else 0
+    size_of_nothing = NOTHING_SIZE if conversion.position > 0 and to_magic < v2.MAGIC else 0
     return LazyConversion(
         stored,
         to_magic,
@@ -163,12 +185,23 @@ def plan_down_conversion(
     )
 
 
+def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
+    if to_magic == v2.MAGIC:
+        return up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES, position)
+    return kernel_cy.DownConversion(to_magic, first_offset, position)
+
+
 def needs_down_conversion(stored: memoryview, to_magic: int) -> bool:
     """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
 
     That is any of a newer format, and v0 or v1 wrappers that are to be numbered by index.
     """
     return kernel_cy.survey(stored, 0, len(stored), len(stored), to_magic)[1] != 0
+
+
+def needs_up_conversion(stored: memoryview) -> bool:
+    """Whether any complete batch of `stored` is older than format v2."""
+    return kernel_cy.survey(stored, 0, len(stored), len(stored), v2.MAGIC)[1] != 0
 
 
 def converted_chunks(
@@ -185,7 +218,7 @@ def converted_chunks(
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
-    conversion = kernel_cy.DownConversion(to_magic, first_offset)
+    conversion = _begin(to_magic, first_offset)
     chunk_end = first_end
     while True:
         yield from _chunk_pieces(conversion, stored, chunk_end, out, limit_bytes)
@@ -199,14 +232,19 @@ def converted_chunks(
 
 
 def _chunk_pieces(
-    conversion: kernel_cy.DownConversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int
+    conversion: Conversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int
 ) -> Iterator[memoryview]:
     filled = 0
     while True:
         filled = conversion.fill(stored, end, out, filled)
-        if conversion.stop == Stop.NEEDS_CODEC:
+        stop = conversion.stop
+        if stop == Stop.NEEDS_CODEC:
             batch = complete_batch_at(stored, conversion.position)
-            data = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data
+            try:
+                data = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data
+            except BrokerError:
+                yield out[:filled]
+                raise
             conversion.skip_batch(stored)
             if len(data) <= len(out) - filled:
                 out[filled : filled + len(data)] = data
@@ -217,15 +255,27 @@ def _chunk_pieces(
             yield memoryview(data)
         elif filled:
             yield out[:filled]
-        elif conversion.stop == Stop.OUT_IS_FULL:
-            yield from large_message(conversion, stored)
-        if conversion.stop == Stop.AT_END:
-            if conversion.position < end:
-                raise conversion_error(conversion)
+        elif stop == Stop.OUT_IS_FULL:
+            yield from _larger_than_the_buffer(conversion, stored, end)
+        if stop == Stop.AT_END and conversion.position == end:
             return
-        if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
+        if stop not in (Stop.NEEDS_CODEC, Stop.OUT_IS_FULL):
             raise conversion_error(conversion)
         filled = 0
+
+
+def _larger_than_the_buffer(conversion: Conversion, stored: memoryview, end: int) -> Iterator[memoryview]:
+    if isinstance(conversion, kernel_cy.DownConversion):
+        yield from large_message(conversion, stored)
+        return
+    measured = _begin(v2.MAGIC, conversion.first_offset, conversion.position)
+    size_bytes = measured.measure_batch(stored, end)
+    if size_bytes > MERGED_BATCH_BYTES:
+        yield from large_batch(conversion, stored)
+    else:
+        out = memoryview(bytearray(size_bytes))
+        conversion.fill(stored, measured.position, out)
+        yield out
 
 
 def padding(size_bytes: int) -> Iterator[memoryview]:

@@ -10,12 +10,19 @@ from struct import Struct
 import crc32c
 from isal import isal_zlib
 
-from . import v0, v1
+from . import v0, v1, v2
 
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 UINT32 = Struct(">I")
 INT64 = Struct(">q")
+
+LEAST_SIZE = (
+    v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE,
+    v0.LOG_OVERHEAD + v1.MIN_MESSAGE_SIZE,
+    v2.HEADER_SIZE,
+)
+"""Bytes that a batch has at least, by magic."""
 
 
 def int16_at(data: memoryview, position: int) -> int:
@@ -34,6 +41,20 @@ def int64_at(data: memoryview, position: int) -> int:
     """The int64 at `position`."""
     value: int = INT64.unpack_from(data, position)[0]
     return value
+
+
+def batch_size_at(data: memoryview, position: int, end: int) -> int:
+    """Size of the batch at `position` with its offset and size fields.
+
+    0 if it is not all there before `end`, -1 if its magic or size cannot be.
+    """
+    if end - position < v0.ATTRIBUTES_AT:
+        return 0
+    size = v0.LOG_OVERHEAD + int32_at(data, position + v0.SIZE_AT)
+    magic = data[position + v0.MAGIC_AT]
+    if magic > v2.MAGIC or size < LEAST_SIZE[magic]:
+        return -1
+    return size if size <= end - position else 0
 
 
 def put_int32(out: memoryview, position: int, value: int) -> None:
@@ -61,6 +82,37 @@ def put_v1_head(
 ) -> None:
     """Write the fields of a v1 message up to and with its key length, the CRC left 0."""
     v1.HEADER.pack_into(out, position, offset, size, 0, v1.MAGIC, attributes, timestamp, key_length)
+
+
+def put_v2_head(
+    out: memoryview,
+    position: int,
+    base_offset: int,
+    length: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+) -> None:
+    """Write the header of a v2 batch that no idempotent producer wrote, the CRC left 0; `length` is from byte 12 on."""
+    v2.HEADER.pack_into(
+        out,
+        position,
+        base_offset,
+        length,
+        v2.NO_LEADER_EPOCH,
+        v2.MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        v2.NO_PRODUCER_ID,
+        v2.NO_PRODUCER_EPOCH,
+        v2.NO_SEQUENCE,
+        record_count,
+    )
 
 
 def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, size_bytes: int) -> None:

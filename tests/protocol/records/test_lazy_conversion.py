@@ -1,0 +1,324 @@
+"""The rules of `lazy` by their letters, and what holds for any input: exactly the promised bytes, or an error first."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.records import v0, v1, v2
+from gregor.protocol.records.batches import BatchView, iter_batches, iter_records, read_batch
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.lazy import (
+    FAKE_BATCH_BYTES,
+    LazyConversion,
+    needs_down_conversion,
+    needs_up_conversion,
+    padding,
+    plan_down_conversion,
+    plan_up_conversion,
+)
+from gregor.protocol.records.record import Header, Record, TimestampType
+
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def records(count: int, *, first: int = 0, value_bytes: int = 20, headers: int = 0) -> list[Record]:
+    return [
+        Record(
+            offset,
+            1_700_000_000_000 + offset,
+            b"key-%d" % offset,
+            b"v" * value_bytes,
+            tuple(Header(b"name", b"x" * 50) for _ in range(headers)),
+        )
+        for offset in range(first, first + count)
+    ]
+
+
+def batch(count: int, *, first: int = 0, value_bytes: int = 20, headers: int = 0, codec: Codec = Codec.NONE) -> bytes:
+    return v2.build_batch(
+        records(count, first=first, value_bytes=value_bytes, headers=headers), base_offset=first, codec=codec
+    )
+
+
+def control_batch(offset: int) -> bytes:
+    marker = Record(offset, 1_700_000_000_000, b"\0\0\0\1", b"\0\0\0\0\0\0")
+    return v2.build_batch([marker], base_offset=offset, is_control=True, is_transactional=True, producer_id=7)
+
+
+def plan(stored: bytes, *, to_magic: int = 1, first_offset: int = 0, chunk_bytes: int = 131072) -> LazyConversion:
+    return plan_down_conversion(memoryview(stored), to_magic, first_offset, chunk_bytes=chunk_bytes)
+
+
+def sent(conversion: LazyConversion, buffer_bytes: int = 65536) -> bytes:
+    data = b"".join(map(bytes, conversion.pieces(bytearray(buffer_bytes))))
+    assert len(data) == conversion.size
+    return data
+
+
+def complete_batches(data: bytes) -> list[BatchView]:
+    """What a client takes: it stops at the first batch that ends beyond the answer."""
+    return list(iter_batches(memoryview(data)))
+
+
+def offsets_received(data: bytes) -> list[int]:
+    return [record.offset for each in complete_batches(data) for record in iter_records(each)]
+
+
+def test_a_equal() -> None:
+    stored = v1.build_message_set(records(5))
+    assert sent(plan(stored)) == stored
+
+
+def test_b_trim() -> None:
+    stored = batch(3) + batch(200, first=3, value_bytes=1)
+    conversion = plan(stored)
+    assert conversion.size == len(stored)
+    received = offsets_received(sent(conversion))
+    assert received == list(range(len(received)))
+    assert 3 < len(received) < 203
+
+
+def test_c_pad() -> None:
+    stored = batch(10, headers=3)
+    data = sent(plan(stored))
+    assert len(data) == len(stored)
+    assert offsets_received(data) == list(range(10))
+    end = complete_batches(data)[-1].end
+    offset, length = v0.OFFSET_AND_SIZE.unpack_from(data, end)
+    assert offset == -1
+    assert length > len(data) - end - 12
+    assert not any(data[end + 12 :])
+
+
+def test_c_pad_has_a_new_head_every_so_often() -> None:
+    data = b"".join(map(bytes, padding(2 * FAKE_BATCH_BYTES + 5)))
+    assert len(data) == 2 * FAKE_BATCH_BYTES + 5
+    heads = [v0.OFFSET_AND_SIZE.unpack_from(data, at) for at in (0, FAKE_BATCH_BYTES)]
+    assert heads == [(-1, 2 * FAKE_BATCH_BYTES + 6), (-1, FAKE_BATCH_BYTES + 6)]
+    assert data[-5:] == b"\xff" * 5
+
+
+def test_d_grow() -> None:
+    stored = batch(200, value_bytes=1)
+    conversion = plan(stored)
+    assert conversion.size > len(stored)
+    assert offsets_received(sent(conversion)) == list(range(200))
+
+
+@pytest.mark.parametrize("stored", [control_batch(0), control_batch(0) + control_batch(1), batch(3)])
+def test_e_nothing(stored: bytes) -> None:
+    assert sent(plan(stored, first_offset=50)) == v0.OFFSET_AND_SIZE.pack(-1, 61)
+
+
+@pytest.mark.parametrize("stored", [b"", b"\0" * 11, batch(1)[:-1]])
+def test_f_empty(stored: bytes) -> None:
+    assert sent(plan(stored)) == b""
+
+
+@pytest.mark.parametrize("before", [b"", control_batch(0)])
+def test_g_zstd_first(before: bytes) -> None:
+    with pytest.raises(BrokerError) as failure:
+        plan(before + batch(3, first=1, codec=Codec.ZSTD))
+    assert failure.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_h_zstd_later() -> None:
+    in_its_chunk = batch(3) + batch(3, first=3) + batch(3, first=6, codec=Codec.ZSTD)
+    assert offsets_received(sent(plan(in_its_chunk))) == [0, 1, 2]
+    assert offsets_received(sent(plan(in_its_chunk, chunk_bytes=0))) == [0, 1, 2, 3, 4, 5]
+
+
+def test_h_zstd_control_batches_are_dropped_like_any() -> None:
+    marker = bytearray(control_batch(3))
+    marker[v2.ATTRIBUTES_AT + 1] |= Codec.ZSTD
+    assert offsets_received(sent(plan(batch(3) + marker + batch(3, first=4)))) == [0, 1, 2, 4, 5, 6]
+
+
+def test_i_bad_first() -> None:
+    stored = bytearray(batch(3))
+    stored[v2.RECORDS_AT] = 0x7F
+    with pytest.raises(BrokerError) as failure:
+        plan(bytes(stored))
+    assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_i_bad_first_compressed() -> None:
+    stored = bytearray(batch(30, codec=Codec.GZIP))
+    stored[v2.RECORDS_AT + 12 :] = bytes(len(stored) - v2.RECORDS_AT - 12)
+    with pytest.raises(BrokerError) as failure:
+        plan(bytes(stored))
+    assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_i_a_first_batch_that_inflates_too_far() -> None:
+    stored = memoryview(batch(100, value_bytes=10_000, codec=Codec.GZIP))
+    with pytest.raises(BrokerError) as failure:
+        plan_down_conversion(stored, 1, 0, limit_bytes=100_000)
+    assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_j_bad_later() -> None:
+    bad = bytearray(batch(3, first=3))
+    bad[-1] = 0x7F
+    data = sent(plan(batch(3) + bytes(bad) + batch(3, first=6)))
+    assert offsets_received(data) == [0, 1, 2, 3, 4]
+
+
+def test_the_first_batch_is_not_repeated_after_batches_that_give_nothing() -> None:
+    stored = control_batch(0) + batch(3, first=1) + batch(3, first=4)
+    assert offsets_received(sent(plan(stored))) == [1, 2, 3, 4, 5, 6]
+
+
+def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they_can_trust() -> None:
+    """A producer of 0.8 wrote 0, 1, 2 inside; the log begins them at 100."""
+    wrapper = bytearray(v0.build_message_set(records(3), codec=Codec.GZIP))
+    wrapper[v0.ATTRIBUTES_AT] |= v0.NUMBERED_BY_INDEX_FLAG
+    wrapper[: v0.SIZE_AT] = (102).to_bytes(8, "big")
+    v0.UINT32.pack_into(wrapper, v0.CRC_AT, v0.message_crc(wrapper, 0, len(wrapper)))
+    stored = bytes(wrapper)
+    assert needs_down_conversion(memoryview(stored), 1)
+    for to_magic in (0, 1):
+        received = complete_batches(sent(plan(stored, to_magic=to_magic)))
+        assert [each.is_numbered_by_index for each in received] == [False]
+        assert [record.offset for each in received for record in iter_records(each)] == [100, 101, 102]
+    conversion = plan_up_conversion(memoryview(stored), 0)
+    assert offsets_received(sent(conversion)) == [100, 101, 102]
+
+
+def test_what_needs_conversion() -> None:
+    old, middle, new = v0.build_message_set(records(2)), v1.build_message_set(records(2)), batch(2)
+    assert [needs_down_conversion(memoryview(each), 0) for each in (old, middle, new)] == [False, True, True]
+    assert [needs_down_conversion(memoryview(each), 1) for each in (old, middle, new)] == [False, False, True]
+    assert [needs_up_conversion(memoryview(each)) for each in (old, middle, new)] == [True, True, False]
+    assert needs_down_conversion(memoryview(old + new), 1)
+
+
+def test_memory_does_not_grow_with_the_answer() -> None:
+    many = memoryview(batch(100, value_bytes=1000) * 100)
+    huge = memoryview(batch(1, value_bytes=8_000_000) + v1.build_message_set(records(1, value_bytes=8_000_000)))
+    out = bytearray(65536)
+    for conversion in (plan_down_conversion(many, 1, 0), plan_down_conversion(huge, 0, 0), plan_up_conversion(huge, 0)):
+        tracemalloc.start()
+        total = sum(map(len, conversion.pieces(out)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert total == conversion.size
+        assert peak < 64 * 1024
+
+
+keys_and_values = st.none() | st.binary(max_size=40)
+
+
+@st.composite
+def stored_stretches(draw: st.DrawFn) -> bytes:
+    """Batches of all formats, as a log may hold them, the last perhaps partial."""
+    offset = draw(st.integers(0, 1000))
+    parts = []
+    for _ in range(draw(st.integers(1, 5))):
+        contents = []
+        for _ in range(draw(st.integers(1, 4))):
+            timestamp = draw(st.sampled_from([-1, 0, 1_700_000_000_000, 2**62]))
+            headers = (Header(b"h", None), Header(b"", b"x")) if draw(st.booleans()) else ()
+            contents.append(Record(offset, timestamp, draw(keys_and_values), draw(keys_and_values), headers))
+            offset += draw(st.integers(1, 3))
+        codec = draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP]))
+        magic = draw(st.integers(0, 2))
+        appended_at = draw(st.none() | st.integers(0, 2**41))
+        timestamp_type = TimestampType.CREATE_TIME
+        if appended_at is not None and magic > 0:
+            timestamp_type = TimestampType.LOG_APPEND_TIME
+            contents = [record._replace(timestamp=appended_at) for record in contents]
+        if magic == v2.MAGIC:
+            parts.append(
+                v2.build_batch(contents, base_offset=contents[0].offset, codec=codec, timestamp_type=timestamp_type)
+            )
+        elif magic == v1.MAGIC:
+            parts.append(v1.build_message_set(contents, codec=codec, timestamp_type=timestamp_type))
+        else:
+            parts.append(v0.build_message_set(contents, codec=codec))
+    stored = b"".join(parts)
+    return stored[: len(stored) - draw(st.sampled_from([0, 0, 1, 30]))]
+
+
+def contents_of(data: memoryview, *, with_time: bool) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    return [
+        (record.offset, record.timestamp if with_time else -1, record.key, record.value)
+        for each in iter_batches(data)
+        for record in iter_records(each)
+    ]
+
+
+@QUICK
+@given(stored_stretches())
+def test_up_and_down_again_keeps_every_record(stored: bytes) -> None:
+    up = everything(plan_up_conversion(memoryview(stored), 0))
+    assert all(each.magic == v2.MAGIC and each.crc_is_valid for each in iter_batches(up))
+    assert contents_of(up, with_time=True) == contents_of(memoryview(stored), with_time=True)
+    for to_magic in (1, 0):
+        down = everything(plan_down_conversion(up, to_magic, 0))
+        assert all(each.magic <= to_magic and each.crc_is_valid for each in iter_batches(down))
+        assert contents_of(down, with_time=to_magic == 1) == contents_of(up, with_time=to_magic == 1)
+
+
+def everything(conversion: LazyConversion) -> memoryview:
+    """All that a conversion could send if nothing were cut or padded."""
+    conversion.size = 2**30
+    data = bytearray()
+    for piece in conversion.pieces(bytearray(500)):
+        if bytes(piece[:8]) == b"\xff" * 8:
+            break
+        data += piece
+    return memoryview(data)
+
+
+PROPER_ERRORS = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+def plan_or_error(stored: memoryview, to_magic: int, first_offset: int, chunk_bytes: int) -> LazyConversion | ErrorCode:
+    try:
+        if to_magic == v2.MAGIC:
+            return plan_up_conversion(stored, first_offset, chunk_bytes=chunk_bytes)
+        return plan_down_conversion(stored, to_magic, first_offset, chunk_bytes=chunk_bytes)
+    except BrokerError as error:
+        return error.code
+
+
+@QUICK
+@given(
+    stored_stretches(),
+    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=4),
+    st.integers(0, 2),
+    st.integers(-1, 1010),
+    st.sampled_from([0, 100, 131072]),
+    st.sampled_from([1, 77, 4096]),
+)
+def test_any_bytes_give_exactly_what_was_promised_or_an_error_before(
+    stored: bytes,
+    changes: list[tuple[int, int]],
+    to_magic: int,
+    first_offset: int,
+    chunk_bytes: int,
+    buffer_bytes: int,
+) -> None:
+    hostile = bytearray(stored)
+    for position, byte in changes:
+        if position < len(hostile):
+            hostile[position] = byte
+    view = memoryview(bytes(hostile))
+    conversion = plan_or_error(view, to_magic, first_offset, chunk_bytes)
+    if isinstance(conversion, ErrorCode):
+        assert conversion in PROPER_ERRORS
+        return
+    data = sent(conversion, buffer_bytes)
+    assert data == sent(conversion, 65536)
+    if conversion.size > 12:
+        assert read_batch(memoryview(data)) is not None
