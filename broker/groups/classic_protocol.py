@@ -69,6 +69,9 @@ class ClassicProtocol:
             answer.keep(failed_join(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif not group.supports(request.protocol_type, protocols):
             answer.keep(failed_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif len({protocol.name for protocol in protocols}) < len(protocols) and not _is_asking_for_id(request, client):
+            # Kafka 3.9 never answers this.
+            answer.keep(failed_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif not request.member_id:
             self._join_as_stranger(group, request, protocols, client, answer)
         elif request.member_id in group.pending_members and request.group_instance_id is None:
@@ -100,7 +103,7 @@ class ClassicProtocol:
         instance_id = request.group_instance_id
         if instance_id is not None and instance_id in group.static_members:
             self._replace_static_member(group, instance_id, member_id, request, protocols, client, answer)
-        elif instance_id is None and client.takes_member_id:
+        elif _is_asking_for_id(request, client):
             self._rebalancer.hand_out_member_id(group, member_id, request.session_timeout_ms)
             answer.keep(failed_join(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
@@ -318,6 +321,11 @@ class ClassicProtocol:
         reason = leaving.reason or "it leaves"
         self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} is gone: {reason}")
         return ErrorCode.NONE
+
+
+def _is_asking_for_id(request: JoinGroupRequest, client: JoiningClient) -> bool:
+    """Whether the answer will only be an id to come back with (KIP-394)."""
+    return client.takes_member_id and not request.member_id and request.group_instance_id is None
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:

@@ -14,11 +14,16 @@ BATCHED_SINCE = 4
 NOBODY = -1
 
 
+SHARE_GROUPS_KNOWN_SINCE = 6
+
+
 class KeyType(IntEnum):
-    """What a key is (Kafka `CoordinatorType`); share groups are not served."""
+    """What a key is (Kafka `CoordinatorType`)."""
 
     GROUP = 0
     TRANSACTION = 1
+    SHARE = 2
+    """A share group (KIP-932): nobody looks after these here, as in Kafka 3.9 unless they are switched on."""
 
 
 TOPIC_OF = {KeyType.GROUP: GROUP_METADATA, KeyType.TRANSACTION: TRANSACTION_STATE}
@@ -42,6 +47,8 @@ async def handle_find_coordinator(request: FindCoordinatorRequest, context: Requ
 
 def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
+        if key_type == KeyType.SHARE and context.api_version >= SHARE_GROUPS_KNOWN_SINCE:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if key_type not in TOPIC_OF:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type} here.")
         context.broker.metadata.ensure_topic(TOPIC_OF[KeyType(key_type)])

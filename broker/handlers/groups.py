@@ -18,6 +18,8 @@ MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 """First JoinGroup version in which a leader can be told not to assign (KIP-814)."""
 NULL_PROTOCOL_SINCE = 7
+PROTOCOL_REQUIRED_SINCE = 5
+"""First SyncGroup version that must say which protocol the member believes was chosen (KIP-559)."""
 BATCHED_LEAVE_SINCE = 3
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 """READ, DELETE and DESCRIBE: what anybody may do with a group as long as nothing is authorised."""
@@ -39,6 +41,9 @@ async def handle_join_group(request: JoinGroupRequest, context: RequestContext) 
 
 async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Give and get assignments; parked until the leader has given them."""
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return await context.broker.groups.sync(request).wait_or_hangup(context.hangup)
 
 
