@@ -41,7 +41,6 @@ def compiled_modules() -> list[Extension]:
             include_dirs=[str(RECORDS)],
             depends=[str(header) for header in RECORDS.glob("*.h")],
             extra_compile_args=["-O3"],
-            optional=True,
         )
         for source in sorted(RECORDS.glob("*_cy.py"))
     ]
@@ -49,10 +48,14 @@ def compiled_modules() -> list[Extension]:
         # Cython looks for the .pxd beside a .py under the package's name, which the folder of a checkout rarely has.
         with TemporaryDirectory() as folder:
             (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
-            return list(cythonize(extensions, compiler_directives=CYTHON_DIRECTIVES, include_path=[folder]))
+            compiled = cythonize(extensions, compiler_directives=CYTHON_DIRECTIVES, include_path=[folder])
     except CompileError:
         print("gregor: this Cython cannot compile the record kernels, they stay pure Python", file=sys.stderr)
         return []
+    for extension in compiled:
+        # A machine without a C compiler installs what it can. (Cython forgets this flag if it is set before.)
+        extension.optional = True
+    return list(compiled)
 
 
 setup(ext_modules=compiled_modules())
