@@ -10,11 +10,13 @@ Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
+from ..protocol.records.batches import OFFSET_AND_SIZE
 from ..storage.partition_log import LogSlice, PartitionLog
 from .fetch_sessions import FetchedPartition
 from .partition import Partition
@@ -128,12 +130,21 @@ def _read(
     if limits.read_committed:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in log.aborted_transactions(wanted.fetch_offset, upper_bound)
+            for aborted in log.aborted_transactions(wanted.fetch_offset, records.end_offset)
         ]
-    if records.size_bytes == 0:
+    is_cut = records.size_bytes == max_bytes and not at_least_one
+    if is_cut and limits.version > LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records):
         records.release()
-        return PartitionRead(fetched, partition, answer)
-    return PartitionRead(fetched, partition, answer, records)
+    return PartitionRead(fetched, partition, answer, records if records.size_bytes else None)
+
+
+def _begins_incomplete(records: LogSlice) -> bool:
+    """Whether not even the first batch is whole: nothing that a client of today could use."""
+    head = os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position) if records.size_bytes else b""
+    if records.size_bytes < OFFSET_AND_SIZE.size:
+        return True
+    _, size_bytes = OFFSET_AND_SIZE.unpack(head)
+    return bool(OFFSET_AND_SIZE.size + size_bytes > records.size_bytes)
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:

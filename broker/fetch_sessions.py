@@ -219,8 +219,8 @@ class FetchSessionCache:
         return IncrementalFetch(session)
 
     def open(self, partitions: Collection[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> int:
-        """Open a session and return its id, or `NO_SESSION` where there is no room or nothing to remember."""
-        if not partitions or not self._make_room(len(partitions), now_ms):
+        """Open a session and return its id, or `NO_SESSION` where there is no room."""
+        if not self._make_room(len(partitions), now_ms):
             return NO_SESSION
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:

@@ -16,7 +16,7 @@ class LogSlice:
     by `release()` or as a context manager; releasing again does nothing. An empty slice (`size_bytes` 0) holds nothing.
     """
 
-    __slots__ = ("_file", "magics", "position", "size_bytes", "start_offset")
+    __slots__ = ("_file", "end_offset", "magics", "position", "size_bytes", "start_offset")
 
     def __init__(
         self,
@@ -25,6 +25,7 @@ class LogSlice:
         size_bytes: int,
         *,
         start_offset: int,
+        end_offset: int | None = None,
         magics: int = 0,
     ) -> None:
         self._file = file
@@ -32,6 +33,8 @@ class LogSlice:
         self.size_bytes = size_bytes
         self.start_offset = start_offset
         """The offset that was asked for; the first batch may begin before it."""
+        self.end_offset = start_offset if end_offset is None else end_offset
+        """No record of the slice has this offset or a larger one; often there are more before it, in that segment."""
         self.magics = magics
         """Formats present anywhere in that segment: bit m is set if a batch of magic m may be there."""
 

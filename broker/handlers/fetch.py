@@ -53,7 +53,8 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     )
     reads = await _read_or_wait(request, fetch, limits, context)
     answers: Answers = []
-    for read in reads:
+    # What could not even be looked for comes last, as from Kafka.
+    for read in sorted(reads, key=lambda read: read.partition is None):
         await _add_records(read, context)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
@@ -138,7 +139,7 @@ def newest_readable_magic(version: int) -> int:
 
 
 def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
-    """Group neighbours of one topic; failed partitions come last, as from Kafka."""
+    """Group neighbours of one topic."""
     return [
         FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
         for (topic, topic_id), group in itertools.groupby(

@@ -85,13 +85,13 @@ async def _produce_to_partition(
     if refusal is not None or partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if refusal is None else refusal
         return _failure(data.index, BrokerError(code), log_start_offset=-1)
+    records = memoryview(data.records or b"")
     try:
-        records = data.records if data.records is not None else b""
-        try:
-            check_produce_version(records, context.api_version)
-        except BrokerError as error:
-            return _failure(data.index, error, log_start_offset=-1)
-        return await _append(partition, memoryview(records), request, context)
+        _check_request(partition, records, request, context)
+    except BrokerError as error:
+        return _failure(data.index, error, log_start_offset=-1)
+    try:
+        return await _append(partition, records, context)
     except BrokerError as error:
         has_log_start = error.code not in ERRORS_WITHOUT_LOG_START
         return _failure(data.index, error, log_start_offset=partition.log.log_start_offset if has_log_start else -1)
@@ -100,27 +100,45 @@ async def _produce_to_partition(
         return _failure(data.index, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR), log_start_offset=-1)
 
 
-async def _append(
-    partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext
-) -> PartitionProduceResponse:
+def _check_request(partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext) -> None:
+    """What is checked before the log is asked. Raises BrokerError."""
+    check_produce_version(records, context.api_version)
     if is_internal(partition.topic) and context.client_id != ADMIN_CLIENT_ID:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     if request.acks == ALL_IN_SYNC and partition.log.config.min_insync_replicas > 1:
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    if request.transactional_id is not None and context.broker.config.transaction_partition_verification_enable:
+        _check_transaction(partition, records, request.transactional_id, context)
+
+
+def _check_transaction(
+    partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
+) -> None:
+    """Refuse a batch of a transaction that does not hold the partition (KIP-890, part 1).
+
+    Raises BrokerError INVALID_TXN_STATE, and what the coordinator says of the producer.
+    """
+    batch = read_batch(records)
+    if batch is None or not batch.is_transactional:
+        return
+    producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+    at = TopicPartition(partition.topic, partition.index)
+    if not context.broker.transactions.holds_partition(transactional_id, producer, at):
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the partition has not been added to the transaction")
+
+
+async def _append(partition: Partition, records: memoryview, context: RequestContext) -> PartitionProduceResponse:
     produced = await _validated(partition, records, context)
-    response = PartitionProduceResponse(index=partition.index, log_start_offset=partition.log.log_start_offset)
     if not produced.batches:
-        response.base_offset = -1
-        response.log_start_offset = -1
-        return response
-    if produced.batches[0].is_transactional:
-        _check_transaction(partition, produced, request, context)
+        return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
     result = partition.append(produced)
     context.broker.metrics.count_produced(partition.topic, produced)
-    response.base_offset = result.base_offset
-    response.log_append_time_ms = result.log_append_time_ms
-    response.log_start_offset = result.log_start_offset
-    return response
+    return PartitionProduceResponse(
+        index=partition.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
 
 
 async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:
@@ -131,20 +149,6 @@ async def _validated(partition: Partition, records: memoryview, context: Request
         if first is not None and first.is_compressed:
             return await trio.to_thread.run_sync(lambda: validate(records, rules, now_ms=now_ms))
     return validate(records, rules, now_ms=now_ms)
-
-
-def _check_transaction(
-    partition: Partition, produced: Produced, request: ProduceRequest, context: RequestContext
-) -> None:
-    """Refuse a batch of a transaction that does not hold the partition (KIP-890, part 1).
-
-    Raises BrokerError INVALID_TXN_STATE, and what the coordinator says of the producer.
-    """
-    batch = produced.batches[0]
-    producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
-    at = TopicPartition(partition.topic, partition.index)
-    if not context.broker.transactions.holds_partition(request.transactional_id or "", producer, at):
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the partition has not been added to the transaction")
 
 
 def _failure(index: int, error: BrokerError, *, log_start_offset: int) -> PartitionProduceResponse:
