@@ -52,6 +52,9 @@ BATCHED_FETCH_SINCE = 8
 LOAD_ERROR_UNDERSTOOD_SINCE = 2
 """Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
+ABORTABLE_UNDERSTOOD_SINCE = 4
+"""First TxnOffsetCommit version whose producers take TRANSACTION_ABORTABLE (KIP-890)."""
+
 
 class _PartitionToCommit(Protocol):
     partition_index: int
@@ -164,7 +167,8 @@ def _check_partition_added(request: TxnOffsetCommitRequest, context: RequestCont
         is_fenced = error.code is ErrorCode.PRODUCER_FENCED
         raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code) from error
     if not is_added:
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        is_understood = context.api_version >= ABORTABLE_UNDERSTOOD_SINCE
+        raise BrokerError(ErrorCode.TRANSACTION_ABORTABLE if is_understood else ErrorCode.INVALID_TXN_STATE)
 
 
 def _exists(topic: str, partition: int, context: RequestContext) -> bool:
