@@ -1,7 +1,7 @@
 """Nothing but the optional compiled kernel; everything else is in pyproject.toml.
 
 Without Cython or a C compiler the installation succeeds all the same and the pure Python twins of the `*_cy` modules
-do the work, five to fifty times slower; `gregor.protocol.records.kernel_cy.implementation()` tells which is running.
+do the work, twenty to sixty times slower; `gregor.protocol.records.kernel_cy.implementation()` tells which is running.
 GREGOR_PURE_PYTHON=1 asks for that.
 """
 

@@ -28,8 +28,11 @@ def pure_twin(source: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def is_compiled(module: ModuleType) -> bool:
-    return not (module.__file__ or "").endswith(".py")
+def is_up_to_date(module: ModuleType, source: Path) -> bool:
+    """Whether `module` was compiled, and after `source` and its types were written."""
+    built = Path(module.__file__ or source)
+    newest = max(path.stat().st_mtime for path in (source, source.with_suffix(".pxd")))
+    return built.suffix != ".py" and built.stat().st_mtime >= newest
 
 
 @pytest.fixture
@@ -43,9 +46,9 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Runs a test twice: with the compiled modules, and with their sources as plain Python wherever they are used."""
     modules = {source: importlib.import_module(f"{RECORDS}.{source.stem}") for source in COMPILED_SOURCES}
     if request.param == "compiled":
-        missing = [module.__name__ for module in modules.values() if not is_compiled(module)]
+        missing = [source.name for source, module in modules.items() if not is_up_to_date(module, source)]
         if missing:
-            pytest.skip(f"no compiled {', '.join(missing)}: `pip install -e .` with a C compiler builds them")
+            pytest.skip(f"no compiled {', '.join(missing)} of today: `pip install -e .` with a C compiler builds them")
     else:
         for source, module in modules.items():
             replace_everywhere(monkeypatch, module, pure_twin(source))
