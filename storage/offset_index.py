@@ -183,13 +183,16 @@ class OffsetIndex:
         finally:
             file.close()
 
+    def note_gaps(self, has_gaps: bool) -> None:
+        """Say in the header of a segment that is being written whether offsets are missing. Raises OSError."""
+        self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))
+
     def _reopen(self) -> None:
         """Make the header say that the number of entries is open again."""
         table = self._table or self._open()
         summary = parse_summary(table.part(0, HEADER_SIZE), self.base_offset)
         if summary is not None:
-            summary.entry_count = summary.log_size_bytes = -1
-            self._write_header(summary)
+            self.note_gaps(bool(summary.has_gaps))
         self._is_finished = False
 
     def _write_header(self, summary: IndexSummary) -> None:

@@ -330,6 +330,8 @@ class PartitionLog:
 
     def _is_due_to_roll(self, active: Segment, batch: ProducedBatch, receipt_ms: int) -> bool:
         """Whether it is as old as `segment.ms` allows, by its records' time (Kafka `LogSegment.shouldRoll`)."""
+        if active.is_damaged:
+            return True
         first = active.first_timestamp
         if first >= 0:
             timestamp = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
@@ -410,7 +412,14 @@ class PartitionLog:
         if size <= 0:
             return LogSlice(None, 0, 0, start_offset=offset)
         size = min(size, segment.verify(start, start + size) - start)
-        return LogSlice(segment.file.acquire(), start, size, start_offset=offset, magics=segment.magics)
+        return LogSlice(
+            segment.file.acquire(),
+            start,
+            size,
+            start_offset=offset,
+            end_offset=min(bound, segment.next_offset),
+            magics=segment.magics,
+        )
 
     # --- looking up ---
 

@@ -100,11 +100,19 @@ class _Scanner:
     def _fault_in_sequence(self, batch: BatchView) -> str | None:
         fault = _fault_after(self._sequence, batch, self._rules)
         believed = self._believed
-        if fault is None or believed is None or _fault_after(self._sequence_before, batch, self._rules) is not None:
+        if fault is None or believed is None or not self._had_jumped_ahead_of(batch):
             return fault
-        # The one before had jumped ahead of this one, which fits what came before both.
         self.position, self._sequence, self._believed = believed.position, self._sequence_before, None
         return f"the batch to offset {believed.last_offset} is contradicted by the next one ({fault})"
+
+    def _had_jumped_ahead_of(self, batch: BatchView) -> bool:
+        """Whether `batch` lies below the believed one before it, but not below what came before both."""
+        now, before = self._sequence, self._sequence_before
+        if batch.magic == v2.MAGIC and before.leader_epoch <= batch.leader_epoch < now.leader_epoch:
+            return True
+        if not self._rules.has_gaps or now.next_offset is None or before.next_offset is None:
+            return False
+        return before.next_offset <= batch.stored_offset < now.next_offset
 
     def _settle(self) -> None:
         if self._believed is not None:

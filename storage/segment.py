@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..protocol.records import v0, v2
 from ..protocol.records.batches import BatchView, iter_batches, read_batch
@@ -25,6 +25,8 @@ from .recovery import ScanResult, ScanRules, scan
 from .transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 NO_TIMESTAMP = -1
 READ_AHEAD_BYTES = 8192
@@ -69,6 +71,7 @@ class Segment:
         "first_timestamp",
         "has_gaps",
         "index",
+        "is_damaged",
         "is_loaded",
         "magics",
         "max_timestamp",
@@ -89,6 +92,8 @@ class Segment:
         self.index = OffsetIndex(pool, self._stem + paths.INDEX, base_offset, index_interval_bytes)
         self.transactions = TransactionIndex(pool.files, self._stem + paths.TRANSACTION_INDEX)
         self.is_loaded = False
+        self.is_damaged = False
+        """Whether a bad batch was met in it; nothing more should be written here."""
         self.has_gaps = False
         """Whether offsets may be missing between batches."""
         self.created_ms = 0
@@ -164,8 +169,8 @@ class Segment:
         self.index.interval_bytes = summary.interval_bytes
         self.is_loaded = True
 
-    def rebuild(self, rules: ScanRules, visit: Callable[[BatchView], None] | None = None) -> ScanResult:
-        """Check the whole file and build the index anew from it; `visit` gets every good batch.
+    def rebuild(self, rules: ScanRules) -> ScanResult:
+        """Check the whole file and build the index anew from it.
 
         What follows the first bad batch is left where it is, but is no part of the segment any more. Receipt times
         of v0 messages are kept if the old index can be read, else the file's time of last change stands for them.
@@ -175,23 +180,21 @@ class Segment:
         size_bytes = file.size()
         tags = TagSource(self.index, default_receipt_ms=self._pool.files.modified_ms(self.path))
         self._forget_contents()
-        self.has_gaps = rules.has_gaps
+        self.has_gaps = False
         self.index.create(has_gaps=rules.has_gaps)
 
-        def take(batch: BatchView) -> None:
-            self._take(batch, tags.tags_of(batch))
-            if visit is not None:
-                visit(batch)
-
         buffer = file.map(0, size_bytes) if size_bytes else memoryview(b"")
-        result = scan(buffer, rules, take)
+        result = scan(buffer, rules, lambda batch: self._take(batch, tags.tags_of(batch)))
         self.size_bytes = result.valid_bytes
         self.next_offset = max(result.next_offset, self.base_offset)
+        self.index.note_gaps(self.has_gaps)
         self.is_loaded = True
         return result
 
     def _take(self, batch: BatchView, tags: BatchTags) -> None:
         """Count a batch that a scan has found."""
+        self.has_gaps = self.has_gaps or tags.first_offset != self.next_offset
+        self.next_offset = batch.last_offset + 1
         timestamp = tags.receipt if batch.magic == v0.MAGIC else batch.max_timestamp
         self._count(batch.magic, timestamp, batch.last_offset, tags.receipt, is_first=batch.position == 0)
         self.index.offer(
@@ -352,6 +355,8 @@ class Segment:
         file = self.file
         if not file.is_held:
             file.truncate(size_bytes)
+            # Else the next crash might bring back what others were told is gone.
+            file.sync()
             return
         # A mapped page beyond the end of its file is a SIGBUS, and a sendfile would end early: give readers a twin.
         head = file.read_at(size_bytes, 0)
@@ -368,27 +373,26 @@ class Segment:
         """
         if position >= self._trusted_from or (self._checked_from <= position and end <= self._checked_to):
             return end
-        start = self._checked_to if self._checked_from <= position < self._checked_to else position
+        entry = self._looked_up(lambda index: index.tags_at(position))
+        start, first_offset = (0, self.base_offset) if entry is None else (entry.position, entry.offset)
         buffer = self.file.map(start, self._trusted_from - start)
-        rules = ScanRules(self.base_offset, None, self.has_gaps)
+        rules = ScanRules(self.base_offset, first_offset, self.has_gaps)
         result = scan(buffer, rules, stop=max(end - start, MIN_CHECK_BYTES))
-        if start == position:
-            self._checked_from = position
-        good_end = self._checked_to = start + result.valid_bytes
+        good_end = start + result.valid_bytes
+        if not self._checked_from <= start <= self._checked_to:
+            self._checked_from = start
+        self._checked_to = good_end
         if good_end >= end or result.reason is None:
             return end
         logger.error("%s: damaged at position %d: %s", self.path, good_end, result.reason)
-        if good_end == position:
+        self.is_damaged = True
+        if good_end <= position:
             raise SegmentDamagedError(position, result.reason)
         return good_end
 
     def locate(self, offset: int) -> Place | None:
         """The first batch that ends at or after `offset`, None if the segment has none. Raises SegmentDamagedError."""
-        try:
-            position = self.index.position_before_offset(offset)
-        except IndexDamagedError as fault:
-            self._mend_index(fault)
-            position = self.index.position_before_offset(offset)
+        position = self._looked_up(lambda index: index.position_before_offset(offset))
         for place in self._places(position):
             if place.last_offset >= offset:
                 return place
@@ -408,9 +412,11 @@ class Segment:
                 else:
                     last_offset, size = _SHORT_PLACE.unpack_from(window, at)
             except (IndexError, struct_error) as fault:
+                self.is_damaged = True
                 raise SegmentDamagedError(position, "a batch that is cut") from fault
             size += v0.LOG_OVERHEAD
             if size < v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE or position + size > end:
+                self.is_damaged = True
                 raise SegmentDamagedError(position, f"a batch of {size} bytes")
             yield Place(position, size, last_offset)
             position += size
@@ -433,17 +439,13 @@ class Segment:
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """A batch's position before which all are older than `timestamp`. Raises OSError."""
-        try:
-            return self.index.position_before_timestamp(timestamp)
-        except IndexDamagedError as fault:
-            self._mend_index(fault)
-            return self.index.position_before_timestamp(timestamp)
+        return self._looked_up(lambda index: index.position_before_timestamp(timestamp))
 
     def timestamp_of(self, batch: BatchView) -> int:
         """The largest timestamp of the batch's records; for v0 when it came, since it says nothing itself."""
         if batch.magic != v0.MAGIC:
             return batch.max_timestamp
-        entry = self.index.tags_at(batch.position)
+        entry = self._looked_up(lambda index: index.tags_at(batch.position))
         return NO_TIMESTAMP if entry is None else entry.receipt
 
     def first_offset_since(self, timestamp: int) -> int:
@@ -459,6 +461,14 @@ class Segment:
     def modified_ms(self) -> int:
         """When the file was last written. Raises OSError. Needs no `load`."""
         return self._pool.files.modified_ms(self.path)
+
+    def _looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
+        """What `look` finds in the index, which is built anew if it turns out to be damaged. Raises OSError."""
+        try:
+            return look(self.index)
+        except IndexDamagedError as fault:
+            self._mend_index(fault)
+            return look(self.index)
 
     def _mend_index(self, fault: IndexDamagedError) -> None:
         logger.warning("%s: building it anew from the log", fault)

@@ -4,7 +4,8 @@ import bisect
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gregor.protocol.errors import BrokerError, ErrorCode
