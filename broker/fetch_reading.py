@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
-from ..protocol.records.batches import OFFSET_AND_SIZE
+from ..protocol.records.v0 import OFFSET_AND_SIZE
 from ..storage.partition_log import LogSlice, PartitionLog
 from .fetch_sessions import FetchedPartition
 from .partition import Partition
