@@ -133,17 +133,18 @@ def _read(
             for aborted in log.aborted_transactions(wanted.fetch_offset, records.end_offset)
         ]
     is_cut = records.size_bytes == max_bytes and not at_least_one
-    if is_cut and limits.version > LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records):
+    is_useless = is_cut and limits.version > LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records)
+    if is_useless or not records.size_bytes:
         records.release()
-    return PartitionRead(fetched, partition, answer, records if records.size_bytes else None)
+        return PartitionRead(fetched, partition, answer)
+    return PartitionRead(fetched, partition, answer, records)
 
 
 def _begins_incomplete(records: LogSlice) -> bool:
     """Whether not even the first batch is whole: nothing that a client of today could use."""
-    head = os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position) if records.size_bytes else b""
     if records.size_bytes < OFFSET_AND_SIZE.size:
         return True
-    _, size_bytes = OFFSET_AND_SIZE.unpack(head)
+    _, size_bytes = OFFSET_AND_SIZE.unpack(os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position))
     return bool(OFFSET_AND_SIZE.size + size_bytes > records.size_bytes)
 
 
