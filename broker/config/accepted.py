@@ -1,14 +1,18 @@
 """Kafka's keys that Gregor knows and does not need: accepted with one info line, without effect.
 
-Facts of Apache Kafka 3.9.1, one key a line: name, type, default (nothing where Kafka has none). A star marks Kafka's
-internal keys, which DescribeConfigs leaves out.
+Facts of Apache Kafka 3.9.1, one key a line: name, type, default (nothing where Kafka has none). After the type, ``*``
+marks Kafka's internal keys, which DescribeConfigs leaves out, ``@`` those that may change at run time for one broker
+and ``+`` those that may for all.
 """
 
+from dataclasses import replace
 from functools import cache
 
-from .keys import ConfigType, Key
+from .keys import ConfigType, Key, Update
 
 SENTENCE = "Accepted for Kafka's sake; Gregor does not need it."
+
+_UPDATES = {"@": Update.PER_BROKER, "+": Update.CLUSTER_WIDE}
 
 _TABLE = """\
 alter.config.policy.class.name CLASS
@@ -17,7 +21,7 @@ alter.log.dirs.replication.quota.window.size.seconds INT 1
 authorizer.class.name STRING ""
 auto.include.jmx.reporter BOOLEAN true
 auto.leader.rebalance.enable BOOLEAN true
-background.threads INT 10
+background.threads INT+ 10
 broker.heartbeat.interval.ms INT 2000
 broker.id.generation.enable BOOLEAN true
 broker.session.timeout.ms INT 9000
@@ -69,38 +73,38 @@ kafka.metrics.polling.interval.secs INT 10
 kafka.metrics.reporters LIST ""
 leader.imbalance.check.interval.seconds LONG 300
 leader.imbalance.per.broker.percentage INT 10
-log.cleaner.io.buffer.load.factor DOUBLE 0.9
-log.cleaner.io.buffer.size INT 524288
+log.cleaner.io.buffer.load.factor DOUBLE+ 0.9
+log.cleaner.io.buffer.size INT+ 524288
 log.dir.failure.timeout.ms LONG 30000
 metadata.log.max.snapshot.interval.ms LONG 3600000
 metadata.log.segment.min.bytes INT* 8388608
 metadata.log.segment.ms LONG 604800000
 metadata.max.idle.interval.ms INT 500
 metadata.max.retention.ms LONG 604800000
-metric.reporters LIST ""
+metric.reporters LIST+ ""
 metrics.num.samples INT 2
 metrics.recording.level STRING INFO
 metrics.sample.window.ms LONG 30000
-num.io.threads INT 8
-num.network.threads INT 3
+num.io.threads INT+ 8
+num.network.threads INT+ 3
 num.replica.alter.log.dirs.threads INT
-num.replica.fetchers INT 1
+num.replica.fetchers INT+ 1
 password.encoder.cipher.algorithm STRING AES/CBC/PKCS5Padding
 password.encoder.iterations INT 4096
 password.encoder.key.length INT 128
 password.encoder.keyfactory.algorithm STRING
 password.encoder.old.secret PASSWORD
 password.encoder.secret PASSWORD
-principal.builder.class CLASS org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+principal.builder.class CLASS@ org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 producer.purgatory.purge.interval.requests INT 1000
-remote.fetch.max.wait.ms INT 500
-remote.log.index.file.cache.total.size.bytes LONG 1073741824
+remote.fetch.max.wait.ms INT+ 500
+remote.log.index.file.cache.total.size.bytes LONG+ 1073741824
 remote.log.manager.copier.thread.pool.size INT -1
-remote.log.manager.copy.max.bytes.per.second LONG 9223372036854775807
+remote.log.manager.copy.max.bytes.per.second LONG+ 9223372036854775807
 remote.log.manager.copy.quota.window.num INT 11
 remote.log.manager.copy.quota.window.size.seconds INT 1
 remote.log.manager.expiration.thread.pool.size INT -1
-remote.log.manager.fetch.max.bytes.per.second LONG 9223372036854775807
+remote.log.manager.fetch.max.bytes.per.second LONG+ 9223372036854775807
 remote.log.manager.fetch.quota.window.num INT 11
 remote.log.manager.fetch.quota.window.size.seconds INT 1
 remote.log.manager.task.interval.ms LONG 30000
@@ -132,25 +136,25 @@ replication.quota.window.num INT 11
 replication.quota.window.size.seconds INT 1
 reserved.broker.max.id INT 1000
 sasl.client.callback.handler.class CLASS
-sasl.jaas.config PASSWORD
-sasl.kerberos.kinit.cmd STRING /usr/bin/kinit
-sasl.kerberos.min.time.before.relogin LONG 60000
-sasl.kerberos.principal.to.local.rules LIST DEFAULT
-sasl.kerberos.service.name STRING
-sasl.kerberos.ticket.renew.jitter DOUBLE 0.05
-sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8
+sasl.jaas.config PASSWORD@
+sasl.kerberos.kinit.cmd STRING@ /usr/bin/kinit
+sasl.kerberos.min.time.before.relogin LONG@ 60000
+sasl.kerberos.principal.to.local.rules LIST@ DEFAULT
+sasl.kerberos.service.name STRING@
+sasl.kerberos.ticket.renew.jitter DOUBLE@ 0.05
+sasl.kerberos.ticket.renew.window.factor DOUBLE@ 0.8
 sasl.login.callback.handler.class CLASS
 sasl.login.class CLASS
 sasl.login.connect.timeout.ms INT
 sasl.login.read.timeout.ms INT
-sasl.login.refresh.buffer.seconds SHORT 300
-sasl.login.refresh.min.period.seconds SHORT 60
-sasl.login.refresh.window.factor DOUBLE 0.8
-sasl.login.refresh.window.jitter DOUBLE 0.05
+sasl.login.refresh.buffer.seconds SHORT@ 300
+sasl.login.refresh.min.period.seconds SHORT@ 60
+sasl.login.refresh.window.factor DOUBLE@ 0.8
+sasl.login.refresh.window.jitter DOUBLE@ 0.05
 sasl.login.retry.backoff.max.ms LONG 10000
 sasl.login.retry.backoff.ms LONG 100
 sasl.mechanism.controller.protocol STRING GSSAPI
-sasl.mechanism.inter.broker.protocol STRING GSSAPI
+sasl.mechanism.inter.broker.protocol STRING@ GSSAPI
 sasl.oauthbearer.clock.skew.seconds INT 30
 sasl.oauthbearer.expected.audience LIST
 sasl.oauthbearer.expected.issuer STRING
@@ -169,27 +173,27 @@ socket.connection.setup.timeout.max.ms LONG 30000
 socket.connection.setup.timeout.ms LONG 10000
 ssl.allow.dn.changes BOOLEAN false
 ssl.allow.san.changes BOOLEAN false
-ssl.cipher.suites LIST ""
-ssl.client.auth STRING none
-ssl.enabled.protocols LIST TLSv1.2,TLSv1.3
-ssl.endpoint.identification.algorithm STRING https
-ssl.engine.factory.class CLASS
-ssl.key.password PASSWORD
-ssl.keymanager.algorithm STRING SunX509
-ssl.keystore.certificate.chain PASSWORD
-ssl.keystore.key PASSWORD
-ssl.keystore.location STRING
-ssl.keystore.password PASSWORD
-ssl.keystore.type STRING JKS
+ssl.cipher.suites LIST@ ""
+ssl.client.auth STRING@ none
+ssl.enabled.protocols LIST@ TLSv1.2,TLSv1.3
+ssl.endpoint.identification.algorithm STRING@ https
+ssl.engine.factory.class CLASS@
+ssl.key.password PASSWORD@
+ssl.keymanager.algorithm STRING@ SunX509
+ssl.keystore.certificate.chain PASSWORD@
+ssl.keystore.key PASSWORD@
+ssl.keystore.location STRING@
+ssl.keystore.password PASSWORD@
+ssl.keystore.type STRING@ JKS
 ssl.principal.mapping.rules STRING DEFAULT
-ssl.protocol STRING TLSv1.3
-ssl.provider STRING
-ssl.secure.random.implementation STRING
-ssl.trustmanager.algorithm STRING PKIX
-ssl.truststore.certificates PASSWORD
-ssl.truststore.location STRING
-ssl.truststore.password PASSWORD
-ssl.truststore.type STRING JKS
+ssl.protocol STRING@ TLSv1.3
+ssl.provider STRING@
+ssl.secure.random.implementation STRING@
+ssl.trustmanager.algorithm STRING@ PKIX
+ssl.truststore.certificates PASSWORD@
+ssl.truststore.location STRING@
+ssl.truststore.password PASSWORD@
+ssl.truststore.type STRING@ JKS
 unclean.leader.election.interval.ms LONG* 300000
 zookeeper.clientCnxnSocket STRING
 zookeeper.connect STRING
@@ -223,8 +227,7 @@ def accepted_keys() -> dict[str, Key]:
 
 def _key(row: str) -> Key:
     name, type_name, *default = row.split(" ")
-    type_ = ConfigType[type_name.rstrip("*")]
-    key = Key(name, type_, None, SENTENCE, internal=type_name.endswith("*"))
-    if not default:
-        return key
-    return Key(name, type_, key.parse(default[0].strip('"')), SENTENCE, internal=key.internal)
+    type_ = ConfigType[type_name.rstrip("*@+")]
+    key = Key(name, type_, None, SENTENCE, update=_UPDATES.get(type_name[-1], Update.READ_ONLY))
+    value = key.parse(default[0].strip('"')) if default else None
+    return replace(key, default=value, internal=type_name.endswith("*"))

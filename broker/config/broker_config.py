@@ -137,14 +137,18 @@ class BrokerConfig(SupportedKeys):
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
-    """Raise :class:`ConfigError` where the broker key ``name`` cannot take ``text`` at run time (KIP-226)."""
+    """Raise :class:`ConfigError` where the broker key ``name`` cannot take ``text`` at run time (KIP-226).
+
+    A key that is nobody's may be a plug-in's: Kafka stores it, and so do we.
+    """
     key = SUPPORTED_KEYS.get(name) or accepted_keys().get(name)
-    if key is None or key.update is Update.READ_ONLY:
+    if key is None:
+        return
+    if key.update is Update.READ_ONLY:
         raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
     if key.update is Update.PER_BROKER and not per_broker:
-        raise ConfigError(
-            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
-        )
+        reason = "Cannot update these configs at default cluster level, broker id must be specified"
+        raise ConfigError(f"{reason}: Set({name})")
     key.parse(text)
 
 

@@ -77,5 +77,10 @@ def words(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ..
     return _declared(ConfigType.LIST, default, sentence, more)
 
 
+def pieces(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:
+    """A STRING key that is a list in all but Kafka's type for it."""
+    return _declared(ConfigType.STRING, default, sentence, {**more, "is_list": True})
+
+
 def _declared(type_: ConfigType, default: _V, sentence: str, more: dict[str, Any]) -> _V:
     return cast(_V, Declaration(type_, default, sentence, more))

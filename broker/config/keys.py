@@ -6,6 +6,7 @@ who knows Kafka reads our messages at once.
 
 import enum
 import math
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,8 +49,10 @@ class Update(enum.Enum):
 class Key:
     """One configuration key.
 
-    ``least`` and ``most`` bound numbers inclusively; ``one_of`` bounds strings, or each element of a list. ``internal``
-    keys are Kafka's own secrets: it takes them and does not list them.
+    ``least`` and ``most`` bound numbers inclusively, but for ``or_equal``, which is allowed too; ``one_of`` bounds
+    strings, or each element of a list; all of the text must match ``pattern``, or is refused with the words
+    ``otherwise``. ``is_list`` marks STRING keys that
+    Kafka itself takes apart at commas. ``internal`` keys are Kafka's own secrets: it takes them and does not list them.
     """
 
     name: str
@@ -58,9 +61,13 @@ class Key:
     sentence: str
     least: float | None = None
     most: float | None = None
+    or_equal: float | None = None
     one_of: tuple[str, ...] = ()
+    pattern: str = ""
+    otherwise: str = ""
     update: Update = Update.READ_ONLY
     internal: bool = False
+    is_list: bool = False
 
     @property
     def attribute(self) -> str:
@@ -78,7 +85,8 @@ class Key:
         if self.one_of:
             return "one of " + ", ".join(self.one_of)
         if self.least is not None and self.most is not None:
-            return f"{_plain(self.least)} to {_plain(self.most)}"
+            also = "" if self.or_equal is None else f" or {_plain(self.or_equal)}"
+            return f"{_plain(self.least)} to {_plain(self.most)}{also}"
         if self.least is not None:
             return f"at least {_plain(self.least)}"
         return ""
@@ -89,6 +97,8 @@ class Key:
         Raises :class:`ConfigError` in the words of Kafka's ConfigException where it has none.
         """
         trimmed = text.strip()
+        if self.pattern and not re.fullmatch(self.pattern, trimmed):
+            raise self._refusal(trimmed, self.otherwise.format(trimmed))
         match self.type:
             case ConfigType.BOOLEAN:
                 value: ConfigValue = self._boolean(trimmed)
@@ -96,16 +106,18 @@ class Key:
                 value = self._integer(trimmed)
             case ConfigType.DOUBLE:
                 value = self._double(trimmed)
-            case ConfigType.LIST:
-                value = tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
-            case _:
+            case ConfigType.STRING if not self.is_list:
                 value = trimmed
+            case ConfigType.CLASS | ConfigType.PASSWORD:
+                value = trimmed
+            case _:
+                value = tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
         self._check(value)
         return value
 
     def render(self, value: ConfigValue) -> str | None:
         """``value`` as text that :meth:`parse` takes, ``None`` where there is no value."""
-        if value is None:
+        if value is None or (value == () and self.is_list):
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -139,17 +151,26 @@ class Key:
         return value
 
     def _check(self, value: ConfigValue) -> None:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if self.least is not None and value < self.least:
-                raise self._refusal(value, f"Value must be at least {_plain(self.least)}")
-            if self.most is not None and value > self.most:
-                raise self._refusal(value, f"Value must be no more than {_plain(self.most)}")
-        elif self.one_of and isinstance(value, str) and value not in self.one_of:
-            raise self._refusal(value, f"String must be one of: {', '.join(self.one_of)}")
-        elif self.one_of and isinstance(value, tuple):
-            for element in value:
-                if element not in self.one_of:
-                    raise self._refusal(element, f"String must be one of: {', '.join(self.one_of)}")
+        if isinstance(value, str | tuple):
+            self._check_words((value,) if isinstance(value, str) else value)
+        elif value is not None and not isinstance(value, bool) and value != self.or_equal:
+            self._check_range(value)
+
+    def _check_words(self, values: tuple[str, ...]) -> None:
+        for value in values:
+            if self.one_of and value not in self.one_of:
+                raise self._refusal(value, f"String must be one of: {', '.join(self.one_of)}")
+
+    def _check_range(self, value: float) -> None:
+        too_small = self.least is not None and value < self.least
+        too_large = self.most is not None and value > self.most
+        if (too_small or too_large) and self.or_equal is not None and self.least is not None and self.most is not None:
+            bounds = f"{_plain(self.least)} and {_plain(self.most)}"
+            raise self._refusal(value, f"Value must be between {bounds} or equal to {_plain(self.or_equal)}")
+        if too_small and self.least is not None:
+            raise self._refusal(value, f"Value must be at least {_plain(self.least)}")
+        if too_large and self.most is not None:
+            raise self._refusal(value, f"Value must be no more than {_plain(self.most)}")
 
     def _refusal(self, value: object, reason: str) -> ConfigError:
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {reason}")

@@ -1,6 +1,6 @@
 """Keys of logs on disk: most are defaults that a topic may override, see :mod:`.topic_keys`."""
 
-from .declare import CLUSTER_WIDE, boolean, double, integer, long, short, string, words
+from .declare import CLUSTER_WIDE, boolean, double, integer, long, pieces, string, words
 
 _NO_LIMIT = 9223372036854775807
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -10,7 +10,7 @@ class LogKeys:
     """Where records are kept, for how long, and what may be appended."""
 
     log_dir = string("./gregor-data", "Directory of the logs where log.dirs is not given.")
-    log_dirs = words((), "Directories of the logs; a new partition goes where the fewest are.")
+    log_dirs = pieces((), "Directories of the logs; a new partition goes where the fewest are.")
     num_partitions = integer(1, "Partitions of a topic that is created without a count.", least=1)
     default_replication_factor = integer(1, "Replicas of a topic that is created without a count.")
     min_insync_replicas = integer(
@@ -26,7 +26,7 @@ class LogKeys:
         update=CLUSTER_WIDE,
     )
     compression_gzip_level = integer(
-        -1, "Level of gzip, 1 to 9, or -1 for the codec's default.", least=-1, most=9, update=CLUSTER_WIDE
+        -1, "Level of gzip, 1 to 9, or -1 for the codec's default.", least=1, most=9, or_equal=-1, update=CLUSTER_WIDE
     )
     compression_lz4_level = integer(9, "Level of lz4.", least=1, most=17, update=CLUSTER_WIDE)
     compression_zstd_level = integer(3, "Level of zstd.", least=-131072, most=22, update=CLUSTER_WIDE)
@@ -176,7 +176,4 @@ class LogKeys:
     )
     delete_records_purgatory_purge_interval_requests = integer(
         1, "Accepted for Kafka's sake: parked requests are dropped as they end."
-    )
-    offsets_commit_required_acks = short(
-        -1, "Acknowledgements that an offset commit needs; only -1 is meant to be used."
     )

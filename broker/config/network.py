@@ -1,6 +1,6 @@
 """Keys of listeners, connections and requests."""
 
-from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, string, words
+from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, pieces, string, words
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -8,22 +8,22 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class NetworkKeys:
     """How clients reach the broker, and what each may ask of it."""
 
-    listeners = words(
+    listeners = pieces(
         ("PLAINTEXT://localhost:9092",),
         "Addresses to accept connections on, as NAME://host:port; no host means every interface.",
         update=PER_BROKER,
     )
-    advertised_listeners = words(
+    advertised_listeners = pieces(
         (),
         "Addresses that clients are told to use; without it each is told the address that it dialled.",
         update=PER_BROKER,
     )
-    listener_security_protocol_map = words(
+    listener_security_protocol_map = pieces(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "Security protocol of each listener name, as NAME:PROTOCOL.",
         update=PER_BROKER,
     )
-    controller_listener_names = words((), "Listeners for controllers only; a broker on its own does not open them.")
+    controller_listener_names = pieces((), "Listeners for controllers only; a broker on its own does not open them.")
     inter_broker_listener_name = string(None, "Listener over which brokers talk to each other.")
     security_inter_broker_protocol = string(
         "PLAINTEXT",

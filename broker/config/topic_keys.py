@@ -35,9 +35,22 @@ def _alone(name: str, type_: ConfigType, default: ConfigValue, sentence: str) ->
     return TopicKey(Key(name, type_, default, sentence))
 
 
+def _throttled(name: str, side: str) -> TopicKey:
+    return TopicKey(
+        Key(
+            name,
+            ConfigType.LIST,
+            (),
+            f"Replicas whose replication is throttled on the {side} side, as partition:broker pairs, or * for all.",
+            pattern=r"|\*|\s*\d+\s*:\s*\d+\s*(,\s*\d+\s*:\s*\d+\s*)*",
+            otherwise=f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        )
+    )
+
+
 _WEEK_MS: Final = 604_800_000
 _NO_LIMIT: Final = 9223372036854775807
-_THROTTLED: Final = "Replicas whose replication is throttled on the {} side, as partition:broker pairs, or * for all."
 
 TOPIC_KEYS: Final[dict[str, TopicKey]] = {
     row.key.name: row
@@ -51,9 +64,9 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
         _like("file.delete.delay.ms", "log.segment.delete.delay.ms"),
         _like("flush.messages", "log.flush.interval.messages"),
         _like("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", default=_NO_LIMIT, least=0),
-        _alone("follower.replication.throttled.replicas", ConfigType.LIST, (), _THROTTLED.format("follower's")),
+        _throttled("follower.replication.throttled.replicas", "follower's"),
         _like("index.interval.bytes", "log.index.interval.bytes"),
-        _alone("leader.replication.throttled.replicas", ConfigType.LIST, (), _THROTTLED.format("leader's")),
+        _throttled("leader.replication.throttled.replicas", "leader's"),
         _like("local.retention.bytes", "log.local.retention.bytes"),
         _like("local.retention.ms", "log.local.retention.ms"),
         _like("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),

@@ -1,0 +1,69 @@
+"""The table of keys as text: a commented ``server.properties``, and the list that ``gregor config`` prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from .cluster import ClusterKeys
+from .coordinators import CoordinatorKeys
+from .gregor_keys import GregorKeys
+from .keys import Key, Update
+from .log import LogKeys
+from .network import NetworkKeys
+from .table import SECTIONS, SUPPORTED_KEYS, section_keys
+
+TITLES: dict[type, str] = {
+    ClusterKeys: "The node and its cluster",
+    NetworkKeys: "Listeners, connections, requests",
+    LogKeys: "Topics and their logs (most are defaults that a topic may override)",
+    CoordinatorKeys: "Groups, offsets, transactions",
+    GregorKeys: "What only Gregor has",
+}
+UPDATES = {
+    Update.READ_ONLY: "",
+    Update.PER_BROKER: "may change while the broker runs",
+    Update.CLUSTER_WIDE: "may change while the broker runs",
+}
+PREAMBLE = """\
+# Settings of a Gregor broker: every key that it acts on, with its default and, where it has one, its range.
+#
+# A line that begins with # is a comment: take the # away to change a setting. No file is needed at all. Names and
+# meanings are Kafka's; a server.properties of Kafka's works as it is: what Gregor does not need of it is passed over.
+# This file is made from the table in broker/config: `gregor config --write`.
+"""
+
+
+def server_properties() -> str:
+    """The whole file: each key commented out, at its default."""
+    return PREAMBLE + "".join(_section(section) for section in SECTIONS)
+
+
+def described(words: Iterable[str] = ()) -> Iterator[str]:
+    """One paragraph for each key whose name contains one of ``words``, or for all."""
+    wanted = list(words)
+    for key in SUPPORTED_KEYS.values():
+        if not key.internal and (not wanted or any(word in key.name for word in wanted)):
+            notes = [key.type.name, *_notes(key)]
+            yield f"{_assignment(key)}\n    {key.sentence} ({'; '.join(notes)})"
+
+
+def _section(section: type) -> str:
+    title = TITLES[section]
+    lines = ["", f"# {'-' * len(title)}", f"# {title}", f"# {'-' * len(title)}", ""]
+    for key in section_keys(section):
+        if key.internal:
+            continue
+        notes = _notes(key)
+        text = key.sentence + (f" ({'; '.join(notes)})" if notes else "")
+        lines += [f"# {line}" for line in textwrap.wrap(text, 110)]
+        lines += [f"#{_assignment(key)}", ""]
+    return "\n".join(lines)
+
+
+def _assignment(key: Key) -> str:
+    return f"{key.name}={key.render(key.default) or ''}"
+
+
+def _notes(key: Key) -> list[str]:
+    return [note for note in (key.valid_values, UPDATES[key.update]) if note]
