@@ -1,0 +1,66 @@
+"""Kafka's names, Kafka's defaults, and what is said of mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gregor.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from gregor.client.errors import ConfigError
+
+KAFKA_CONFIGS = Path(__file__).resolve().parents[3] / "shared" / "protocol" / "configs-3.9.json"
+
+OUR_OWN = {"explicit", "ssl_context", "api_version", "metadata_evict_ms", "partitioner_class"}
+DIFFERENT = {"partition_assignment_strategy", "security_protocol", "retries"}
+
+
+@pytest.mark.skipif(not KAFKA_CONFIGS.exists(), reason="Kafka's table of keys is not beside the repository")
+@pytest.mark.parametrize(
+    ("kind", "config_class"), [("producer", ProducerConfig), ("consumer", ConsumerConfig), ("admin", AdminConfig)]
+)
+def test_defaults_are_those_of_kafka(kind: str, config_class: type[ClientConfig]) -> None:
+    table = json.loads(KAFKA_CONFIGS.read_text())[kind]
+    defaults = vars(config_class())
+    for name, ours in defaults.items():
+        if name in OUR_OWN | DIFFERENT:
+            continue
+        key = next((key for key in table if key.replace(".", "_") == name), None)
+        assert key is not None, f"Kafka has no {name}"
+        theirs = table[key]["default"]
+        if name == "receive_buffer_bytes" and kind == "admin":
+            continue
+        assert str(ours or "").lower() == str(theirs or "").lower(), name
+
+
+def test_dots_and_texts_are_understood() -> None:
+    config = ProducerConfig.from_properties({"linger.ms": "5", "enable.idempotence": "false", "acks": 1})
+    assert (config.linger_ms, config.enable_idempotence, config.required_acks) == (5, False, 1)
+
+
+def test_metadata_max_idle_ms_is_the_shipped_name_of_metadata_evict_ms() -> None:
+    assert ProducerConfig.from_properties({"metadata.max.idle.ms": "6000"}).metadata_evict_ms == 6000
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"linger_mss": 1}, "did you mean 'linger_ms'"),
+        ({"linger_ms": "soon"}, "linger_ms must be of type int"),
+        ({"acks": "2"}, "acks must be one of"),
+        ({"compression_type": "brotli"}, "compression_type"),
+        ({"metadata_evict_ms": 100}, "at least 5000"),
+        ({"enable_idempotence": True, "acks": "1"}, "acks=all"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"transactional_id": "t", "retries": 0}, "retries"),
+        ({"delivery_timeout_ms": 10, "linger_ms": 5}, "delivery_timeout_ms"),
+    ],
+)
+def test_mistakes_are_named(properties: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ProducerConfig.from_properties(properties)
+
+
+def test_idempotence_steps_aside_when_it_was_not_asked_for() -> None:
+    assert ProducerConfig.from_properties({}).is_idempotent
+    assert not ProducerConfig.from_properties({"acks": "1"}).is_idempotent
+    assert not ProducerConfig.from_properties({"retries": 0}).is_idempotent

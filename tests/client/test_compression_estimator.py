@@ -1,0 +1,57 @@
+"""The rules of KIP-126's estimate."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gregor.client.compression_estimator import CompressionRatioEstimator, estimated_size
+from gregor.protocol.records.compression import Codec
+
+ratios = st.floats(0.01, 1.5)
+
+
+def test_starts_at_one_and_moves_by_the_steps() -> None:
+    estimator = CompressionRatioEstimator()
+    assert estimator.ratio("t", Codec.GZIP) == 1.0
+    assert estimator.observe("t", Codec.GZIP, 0.2) == 0.995
+    assert estimator.observe("t", Codec.GZIP, 1.2) == 0.995 + 0.05
+
+
+def test_twenty_batches_for_a_tenth() -> None:
+    estimator = CompressionRatioEstimator()
+    for _ in range(20):
+        estimator.observe("t", Codec.LZ4, 0.1)
+    assert abs(estimator.ratio("t", Codec.LZ4) - 0.9) < 1e-9
+
+
+def test_topics_and_codecs_learn_on_their_own() -> None:
+    estimator = CompressionRatioEstimator()
+    estimator.observe("a", Codec.ZSTD, 0.1)
+    assert estimator.ratio("b", Codec.ZSTD) == 1.0
+    assert estimator.ratio("a", Codec.GZIP) == 1.0
+
+
+@given(st.lists(ratios))
+def test_a_split_forgets_everything(observed: list[float]) -> None:
+    estimator = CompressionRatioEstimator()
+    for ratio in observed:
+        estimator.observe("t", Codec.GZIP, ratio)
+    estimator.reset("t", Codec.GZIP)
+    assert estimator.ratio("t", Codec.GZIP) == 1.0
+
+
+@given(st.lists(ratios, min_size=1))
+def test_steps_are_small_and_in_the_right_direction(observed: list[float]) -> None:
+    estimator = CompressionRatioEstimator()
+    for ratio in observed:
+        before = estimator.ratio("t", Codec.GZIP)
+        after = estimator.observe("t", Codec.GZIP, ratio)
+        assert before - 0.005 - 1e-12 <= after <= before + 0.05 + 1e-12
+        if ratio < before:
+            assert max(ratio, before - 0.005) == after
+        if ratio > before:
+            assert after > before
+
+
+@given(st.integers(0, 10**9), ratios)
+def test_estimates_have_the_margin(size: int, ratio: float) -> None:
+    assert estimated_size(size, ratio) == int(size * ratio * 1.05)

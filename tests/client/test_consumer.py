@@ -1,0 +1,261 @@
+"""The consumer against a broker process: positions, groups, old protocol versions, transactions, faults."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import pytest
+import trio
+
+from gregor.client import Admin, Consumer, Producer
+from gregor.client.admin import NewTopic
+from gregor.client.errors import ConfigError
+from gregor.client.offset_lookup import OffsetAndTimestamp
+from gregor.protocol.errors import BrokerError
+from tests.broker_process import BrokerProcess
+from tests.client.faulty_proxy import FaultyProxy
+
+
+async def filled_topic(broker: BrokerProcess, partitions: int = 1, count: int = 100, **config: object) -> str:
+    """A topic with records 0, 1, 2... (time stamps 1000, 1001...), one partition after the other in turn."""
+    name = f"c-{uuid4().hex[:12]}"
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1)])
+    async with Producer(broker.bootstrap, linger_ms=5, **config) as producer:
+        for n in range(count):
+            await producer.send(name, b"%d" % n, partition=n % partitions, timestamp_ms=1000 + n)
+    return name
+
+
+async def test_iteration_hands_out_all_in_order(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, count=2_000)
+    seen = []
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", max_poll_records=7) as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(10):
+            async for record in consumer:
+                seen.append(record.value)
+                assert consumer.position(topic, 0) == record.offset + 1
+                if len(seen) == 2_000:
+                    break
+    assert seen == [b"%d" % n for n in range(2_000)]
+
+
+async def test_latest_waits_for_new_records(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process)
+    async with Consumer(broker_process.bootstrap) as consumer:
+        consumer.assign([(topic, 0)])
+        assert await consumer.poll(300) == []
+        async with Producer(broker_process.bootstrap) as producer:
+            await producer.send(topic, b"new")
+        with trio.fail_after(5):
+            assert [record.value for record in await consumer.poll()] == [b"new"]
+
+
+async def test_seek_pause_and_resume(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, partitions=2)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.pause((topic, 0))
+        with trio.fail_after(5):
+            records = await consumer.poll()
+        assert {record.partition for record in records} == {1}
+        consumer.resume((topic, 0))
+        consumer.pause((topic, 1))
+        consumer.seek(topic, 0, 40)
+        with trio.fail_after(5):
+            assert (await consumer.poll(max_records=1))[0].offset == 40
+        await consumer.seek_to_beginning((topic, 0))
+        assert (await consumer.poll(max_records=1))[0].offset == 0
+        await consumer.seek_to_end((topic, 0))
+        assert consumer.position(topic, 0) == 50
+        with pytest.raises(KeyError):
+            consumer.seek("other", 0, 0)
+
+
+async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek(topic, 0, 10_000)
+        with trio.fail_after(5):
+            assert (await consumer.poll())[0].offset == 0
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(5), pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+            await consumer.poll()
+
+
+async def test_offsets_by_time_and_at_the_ends(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process)
+    async with Consumer(broker_process.bootstrap) as consumer:
+        place = (topic, 0)
+        assert await consumer.beginning_offsets([place]) == {place: 0}
+        assert await consumer.end_offsets([place]) == {place: 100}
+        found = await consumer.offsets_for_times({place: 1042})
+        assert found == {place: OffsetAndTimestamp(42, 1042)}
+        assert await consumer.offsets_for_times({place: 10**6}) == {place: None}
+        assert topic in await consumer.topics()
+        assert len(await consumer.partitions_for(topic)) == 1
+
+
+@pytest.mark.parametrize("release", ["0.8", "0.9", "0.10", "0.11"])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str, codec: str) -> None:
+    topic = await filled_topic(broker_process, count=500, compression_type=codec)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", api_version=release) as consumer:
+        consumer.assign([(topic, 0)])
+        seen = []
+        with trio.fail_after(10):
+            while len(seen) < 500:
+                seen += await consumer.poll()
+    assert [(record.offset, record.value) for record in seen] == [(n, b"%d" % n) for n in range(500)]
+    assert seen[0].timestamp == (-1 if release in ("0.8", "0.9") else 1000)
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10", "0.11"])
+async def test_as_a_legacy_producer_and_group(broker_process: BrokerProcess, release: str) -> None:
+    topic = await filled_topic(broker_process, count=0)
+    async with Producer(broker_process.bootstrap, api_version=release, enable_idempotence=False) as producer:
+        for n in range(50):
+            await producer.send(topic, b"%d" % n, key=b"k")
+    async with Consumer(
+        broker_process.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest", api_version=release
+    ) as consumer:
+        consumer.subscribe([topic])
+        with trio.fail_after(10):
+            records = await consumer.poll()
+            assert records[0].key == b"k"
+            await consumer.commit()
+            assert (await consumer.committed())[topic, 0] == len(records)
+
+
+# --- groups ---
+
+
+async def test_a_group_goes_on_where_it_has_committed(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process)
+    config = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest"}
+    async with Consumer(broker_process.bootstrap, **config) as consumer:
+        consumer.subscribe([topic])
+        with trio.fail_after(10):
+            assert len(await consumer.poll(max_records=30)) == 30
+    async with Consumer(broker_process.bootstrap, **config) as consumer:
+        consumer.subscribe([topic])
+        with trio.fail_after(10):
+            assert (await consumer.poll(max_records=1))[0].offset == 30, "closing has committed"
+
+
+async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process)
+    config = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest"}
+    with pytest.raises(ZeroDivisionError), trio.fail_after(10):
+        async with Consumer(broker_process.bootstrap, **config) as consumer:
+            consumer.subscribe([topic])
+            async for record in consumer:
+                if record.offset == 5:
+                    raise ZeroDivisionError
+    async with Admin(broker_process.bootstrap) as admin:
+        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 5}
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+async def test_members_share_and_take_over(broker_process: BrokerProcess, strategy: str) -> None:
+    topic = await filled_topic(broker_process, partitions=4)
+    config = {
+        "group_id": f"g-{topic}",
+        "auto_offset_reset": "earliest",
+        "partition_assignment_strategy": strategy,
+        "heartbeat_interval_ms": 50,
+    }
+
+    async def until_assigned(consumer: Consumer, count: int) -> None:
+        while len(consumer.assignment()) != count:
+            await consumer.poll(20)
+
+    with trio.fail_after(20):
+        async with Consumer(broker_process.bootstrap, **config) as first:
+            first.subscribe([topic])
+            await until_assigned(first, 4)
+            async with Consumer(broker_process.bootstrap, **config) as second:
+                second.subscribe([topic])
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(until_assigned, first, 2)
+                    nursery.start_soon(until_assigned, second, 2)
+                assert not set(first.assignment()) & set(second.assignment())
+            await until_assigned(first, 4)
+
+
+async def test_listeners_and_patterns(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, partitions=2)
+    calls: list[tuple[str, int]] = []
+
+    async def assigned(places: list[tuple[str, int]]) -> None:
+        calls.append(("assigned", len(places)))
+
+    async with Consumer(broker_process.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(re.compile(topic[:-3] + ".*"), on_assigned=assigned)
+        with trio.fail_after(10):
+            assert await consumer.poll()
+        assert calls == [("assigned", 2)]
+
+
+async def test_subscribing_needs_a_group(broker_process: BrokerProcess) -> None:
+    async with Consumer(broker_process.bootstrap) as consumer:
+        with pytest.raises(ConfigError, match="group_id"):
+            consumer.subscribe(["t"])
+        with pytest.raises(ConfigError, match="group_id"):
+            await consumer.commit({("t", 0): 1})
+
+
+# --- faults ---
+
+
+async def test_cut_fetches_lose_and_double_nothing(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, count=3_000)
+    proxy = FaultyProxy(broker_process.address)
+    seen: list[int] = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(proxy.run)
+        async with Consumer(
+            f"127.0.0.1:{proxy.port}",
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=2_000,
+            retry_backoff_ms=5,
+            reconnect_backoff_ms=5,
+        ) as consumer:
+            consumer.assign([(topic, 0)])
+            with trio.fail_after(20):
+                while len(seen) < 3_000:
+                    if len(seen) % 500 < 20:
+                        proxy.cut_after_bytes = 777
+                    seen += [record.offset for record in await consumer.poll(max_records=20)]
+        nursery.cancel_scope.cancel()
+    assert proxy.cuts >= 3
+    assert seen == list(range(3_000))
+
+
+async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, count=200)
+    seen: list[int] = []
+    async with Consumer(
+        broker_process.bootstrap,
+        group_id=f"g-{topic}",
+        auto_offset_reset="earliest",
+        retry_backoff_ms=20,
+        reconnect_backoff_ms=20,
+        heartbeat_interval_ms=100,
+    ) as consumer:
+        consumer.subscribe([topic])
+        with trio.fail_after(30):
+            while len(seen) < 100:
+                seen += [record.offset for record in await consumer.poll(max_records=50)]
+            await consumer.commit()
+            broker_process.kill()
+            await trio.to_thread.run_sync(broker_process.start_again)
+            async with Producer(broker_process.bootstrap) as producer:
+                await producer.send(topic, b"after")
+            while not seen or seen[-1] != 200:
+                seen += [record.offset for record in await consumer.poll(max_records=50)]
+    assert sorted(set(seen)) == list(range(201)), "nothing is lost"

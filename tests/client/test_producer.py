@@ -1,0 +1,324 @@
+"""The producer against a broker process: every codec, splitting, transactions, faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+import trio
+
+from gregor.client import Admin, Consumer, Delivery, Producer
+from gregor.client.admin import NewTopic
+from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededError, RecordTooLargeError
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.records import v2
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.record import Record
+from tests.broker_process import BrokerProcess
+from tests.client.faulty_proxy import FaultyProxy
+
+CODECS = [codec.name.lower() for codec in Codec]
+
+
+async def new_topic(broker: BrokerProcess, partitions: int = 1, **configs: str) -> str:
+    name = f"t-{uuid4().hex[:12]}"
+    async with Admin(broker.bootstrap) as admin:
+        topic = NewTopic(name, partitions, 1, {key.replace("_", "."): value for key, value in configs.items()})
+        await admin.create_topics([topic])
+    return name
+
+
+async def read_all(broker: BrokerProcess, topic: str, partitions: int = 1, **config: object) -> list[ConsumerRecord]:
+    """Every record up to the ends as they are now."""
+    records: list[ConsumerRecord] = []
+    async with Consumer(broker.bootstrap, auto_offset_reset="earliest", **config) as consumer:
+        places = [(topic, partition) for partition in range(partitions)]
+        ends = await consumer.end_offsets(places)
+        consumer.assign(places)
+        with trio.fail_after(20):
+            while any((consumer.position(*place) or 0) < end for place, end in ends.items()):
+                records += await consumer.poll(200)
+    return records
+
+
+def values(records: Sequence[ConsumerRecord]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_records_arrive_as_they_were_sent(broker_process: BrokerProcess, codec: str) -> None:
+    topic = await new_topic(broker_process)
+    async with Producer(broker_process.bootstrap, compression_type=codec, linger_ms=5) as producer:
+        sent = [
+            await producer.send(topic, b"v%d" % n, key=None if n % 3 else b"k", headers=[("h", b"%d" % n), ("n", None)])
+            for n in range(1000)
+        ]
+        null = await producer.send(topic, None, key=b"k", timestamp_ms=12345)
+        assert (await null).timestamp == 12345
+    assert [delivery.offset for delivery in sent] == list(range(1000))
+    records = await read_all(broker_process, topic)
+    assert values(records) == [b"v%d" % n for n in range(1000)] + [None]
+    assert records[7].headers == ((b"h", b"7"), (b"n", None))
+    assert [record.key for record in records[:4]] == [b"k", None, None, b"k"]
+    assert records[-1].timestamp == 12345
+
+
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
+    topic = await new_topic(broker_process)
+    async with Producer(broker_process.bootstrap, acks=acks) as producer:
+        delivery = await producer.send(topic, b"v")
+        assert (await delivery).offset == (-1 if acks == "0" else 0)
+        # With acks=0 nothing tells when it has arrived, except an answer on the same connection.
+        await producer.partitions_for(topic)
+    with trio.fail_after(5):
+        while not await read_all(broker_process, topic):
+            await trio.lowlevel.checkpoint()
+
+
+async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process, 8)
+    async with Producer(broker_process.bootstrap) as producer:
+        assert (await producer.send(topic, b"v", key=b"foobar")).partition == (-790332482 & 0x7FFFFFFF) % 8
+        with pytest.raises(DeadlineExceededError):
+            producer.config.__dict__["max_block_ms"] = 50
+            await producer.send(topic, b"v", partition=8)
+    async with Producer(broker_process.bootstrap, partitioner_ignore_keys=True, batch_size=1) as producer:
+        spread = {(await producer.send(topic, b"v", key=b"foobar")).partition for _ in range(100)}
+        assert len(spread) > 4
+
+    def last(topic: str, key: bytes | None, value: bytes | None, partition_count: int) -> int:
+        return partition_count - 1
+
+    async with Producer(broker_process.bootstrap, partitioner_class=last) as producer:
+        assert (await producer.send(topic, b"v")).partition == 7
+
+
+async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process, max_message_bytes="10000")
+    noise = random.Random(1)
+    sizes = [3_000] * 10 + [30_000] + [3_000] * 10
+    bodies = [noise.randbytes(size) for size in sizes]
+    async with Producer(broker_process.bootstrap, batch_size=100_000, linger_ms=50, compression_type="lz4") as producer:
+        deliveries = [await producer.send(topic, body) for body in bodies]
+        await producer.flush()
+        assert producer.metrics()["batch-split-total"] > 3
+        assert producer.metrics()["batch-split-rate"] > 0
+    failed = [index for index, delivery in enumerate(deliveries) if delivery.error is not None]
+    assert failed == [10]
+    error = deliveries[10].error
+    assert isinstance(error, BrokerError)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    good = bodies[:10] + bodies[11:]
+    assert values(await read_all(broker_process, topic)) == good
+    assert [delivery.offset for delivery in deliveries[:10] + deliveries[11:]] == list(range(20))
+
+
+async def test_the_story_of_two_topics_loses_nothing(broker_process: BrokerProcess) -> None:
+    """KIP-126's: the estimate is trained by what compresses to 1/10, then comes what compresses to 1/5."""
+    first = await new_topic(broker_process, max_message_bytes="20000")
+    second = await new_topic(broker_process, max_message_bytes="20000")
+    noise = random.Random(2)
+
+    def body(ratio: int) -> bytes:
+        return noise.randbytes(4_000 // ratio) + bytes(4_000 - 4_000 // ratio)
+
+    async with Producer(
+        broker_process.bootstrap, batch_size=20_000, linger_ms=20, compression_type="gzip", max_request_size=10**7
+    ) as producer:
+        sent = {first: [body(10) for _ in range(600)], second: [body(5) for _ in range(600)]}
+        deliveries: list[Delivery] = []
+        for topic, bodies in sent.items():
+            deliveries += [await producer.send(topic, one) for one in bodies]
+    assert all(delivery.error is None for delivery in deliveries)
+    for topic, bodies in sent.items():
+        assert values(await read_all(broker_process, topic)) == bodies
+
+
+async def test_memory_is_bounded_and_waiting_for_it_too(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    async with Producer(broker_process.bootstrap, buffer_memory=20_000, max_block_ms=10_000) as producer:
+        for _ in range(200):
+            await producer.send(topic, bytes(1_000))
+        with pytest.raises(RecordTooLargeError):
+            await producer.send(topic, bytes(30_000))
+    assert len(await read_all(broker_process, topic)) == 200
+
+
+async def test_a_full_memory_says_so_after_max_block(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    async with Producer(broker_process.bootstrap, buffer_memory=20_000, max_block_ms=100, linger_ms=10_000) as producer:
+        await producer.partitions_for(topic)
+        broker_process.process.send_signal(19)
+        try:
+            with pytest.raises(DeadlineExceededError, match=r"buffer\.memory"):
+                for _ in range(30):
+                    await producer.send(topic, bytes(1_000))
+        finally:
+            broker_process.process.send_signal(18)
+
+
+async def test_records_above_max_request_size_are_refused(broker_process: BrokerProcess) -> None:
+    async with Producer(broker_process.bootstrap, max_request_size=1_000) as producer:
+        await producer.send("small-requests", b"x")
+        with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+            await producer.send("small-requests", bytes(1_000))
+
+
+async def test_unknown_topics_and_bad_names_are_told(broker_process: BrokerProcess) -> None:
+    async with Producer(broker_process.bootstrap, max_block_ms=2_000) as producer:
+        with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
+            await producer.send("not a name", b"v")
+    with pytest.raises(ClosedError):
+        await producer.send("t", b"v")
+
+
+async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    with pytest.raises(ZeroDivisionError):
+        async with Producer(broker_process.bootstrap, linger_ms=60_000) as producer:
+            delivery = await producer.send(topic, b"v")
+            raise ZeroDivisionError
+    assert isinstance(delivery.error, AbandonedError)
+    with pytest.raises(ZeroDivisionError):
+        async with Producer(broker_process.bootstrap, linger_ms=60_000, flush_on_error=True) as producer:
+            delivery = await producer.send(topic, b"v")
+            raise ZeroDivisionError
+    assert delivery.offset == 0
+
+
+async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
+    with trio.move_on_after(0.2) as scope, trio.fail_after(5):
+        async with Producer(broker_process.bootstrap, linger_ms=60_000) as producer:
+            await producer.send("cancelled", b"v")
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+async def test_a_raw_batch_goes_as_it_is(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    records = [Record(offset=n, timestamp=5, value=b"%d" % n) for n in range(3)]
+    raw = v2.build_batch(records, codec=Codec.GZIP)
+    async with Producer(broker_process.bootstrap) as producer:
+        await (await producer.send_batch(topic, 0, raw))
+        with pytest.raises(ValueError, match="one whole record batch"):
+            await producer.send_batch(topic, 0, raw[:-1])
+    assert values(await read_all(broker_process, topic)) == [b"0", b"1", b"2"]
+
+
+# --- transactions ---
+
+
+async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process, 2)
+    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer:
+        async with producer.transaction():
+            for partition in (0, 1):
+                await producer.send(topic, b"kept", partition=partition)
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                await producer.send(topic, b"dropped", partition=0)
+                await producer.flush()
+                raise ZeroDivisionError
+        async with producer.transaction():
+            await producer.send(topic, b"kept too", partition=0)
+    committed = await read_all(broker_process, topic, 2, isolation_level="read_committed")
+    assert sorted(value for value in values(committed) if value) == [b"kept", b"kept", b"kept too"]
+    everything = await read_all(broker_process, topic, 2)
+    assert b"dropped" in values(everything)
+
+
+async def test_offsets_commit_with_the_transaction(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    group = f"g-{topic}"
+    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer:
+        async with producer.transaction():
+            await producer.send(topic, b"v")
+            await producer.send_offsets_to_transaction(group, {(topic, 0): 42})
+    async with Admin(broker_process.bootstrap) as admin:
+        assert await admin.group_offsets(group) == {(topic, 0): 42}
+
+
+async def test_a_second_producer_fences_the_first(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as first:
+        async with first.transaction():
+            await first.send(topic, b"v")
+        async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as second:
+            async with second.transaction():
+                await second.send(topic, b"w")
+            with pytest.raises(BrokerError, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+                async with first.transaction():
+                    await first.send(topic, b"late")
+    assert values(await read_all(broker_process, topic, isolation_level="read_committed")) == [b"v", b"w"]
+
+
+# --- faults ---
+
+
+async def test_cut_answers_lose_and_double_nothing(broker_process: BrokerProcess) -> None:
+    """The broker tells each client the address it dialled, so that the proxy stays in between."""
+    topic = await new_topic(broker_process)
+    proxy = FaultyProxy(broker_process.address)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(proxy.run)
+        async with Producer(f"127.0.0.1:{proxy.port}", retry_backoff_ms=5, reconnect_backoff_ms=5) as producer:
+            deliveries: list[Delivery] = []
+            for round_number in range(15):
+                proxy.cut_after_bytes = 3 + 17 * round_number
+                deliveries += [await producer.send(topic, b"%d-%d" % (round_number, n)) for n in range(40)]
+                await deliveries[-1]
+        nursery.cancel_scope.cancel()
+    assert proxy.cuts >= 10
+    expected = [b"%d-%d" % (round_number, n) for round_number in range(15) for n in range(40)]
+    assert values(await read_all(broker_process, topic)) == expected
+    assert all(delivery.error is None for delivery in deliveries)
+
+
+async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    sent: list[bytes] = []
+    async with Producer(
+        broker_process.bootstrap, retry_backoff_ms=20, reconnect_backoff_ms=20, request_timeout_ms=2_000
+    ) as producer:
+        for round_number in range(3):
+            for n in range(300):
+                body = b"%d-%d" % (round_number, n)
+                await producer.send(topic, body)
+                sent.append(body)
+            broker_process.kill()
+            await trio.to_thread.run_sync(broker_process.start_again)
+        with trio.fail_after(30):
+            await producer.flush()
+    assert values(await read_all(broker_process, topic)) == sent
+
+
+async def test_undeliverable_records_fail_in_time(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    proxy = FaultyProxy(broker_process.address)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(proxy.run)
+        async with Producer(
+            f"127.0.0.1:{proxy.port}", delivery_timeout_ms=400, request_timeout_ms=300, retry_backoff_ms=10
+        ) as producer:
+            await (await producer.send(topic, b"first"))
+            proxy.refuses = True
+            await proxy.cut_all()
+            lost = await producer.send(topic, b"lost")
+            with pytest.raises(DeadlineExceededError, match="not delivered in"):
+                await lost
+            proxy.refuses = False
+            late = await producer.send(topic, b"late")
+            assert (await late).offset == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_clock_that_jumps_breaks_no_deadline(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process)
+    times = iter([10**12, 2 * 10**12, 5])
+    async with Producer(broker_process.bootstrap, clock_ms=lambda: next(times)) as producer:
+        deliveries = [await producer.send(topic, b"v") for _ in range(3)]
+        assert [(await delivery).timestamp for delivery in deliveries] == [10**12, 2 * 10**12, 5]

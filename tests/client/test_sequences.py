@@ -1,0 +1,83 @@
+"""Idempotent numbering of one partition's batches."""
+
+from gregor.client.batch import BatchState, ProducerBatch
+from gregor.client.compression_estimator import CompressionRatioEstimator
+from gregor.client.sequences import MAX_EPOCH, PartitionSequence
+from gregor.protocol.records.compression import Codec
+
+
+def sealed(record_count: int) -> ProducerBatch:
+    batch = ProducerBatch("t", 0, codec=Codec.NONE, ratio=1.0, size_limit=1000, created_at=0.0)
+    for _ in range(record_count):
+        batch.append(0, None, b"v", ())
+    batch.seal(CompressionRatioEstimator())
+    return batch
+
+
+def sent(sequence: PartitionSequence, record_count: int) -> ProducerBatch:
+    batch = sealed(record_count)
+    assert sequence.may_send(batch)
+    sequence.assign(batch)
+    batch.sent()
+    return batch
+
+
+def new_sequence() -> PartitionSequence:
+    sequence = PartitionSequence()
+    sequence.adopt(7, 0)
+    return sequence
+
+
+async def test_numbers_follow_each_other() -> None:
+    sequence = new_sequence()
+    assert [sent(sequence, n).base_sequence for n in (3, 1, 2)] == [0, 3, 4]
+
+
+async def test_repeats_go_one_by_one_in_order() -> None:
+    sequence = new_sequence()
+    first, second, third = sent(sequence, 1), sent(sequence, 1), sent(sequence, 1)
+    for batch in (third, first, second):
+        batch.back_to_queue(0.0)
+    queue: list[ProducerBatch] = []
+    for batch in (third, first, second):
+        queue.insert(sequence.place_among(batch, queue), batch)
+    assert queue == [first, second, third]
+    assert sequence.may_send(first)
+    assert not sequence.may_send(second)
+    first.sent()
+    sequence.delivered(first)
+    assert sequence.may_send(second)
+    assert second.base_sequence == 1, "numbers are kept while the fate is unknown"
+
+
+async def test_a_lost_batch_starts_a_new_epoch_when_nothing_is_under_way() -> None:
+    sequence = new_sequence()
+    lost, later = sent(sequence, 5), sent(sequence, 2)
+    lost.failed(ValueError())
+    sequence.given_up(lost)
+    assert not sequence.may_send(sealed(1))
+    later.back_to_queue(0.0)
+    assert sequence.may_send(later)
+    sequence.assign(later)
+    assert (later.producer_id, later.producer_epoch, later.base_sequence) == (7, 1, 0)
+    assert sequence.next_sequence == 2
+
+
+async def test_halves_take_the_place_of_the_whole() -> None:
+    sequence = new_sequence()
+    whole, later = sent(sequence, 4), sent(sequence, 1)
+    halves = whole.split(CompressionRatioEstimator())
+    sequence.replaced(whole, halves)
+    assert [batch.base_sequence for batch in sequence.tracked] == [0, 2, 4]
+    assert sequence.tracked == [*halves, later]
+    assert sequence.may_send(halves[0])
+    assert not sequence.may_send(halves[1])
+    assert whole.state is BatchState.SPLIT
+
+
+async def test_used_up_epochs_need_a_new_producer() -> None:
+    sequence = PartitionSequence()
+    sequence.adopt(7, MAX_EPOCH)
+    lost = sent(sequence, 1)
+    sequence.given_up(lost)
+    assert sequence.needs_new_producer
