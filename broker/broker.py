@@ -44,7 +44,7 @@ class Broker:
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
-        self.api_ranges = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+        self.api_ranges = {api.key: (api.min_version, api.max_version) for api in APIS.values() if api.is_advertised}
         self.logs = LogManager(config.log_dirs, config.log_config(), self.clock, node_id=config.node_id)
         self.metadata = MetadataStore(config, self.clock)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)

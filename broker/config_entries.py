@@ -31,10 +31,7 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
-BROKER_SYNONYMS = {fallbacks[0]: fallbacks for row in TOPIC_KEYS.values() if len(fallbacks := row.fallbacks) > 1} | {
-    "node.id": ("node.id", "broker.id"),
-    "log.dirs": ("log.dirs", "log.dir"),
-}
+BROKER_SYNONYMS = {fallbacks[0]: fallbacks for row in TOPIC_KEYS.values() if len(fallbacks := row.fallbacks) > 1}
 """Broker keys that fall back to others, in order."""
 
 
@@ -87,7 +84,7 @@ def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
         if config.key(name) is None:
             synonyms = _broker_synonyms(config, name)
             # A key that nobody knows may well be a plug-in's password.
-            yield ConfigEntry(name, None, synonyms[0].source, read_only=True, sensitive=True)
+            yield ConfigEntry(name, None, synonyms[0].source, read_only=True, sensitive=True, synonyms=synonyms)
 
 
 def describe_cluster_default(config: BrokerConfig) -> Iterator[ConfigEntry]:
@@ -134,8 +131,9 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
         found.extend(Synonym(other, _shown(config, other, layer[other]), source) for other in names if other in layer)
     for other in names:
         key = config.key(other)
-        if key is not None and key.default is not None:
-            found.append(Synonym(other, _shown(config, other, key.render(key.default)), ConfigSource.DEFAULT))
+        default = key.render(key.default) if key else None
+        if default is not None:
+            found.append(Synonym(other, _shown(config, other, default), ConfigSource.DEFAULT))
     first = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
     return tuple(found[first:])
 

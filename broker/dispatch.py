@@ -37,6 +37,7 @@ from .handlers import (
     topics,
     transaction_admin,
     transactions,
+    voters,
 )
 from .parts import Answer
 from .request_header import Header, parse_header, skip_tagged_fields
@@ -58,6 +59,8 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     handler: Handler
+    is_advertised: bool = True
+    """Whether ApiVersions names it; telemetry is answered, but like a Kafka without a receiver we do not ask for it."""
 
 
 APIS: Mapping[int, Api] = {
@@ -118,10 +121,14 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.UNREGISTER_BROKER, 0, 0, cluster.handle_unregister_broker),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transaction_admin.handle_describe_transactions),
         Api(ApiKey.LIST_TRANSACTIONS, 0, 1, transaction_admin.handle_list_transactions),
-        Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, telemetry.handle_get_telemetry_subscriptions),
-        Api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry.handle_push_telemetry),
+        Api(
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, telemetry.handle_get_telemetry_subscriptions, is_advertised=False
+        ),
+        Api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry.handle_push_telemetry, is_advertised=False),
         Api(ApiKey.LIST_CLIENT_METRICS_RESOURCES, 0, 0, telemetry.handle_list_client_metrics_resources),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, topic_partitions.handle_describe_topic_partitions),
+        Api(ApiKey.ADD_RAFT_VOTER, 0, 0, voters.handle_add_raft_voter),
+        Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, voters.handle_remove_raft_voter),
     )
 }
 

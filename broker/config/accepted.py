@@ -50,7 +50,6 @@ delegation.token.secret.key PASSWORD
 early.start.listeners STRING
 eligible.leader.replicas.enable BOOLEAN false
 fetch.purgatory.purge.interval.requests INT 1000
-group.consumer.migration.policy STRING* disabled
 group.coordinator.append.linger.ms INT 10
 group.coordinator.new.enable BOOLEAN* false
 group.coordinator.threads INT 1
@@ -113,7 +112,7 @@ remote.log.manager.task.retry.backoff.ms LONG* 500
 remote.log.manager.task.retry.jitter DOUBLE* 0.2
 remote.log.manager.thread.pool.size INT 10
 remote.log.metadata.custom.metadata.max.bytes INT 128
-remote.log.metadata.manager.class.name STRING org.apache.kafka...TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.name STRING org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
 remote.log.metadata.manager.class.path STRING
 remote.log.metadata.manager.impl.prefix STRING rlmm.config.
 remote.log.metadata.manager.listener.name STRING
@@ -216,7 +215,7 @@ zookeeper.ssl.protocol STRING TLSv1.2
 zookeeper.ssl.truststore.location STRING
 zookeeper.ssl.truststore.password PASSWORD
 zookeeper.ssl.truststore.type STRING
-"""
+"""  # noqa: E501
 
 
 @cache

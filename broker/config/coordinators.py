@@ -1,6 +1,6 @@
 """Keys of consumer groups, committed offsets and transactions."""
 
-from .declare import CLUSTER_WIDE, boolean, integer, short, words
+from .declare import CLUSTER_WIDE, boolean, integer, long, short, string, words
 
 _ASSIGNORS = (
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
@@ -39,6 +39,12 @@ class CoordinatorKeys:
     group_consumer_max_heartbeat_interval_ms = integer(
         15000, "Longest heartbeat interval that a group of the consumer protocol may be given.", least=1
     )
+    group_consumer_migration_policy = string(
+        "disabled",
+        "Whether living groups may change their protocol: disabled, upgrade, downgrade or bidirectional.",
+        one_of=("disabled", "upgrade", "downgrade", "bidirectional"),
+        internal=True,
+    )
     group_consumer_max_size = integer(2147483647, "Most members of a group of the consumer protocol.", least=1)
     offset_metadata_max_bytes = integer(4096, "Longest metadata text in bytes that may come with a committed offset.")
     offsets_commit_timeout_ms = integer(5000, "Milliseconds that an offset commit may wait for its replicas.", least=1)
@@ -47,9 +53,7 @@ class CoordinatorKeys:
     )
     offsets_load_buffer_size = integer(5242880, "Bytes read at a time when committed offsets are loaded.", least=1)
     offsets_retention_minutes = integer(10080, "Minutes that offsets outlive their group's last member.", least=1)
-    offsets_retention_check_interval_ms = integer(
-        600000, "Milliseconds between two looks for offsets to forget.", least=1
-    )
+    offsets_retention_check_interval_ms = long(600000, "Milliseconds between two looks for offsets to forget.", least=1)
     offsets_topic_num_partitions = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", least=1
     )

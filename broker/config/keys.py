@@ -98,7 +98,8 @@ class Key:
         """
         trimmed = text.strip()
         if self.pattern and not re.fullmatch(self.pattern, trimmed):
-            raise self._refusal(trimmed, self.otherwise.format(trimmed))
+            shown = f"[{trimmed}]" if self.type is ConfigType.LIST else trimmed
+            raise self._refusal(shown, self.otherwise.format(trimmed))
         match self.type:
             case ConfigType.BOOLEAN:
                 value: ConfigValue = self._boolean(trimmed)

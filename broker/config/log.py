@@ -37,7 +37,10 @@ class LogKeys:
         update=CLUSTER_WIDE,
     )
     log_message_format_version = string(
-        "3.0-IV1", "Accepted for old configurations, without effect: records are stored as they were produced."
+        "3.0-IV1",
+        "Accepted for old configurations, without effect: records are stored as they were produced.",
+        pattern=r"(0\.([89]|1[01])|[1-4])\.\d(\.\d)?(-IV\d)?|[1-4]\.\d(-IV\d)?|0\.1[01](\.\d)?(-IV\d)?",
+        otherwise="Version {} is not a valid version",
     )
     log_message_timestamp_type = string(
         "CreateTime",

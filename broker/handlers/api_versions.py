@@ -13,16 +13,13 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ..features import SUPPORTED_LEVELS
 from ..requests import RequestContext
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: what a client may call itself."""
 
-METADATA_VERSION = "metadata.version"
-METADATA_VERSIONS = (1, 21)
-"""Feature levels of Kafka 3.9 (3.9-IV0 is 21); consoles derive from it what a cluster can do."""
-KRAFT_VERSION = "kraft.version"
-KRAFT_VERSIONS = (0, 1)
+FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
 
 
 async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -36,11 +33,11 @@ async def handle_api_versions(request: ApiVersionsRequest, context: RequestConte
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],
         supported_features=_supported_features(context.api_version),
-        finalized_features_epoch=0,
+        finalized_features_epoch=context.broker.metadata.end_offset - 1,
         finalized_features=[
-            FinalizedFeatureKey(
-                name=METADATA_VERSION, min_version_level=METADATA_VERSIONS[1], max_version_level=METADATA_VERSIONS[1]
-            )
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in context.broker.metadata.state.features.items()
+            if level > 0
         ],
     )
 
@@ -54,12 +51,9 @@ def unsupported_version(lowest: int, highest: int) -> ApiVersionsResponse:
 
 
 def _supported_features(version: int) -> list[SupportedFeatureKey]:
-    features = [_supported(METADATA_VERSION, METADATA_VERSIONS)]
-    if version >= 4:
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in SUPPORTED_LEVELS.items()
         # Clients of v3 fail on a feature whose lowest level is 0 (KAFKA-17011).
-        features.append(_supported(KRAFT_VERSION, KRAFT_VERSIONS))
-    return features
-
-
-def _supported(name: str, levels: tuple[int, int]) -> SupportedFeatureKey:
-    return SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[1])
+        if lowest > 0 or version >= FIRST_VERSION_THAT_STANDS_LEVEL_0
+    ]

@@ -43,13 +43,11 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
 def _described(
     resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         entries = _entries(resource, context)
     except BrokerError as error:
-        result.error_code, result.error_message = error.code, error.message
+        result.error_code, result.error_message = error.code, error.message or ""
         return result
     # Kafka takes an empty list of keys for all of them (KAFKA-9338).
     wanted = set(resource.configuration_keys or ())
@@ -78,7 +76,7 @@ def _topic_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
 def _broker_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
     if not name:
         return describe_cluster_default(context.broker.config)
-    _check_node(name, context, "expected {} or empty string")
+    _check_node(name, context, "expected {} or empty string,")
     return describe_broker(context.broker.config)
 
 
@@ -104,7 +102,7 @@ def _check_node(name: str, context: RequestContext, expected: str) -> None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != node_id:
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {expected.format(node_id)}, but received {name}"
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {expected.format(node_id)} but received {name}"
         )
 
 
