@@ -25,8 +25,8 @@ from .parts import Sink
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
 """A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
-LEGACY_MAGICS = 0b011
-"""Bits of `LogSlice.magics` for formats v0 and v1."""
+MAPPED_BYTES = 1 << 20
+"""About so much of a segment stays mapped while a fast client is served; for a slow one it is nothing."""
 
 
 class ConversionMemory:
@@ -113,9 +113,13 @@ class LazyDownConvertRecords:
 
 
 async def _send_converted(conversion: LazyConversion, mapped: MappedSlice, sink: Sink, out: bytearray) -> None:
+    read_bytes = 0
     for piece in conversion.pieces(out):
-        mapped.give_back_pages()
-        await sink.write_borrowed(piece)
+        read_bytes += len(piece)
+        if read_bytes >= MAPPED_BYTES:
+            mapped.give_back_pages()
+            read_bytes = 0
+        await sink.write_borrowed(piece, mapped.give_back_pages)
 
 
 async def _send_recompressed(conversion: LazyConversion, mapped: MappedSlice, sink: Sink, chunk_bytes: int) -> None:
@@ -123,7 +127,7 @@ async def _send_recompressed(conversion: LazyConversion, mapped: MappedSlice, si
     pieces = conversion.pieces(bytearray(chunk_bytes))
     while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
         mapped.give_back_pages()
-        await sink.write_borrowed(piece)
+        await sink.write_borrowed(piece, mapped.give_back_pages)
 
 
 def must_convert_down(log_slice: LogSlice, to_magic: int) -> bool:

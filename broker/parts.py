@@ -8,7 +8,7 @@ are the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from ..storage.partition_log import LogSlice
@@ -20,8 +20,11 @@ BUFFERS = (bytes, bytearray, memoryview)
 class Outlet(Protocol):
     """The way to one client, as a `Sink` needs it."""
 
-    async def send(self, data: Buffer, *, borrowed: bool = False) -> None:
-        """Send all of ``data``, now or together with what follows; ``borrowed``: it may change after the first wait."""
+    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
+        """Send all of ``data``, now or together with what follows.
+
+        With ``before_wait`` the data is borrowed: what is unsent is copied before the first wait, then that is called.
+        """
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
         """Send a stretch of a file without reading it into this process."""
@@ -53,10 +56,13 @@ class Sink:
         self._take(len(data))
         await self._outlet.send(data)
 
-    async def write_borrowed(self, data: Buffer) -> None:
-        """Send ``data`` out of a buffer that others write to while this task waits (it is copied before that)."""
+    async def write_borrowed(self, data: Buffer, before_wait: Callable[[], None]) -> None:
+        """Send ``data`` out of a buffer that others write to while this task waits.
+
+        Before it waits, what is unsent is copied and ``before_wait`` called, to let go of other borrowed things.
+        """
         self._take(len(data))
-        await self._outlet.send(data, borrowed=True)
+        await self._outlet.send(data, before_wait=before_wait)
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
         """Send ``size_bytes`` of the open file from ``position`` on, by sendfile(2) where the transport can."""

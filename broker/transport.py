@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 
 import trio
 
@@ -54,13 +55,13 @@ class SocketTransport:
             await trio.lowlevel.checkpoint()
             self._turn_began = time.perf_counter()
 
-    async def send(self, data: Buffer, *, borrowed: bool = False) -> None:
-        """Gather ``data`` if it is small, else send it after what has been gathered."""
+    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
+        """Gather ``data`` if it is small, else send it after what has been gathered; see `parts.Outlet`."""
         if len(data) + len(self._gathered) <= COALESCED_BYTES:
             self._gathered += data
             return
         await self._send_gathered(socket.MSG_MORE)
-        await self._send_all(memoryview(data), 0, borrowed=borrowed)
+        await self._send_all(memoryview(data), 0, before_wait)
 
     async def flush(self) -> None:
         """Send what has been gathered."""
@@ -100,15 +101,17 @@ class SocketTransport:
     async def _send_gathered(self, flags: int) -> None:
         if self._gathered:
             data, self._gathered = self._gathered, bytearray()
-            await self._send_all(memoryview(data), flags, borrowed=False)
+            await self._send_all(memoryview(data), flags, None)
 
-    async def _send_all(self, data: memoryview, flags: int, *, borrowed: bool) -> None:
+    async def _send_all(self, data: memoryview, flags: int, before_wait: Callable[[], None] | None) -> None:
         while data:
             try:
                 data = data[self._socket.send(data, flags) :]
             except BlockingIOError:
-                if borrowed:
-                    data, borrowed = memoryview(bytes(data)), False
+                if before_wait is not None:
+                    data = memoryview(bytes(data))
+                    before_wait()
+                    before_wait = None
                 await self._wait_writable()
 
     async def _wait_writable(self) -> None:

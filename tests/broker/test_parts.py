@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,11 @@ class RecordingOutlet:
         self.largest_piece = 0
         self._is_slow = is_slow
 
-    async def send(self, data: Buffer, *, borrowed: bool = False) -> None:
+    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         kept = bytes(data)
         if self._is_slow:
+            if before_wait is not None:
+                before_wait()
             await trio.sleep(1)
         self.received += kept
         self.largest_piece = max(self.largest_piece, len(kept))
@@ -142,10 +145,12 @@ class TestLazyDownConvertCompressedRecords(TestLazyDownConvertRecords):
     largest_piece_bytes = 0
 
 
-async def test_the_buffer_of_conversions_may_change_while_a_slow_client_is_waited_for(tmp_path: Path) -> None:
+async def test_the_buffer_of_conversions_may_change_while_a_slow_client_is_waited_for(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
     log = stored_log(tmp_path)
     memory = ConversionMemory(16384)
-    outlets = [RecordingOutlet(), RecordingOutlet()]
+    outlets = [RecordingOutlet(is_slow=True), RecordingOutlet(is_slow=True)]
     parts = [await LazyDownConvertRecords.plan(whole(log), magic, memory) for magic in (0, 0)]
     async with trio.open_nursery() as nursery:
         for part, outlet in zip(parts, outlets, strict=True):
