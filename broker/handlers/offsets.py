@@ -44,11 +44,14 @@ from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ..internal_topics import GROUP_METADATA
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
+from ..transactions.verification import check_partition_added
 
 ZOOKEEPER_VERSION = 0
 TOP_LEVEL_ERROR_SINCE = 2
 """First OffsetFetch version with an error for the whole group."""
 BATCHED_FETCH_SINCE = 8
+MEMBER_EPOCH_SINCE = 9
+"""First OffsetCommit version that members of the consumer protocol may use (KIP-848)."""
 LOAD_ERROR_UNDERSTOOD_SINCE = 2
 """Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
@@ -76,7 +79,11 @@ class _TopicToCommit(Protocol):
 async def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Commit offsets, as a member or, into a group without members, as anybody."""
     committer = Committer(
-        request.group_id, request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        knows_member_epochs=context.api_version >= MEMBER_EPOCH_SINCE,
     )
     positions = {
         TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
@@ -155,20 +162,15 @@ def _commit_in_transaction(
 
 
 def _check_partition_added(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    """KIP-890: the transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
+    """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
     broker = context.broker
-    if not broker.config.transaction_partition_verification_enable:
-        return
-    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    partition = TopicPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
-    try:
-        is_added = broker.transactions.holds_partition(request.transactional_id, producer, partition)
-    except BrokerError as error:
-        is_fenced = error.code is ErrorCode.PRODUCER_FENCED
-        raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code) from error
-    if not is_added:
-        is_understood = context.api_version >= ABORTABLE_UNDERSTOOD_SINCE
-        raise BrokerError(ErrorCode.TRANSACTION_ABORTABLE if is_understood else ErrorCode.INVALID_TXN_STATE)
+    check_partition_added(
+        broker,
+        broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
+        request.transactional_id,
+        ProducerIdentity(request.producer_id, request.producer_epoch),
+        may_abort=context.api_version >= ABORTABLE_UNDERSTOOD_SINCE,
+    )
 
 
 def _exists(topic: str, partition: int, context: RequestContext) -> bool:
@@ -218,7 +220,14 @@ def _fetch_group(
     group: OffsetFetchRequestGroup, *, require_stable: bool, context: RequestContext
 ) -> OffsetFetchResponseGroup:
     wanted = None if group.topics is None else _wanted(group.topics)
-    fetched, error = _fetch(group.group_id, wanted, require_stable=require_stable, context=context)
+    fetched, error = _fetch(
+        group.group_id,
+        wanted,
+        require_stable=require_stable,
+        context=context,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+    )
     topics: dict[str, OffsetFetchResponseTopics] = {}
     for (topic, partition), offset in fetched.items():
         topics.setdefault(topic, OffsetFetchResponseTopics(name=topic)).partitions.append(
@@ -243,12 +252,21 @@ def _wanted(topics: Iterable[_WantedTopic]) -> list[TopicPartition]:
 
 
 def _fetch(
-    group_id: str, wanted: list[TopicPartition] | None, *, require_stable: bool, context: RequestContext
+    group_id: str,
+    wanted: list[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    context: RequestContext,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> tuple[dict[TopicPartition, FetchedOffset], ErrorCode]:
     try:
-        return context.broker.groups.fetch_offsets(group_id, wanted, require_stable=require_stable), ErrorCode.NONE
+        fetched = context.broker.groups.fetch_offsets(
+            group_id, wanted, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
     except BrokerError as error:
         return {}, error.code
+    return fetched, ErrorCode.NONE
 
 
 def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:

@@ -18,11 +18,11 @@ from ...protocol.messages.produce import (
 from ...protocol.records.batches import read_batch
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
-from ..groups.committed_offsets import TopicPartition
 from ..internal_topics import is_internal
 from ..partition import Partition
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
+from ..transactions.verification import check_partition_added
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ ALL_IN_SYNC = -1
 ACKS = (ALL_IN_SYNC, 0, 1)
 VALIDATE_IN_THREAD_BYTES = 64 * 1024
 """Compressed batches from this size on are validated in a worker thread: inflating them takes milliseconds."""
+ABORTABLE_UNDERSTOOD_SINCE = 11
+"""First Produce version whose clients take TRANSACTION_ABORTABLE (KIP-890)."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = frozenset(
@@ -107,24 +109,26 @@ def _check_request(partition: Partition, records: memoryview, request: ProduceRe
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     if request.acks == ALL_IN_SYNC and partition.log.config.min_insync_replicas > 1:
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    if request.transactional_id is not None and context.broker.config.transaction_partition_verification_enable:
+    if request.transactional_id is not None:
         _check_transaction(partition, records, request.transactional_id, context)
 
 
 def _check_transaction(
     partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
 ) -> None:
-    """Refuse a batch of a transaction that does not hold the partition (KIP-890, part 1).
-
-    Raises BrokerError INVALID_TXN_STATE, and what the coordinator says of the producer.
-    """
+    """Refuse a batch of a transaction that does not hold the partition. Raises BrokerError."""
     batch = read_batch(records)
     if batch is None or not batch.is_transactional:
         return
     producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
-    at = TopicPartition(partition.topic, partition.index)
-    if not context.broker.transactions.holds_partition(transactional_id, producer, at):
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE, "the partition has not been added to the transaction")
+    may_abort = context.api_version >= ABORTABLE_UNDERSTOOD_SINCE
+    try:
+        check_partition_added(context.broker, partition, transactional_id, producer, may_abort=may_abort)
+    except BrokerError as error:
+        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            raise
+        # Producers know this one as a reason to try again.
+        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
 
 
 async def _append(partition: Partition, records: memoryview, context: RequestContext) -> PartitionProduceResponse:

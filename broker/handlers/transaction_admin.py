@@ -32,6 +32,7 @@ from ...protocol.messages.write_txn_markers import (
 )
 from ..groups.committed_offsets import TopicPartition
 from ..requests import RequestContext
+from ..topic_names import why_invalid
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import STATE_NAMED, ProducerIdentity, Transaction, TransactionState
 
@@ -41,9 +42,8 @@ async def handle_describe_transactions(
 ) -> DescribeTransactionsResponse:
     """State, producer and partitions of the transactional ids asked for."""
     coordinator = context.broker.transactions
-    unique_ids = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
-        transaction_states=[_described(coordinator, transactional_id) for transactional_id in unique_ids]
+        transaction_states=[_described(coordinator, transactional_id) for transactional_id in request.transactional_ids]
     )
 
 
@@ -115,6 +115,8 @@ async def handle_describe_producers(
 
 
 def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    if why_invalid(topic) is not None:
+        return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = context.broker.partitions.find(topic, index)
     if partition is None:
         return PartitionResponse(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

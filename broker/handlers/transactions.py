@@ -27,7 +27,6 @@ from ..transactions.transaction import (
 )
 
 FIRST_BATCHED_VERSION = 4
-FIRST_ABORTABLE_VERSION = 5
 FIRST_FENCING_VERSION = 2
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -72,7 +71,7 @@ def _add_partitions(
     else:
         try:
             if transaction.verify_only:
-                errors = _verify(coordinator, transaction.transactional_id, producer, partitions, context.api_version)
+                errors = _verify(coordinator, transaction.transactional_id, producer, partitions)
             else:
                 coordinator.add_partitions(transaction.transactional_id, producer, partitions)
         except BrokerError as error:
@@ -81,7 +80,8 @@ def _add_partitions(
 
 
 def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | None:
-    if partition.topic in INTERNAL_TOPICS:
+    is_from_broker = context.api_version >= FIRST_BATCHED_VERSION
+    if partition.topic in INTERNAL_TOPICS and not is_from_broker:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.partitions.find(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -93,12 +93,10 @@ def _verify(
     transactional_id: str,
     producer: ProducerIdentity,
     partitions: Collection[TopicPartition],
-    api_version: int,
 ) -> dict[TopicPartition, ErrorCode]:
     """KIP-890: which of ``partitions`` are not in the open transaction."""
-    missing = ErrorCode.TRANSACTION_ABORTABLE if api_version >= FIRST_ABORTABLE_VERSION else ErrorCode.INVALID_TXN_STATE
     return {
-        partition: missing
+        partition: ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
         if not coordinator.holds_partition(transactional_id, producer, partition)
     }
