@@ -19,7 +19,17 @@ from .compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
 from .record import NO_TIMESTAMP, Buffer, Header, Record, TimestampType
 from .varint import INT64_BYTES, read_varint
 
-__all__ = ["BatchView", "Buffer", "Header", "Record", "TimestampType", "iter_batches", "iter_records", "read_batch"]
+__all__ = [
+    "BatchView",
+    "Buffer",
+    "Header",
+    "Record",
+    "TimestampType",
+    "complete_batch_at",
+    "iter_batches",
+    "iter_records",
+    "read_batch",
+]
 
 LOG_OVERHEAD = v0.LOG_OVERHEAD
 """Bytes of the offset and size fields with which batches of every format begin."""
@@ -233,6 +243,14 @@ def read_batch(buffer: Buffer, position: int = 0) -> BatchView | None:
             f"Record size {size} is less than format v{magic} needs ({MIN_BATCH_SIZE[magic]})",
         )
     return BatchView(buffer, position, LOG_OVERHEAD + size, magic)
+
+
+def complete_batch_at(buffer: Buffer, position: int) -> BatchView:
+    """The batch at `position`; raises BrokerError CORRUPT_MESSAGE if it is not all there."""
+    batch = read_batch(buffer, position)
+    if batch is None:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found no complete batch at byte {position}")
+    return batch
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchView]:

@@ -6,7 +6,7 @@ at, not what it claims. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -71,7 +71,12 @@ def codec_of(attributes: int) -> Codec:
 
 def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
     """Compress a batch's records (v2) or message set (v0, v1) as Kafka's producer of that format does."""
-    return _COMPRESSORS[codec](data, magic)
+    return compress_pieces(codec, (data,), magic=magic)
+
+
+def compress_pieces(codec: Codec, pieces: Iterable[Buffer], *, magic: int = 2) -> bytes:
+    """As `compress`, for data that comes in pieces; each may be overwritten when the next is asked for."""
+    return _COMPRESSORS[codec](pieces, magic)
 
 
 def decompress(codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
@@ -121,8 +126,8 @@ _CODEC_FAULTS: tuple[type[Exception], ...] = (
 # --- none ---
 
 
-def _keep(data: Buffer, magic: int) -> bytes:
-    return bytes(data)
+def _keep(pieces: Iterable[Buffer], magic: int) -> bytes:
+    return b"".join(map(bytes, pieces))
 
 
 def _pass_through(data: Buffer, magic: int) -> Iterator[bytes]:
@@ -132,9 +137,9 @@ def _pass_through(data: Buffer, magic: int) -> Iterator[bytes]:
 # --- gzip ---
 
 
-def _gzip(data: Buffer, magic: int) -> bytes:
+def _gzip(pieces: Iterable[Buffer], magic: int) -> bytes:
     compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, GZIP_WINDOW_BITS)
-    return bytes(compressor.compress(data) + compressor.flush())
+    return b"".join([*map(compressor.compress, pieces), compressor.flush()])
 
 
 def _gunzip(data: Buffer, magic: int) -> Iterator[bytes]:
@@ -157,13 +162,14 @@ def _gunzip(data: Buffer, magic: int) -> Iterator[bytes]:
 # --- snappy ---
 
 
-def _snappy(data: Buffer, magic: int) -> bytes:
-    view = memoryview(data)
+def _snappy(pieces: Iterable[Buffer], magic: int) -> bytes:
     out = bytearray(XERIAL_MAGIC + XERIAL_VERSIONS.pack(1, 1))
-    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        block = snappy.compress(bytes(view[start : start + XERIAL_BLOCK_BYTES]))
-        out += INT32.pack(len(block))
-        out += block
+    for piece in pieces:
+        view = memoryview(piece)
+        for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+            block = snappy.compress(bytes(view[start : start + XERIAL_BLOCK_BYTES]))
+            out += INT32.pack(len(block))
+            out += block
     return bytes(out)
 
 
@@ -203,14 +209,15 @@ def _unsnappy_block(block: memoryview) -> bytes:
 # --- lz4 ---
 
 
-def _lz4(data: Buffer, magic: int) -> bytes:
-    frame = lz4.frame.compress(
-        data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, content_checksum=False, store_size=False
+def _lz4(pieces: Iterable[Buffer], magic: int) -> bytes:
+    compressor = lz4.frame.LZ4FrameCompressor(
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, content_checksum=False
     )
-    if magic > 0:
-        return bytes(frame)
-    # The clients of format v0 hash the frame's magic number too, by mistake, and check for it (KIP-57).
-    return bytes(frame[:6] + bytes([_lz4_header_checksum(frame[:6])]) + frame[7:])
+    head: bytes = compressor.begin()
+    if magic == 0:
+        # The clients of format v0 hash the frame's magic number too, by mistake, and check for it (KIP-57).
+        head = head[:6] + bytes([_lz4_header_checksum(head[:6])])
+    return b"".join([head, *map(compressor.compress, pieces), compressor.flush()])
 
 
 def _unlz4(data: Buffer, magic: int) -> Iterator[bytes]:
@@ -260,8 +267,9 @@ def _lz4_header_checksum(descriptor: bytes) -> int:
 # --- zstd ---
 
 
-def _zstd(data: Buffer, magic: int) -> bytes:
-    return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_content_size=False).compress(data)
+def _zstd(pieces: Iterable[Buffer], magic: int) -> bytes:
+    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_content_size=False).compressobj()
+    return b"".join([*map(compressor.compress, pieces), compressor.flush()])
 
 
 def _unzstd(data: Buffer, magic: int) -> Iterator[bytes]:
@@ -294,7 +302,7 @@ def _check_zstd_is_whole(data: memoryview) -> None:
         raise _BrokenStreamError("the data ends too early")
 
 
-_COMPRESSORS: dict[Codec, Callable[[Buffer, int], bytes]] = {
+_COMPRESSORS: dict[Codec, Callable[[Iterable[Buffer], int], bytes]] = {
     Codec.NONE: _keep,
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,

@@ -18,13 +18,17 @@ from dataclasses import dataclass
 
 from ..errors import BrokerError, ErrorCode
 from . import kernel_cy, up_kernel_cy, v0, v1, v2
-from .batches import BatchView, iter_records, read_batch
-from .compression import DEFAULT_LIMIT_BYTES, Codec, compress, decompress
+from .batches import BatchView, complete_batch_at, iter_records
+from .compression import DEFAULT_LIMIT_BYTES, Codec, compress_pieces, decompress
 from .kernel_cy import Stop
+from .large_message import large_message
 from .record import NO_TIMESTAMP, Record, TimestampType
 
 MERGED_BATCH_BYTES = 16 * 1024
 """How large up-conversion makes its batches: what a Kafka producer's batch.size is by default."""
+
+RECOMPRESSED_PIECE_BYTES = 64 * 1024
+"""How much is converted between two calls of a compressor: lz4's block."""
 
 ALL_OFFSETS = -(2**63)
 """A first offset that leaves nothing out."""
@@ -119,14 +123,6 @@ def convert_with_codec(batch: BatchView, to_magic: int, *, limit_bytes: int = DE
         raise
 
 
-def complete_batch_at(stored: memoryview, position: int) -> BatchView:
-    """The batch at `position`; raises BrokerError CORRUPT_MESSAGE if it is not all there."""
-    batch = read_batch(stored, position)
-    if batch is None:
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found no complete batch at byte {position}")
-    return batch
-
-
 def conversion_error(conversion: kernel_cy.DownConversion | up_kernel_cy.UpConversion) -> BrokerError:
     """The error for a conversion that stopped at something wrong."""
     if conversion.stop == Stop.BAD_TIMESTAMP:
@@ -155,25 +151,35 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
     if count < 0 or batch.stored_offset < 0:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Invalid header of {batch}")
     body = memoryview(decompress(codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes))
-    inner_base_offset = 0
-    if to_magic == v1.MAGIC:
-        first = _open_records(batch, body, to_magic, 0)
-        if not first.read_record(body):
-            raise conversion_error(first)
-        inner_base_offset = first.offset
-    measured = _open_records(batch, body, to_magic, inner_base_offset)
-    size_bytes = measured.measure_batch(body, len(body))
-    if measured.stop != Stop.BATCH_DONE:
-        raise conversion_error(measured)
-    messages = _fill_exactly(_open_records(batch, body, to_magic, inner_base_offset), body, size_bytes).data
-    compressed = compress(codec, messages, magic=to_magic)
-    attributes = codec | measured.attributes
+    first = _open_records(batch, body, to_magic, 0)
+    if not first.read_record(body):
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure in {batch}")
+    inner_base_offset = first.offset if to_magic == v1.MAGIC else 0
+    conversion = _open_records(batch, body, to_magic, inner_base_offset)
+    compressed = compress_pieces(codec, _inner_messages(conversion, body), magic=to_magic)
+    attributes = codec | conversion.attributes
     wrapper = (
-        v0.build_message(measured.offset, None, compressed, attributes=attributes)
+        v0.build_message(conversion.offset, None, compressed, attributes=attributes)
         if to_magic == v0.MAGIC
-        else v1.build_message(measured.offset, measured.max_timestamp, None, compressed, attributes=attributes)
+        else v1.build_message(conversion.offset, conversion.max_timestamp, None, compressed, attributes=attributes)
     )
     return Converted(wrapper, count)
+
+
+def _inner_messages(conversion: kernel_cy.DownConversion, body: memoryview) -> Iterator[memoryview]:
+    """The messages of the opened records, a buffer at a time: small records take several times more as messages."""
+    out = memoryview(bytearray(RECOMPRESSED_PIECE_BYTES))
+    while True:
+        filled = conversion.fill(body, len(body), out)
+        stop = conversion.stop
+        if filled:
+            yield out[:filled]
+        elif stop == Stop.OUT_IS_FULL:
+            yield from large_message(conversion, body)
+        if stop == Stop.AT_END:
+            return
+        if stop != Stop.OUT_IS_FULL:
+            raise conversion_error(conversion)
 
 
 def _open_records(

@@ -246,6 +246,8 @@ class DownConversion:
         self.position = self.record_end
         self.records_left -= 1
         self.converted_count += 1
+        if self.timestamp > self.max_timestamp:
+            self.max_timestamp = self.timestamp
 
     def count_message(self) -> None:
         """Count a v1 message that the caller converted."""

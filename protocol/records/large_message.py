@@ -12,7 +12,7 @@ from crc32c import crc32c
 from isal.isal_zlib import crc32
 
 from . import kernel_cy, up_kernel_cy, v0, v1, v2
-from .convert import complete_batch_at
+from .batches import complete_batch_at
 from .varint import append_varint
 
 
@@ -84,13 +84,14 @@ def _message_of_record(conversion: kernel_cy.DownConversion, stored: memoryview)
     key_length, value_length = max(conversion.key_length, -1), max(conversion.value_length, -1)
     key = stored[conversion.key_at : conversion.key_at + max(key_length, 0)]
     value = stored[conversion.value_at : conversion.value_at + max(value_length, 0)]
+    offset = conversion.offset - conversion.inner_base_offset
     if conversion.to_magic == v0.MAGIC:
         head = bytearray(
-            v0.HEADER.pack(conversion.offset, 0, 0, v0.MAGIC, conversion.attributes, key_length),
+            v0.HEADER.pack(offset, 0, 0, v0.MAGIC, conversion.attributes, key_length),
         )
     else:
         head = bytearray(
-            v1.HEADER.pack(conversion.offset, 0, 0, v1.MAGIC, conversion.attributes, conversion.timestamp, key_length)
+            v1.HEADER.pack(offset, 0, 0, v1.MAGIC, conversion.attributes, conversion.timestamp, key_length)
         )
     yield from _sealed(head, key, memoryview(v0.INT32.pack(value_length)), value)
 

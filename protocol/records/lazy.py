@@ -36,8 +36,9 @@ from typing import TypeAlias
 
 from ..errors import BrokerError
 from . import kernel_cy, up_kernel_cy, v2
+from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
-from .convert import MERGED_BATCH_BYTES, complete_batch_at, conversion_error, convert_with_codec, zstd_error
+from .convert import MERGED_BATCH_BYTES, conversion_error, convert_with_codec, zstd_error
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
 

@@ -322,3 +322,28 @@ def test_any_bytes_give_exactly_what_was_promised_or_an_error_before(
     assert data == sent(conversion, 65536)
     if conversion.size > 12:
         assert read_batch(memoryview(data)) is not None
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("to_magic", [0, 1])
+def test_compressed_batches_larger_than_any_buffer(codec: Codec, to_magic: int) -> None:
+    originals = [*records(3000), *records(1, first=3000, value_bytes=200_000), *records(10, first=3005)]
+    stored = v2.build_batch(originals, base_offset=0, codec=codec)
+    (wrapper,) = complete_batches(sent(plan(stored, to_magic=to_magic)))
+    assert wrapper.crc_is_valid
+    assert wrapper.last_offset == 3014
+    assert wrapper.max_timestamp == (max(record.timestamp for record in originals) if to_magic else -1)
+    expected = [record[:4] if to_magic else (record[0], -1, *record[2:4]) for record in originals]
+    assert [record[:4] for record in iter_records(wrapper)] == expected
+
+
+def test_recompression_does_not_hold_the_converted_records() -> None:
+    """Records that are empty take seven bytes in v2 and 34 in v1."""
+    empty = [Record(offset, 0, None, None) for offset in range(100_000)]
+    stored = memoryview(v2.build_batch(empty, codec=Codec.GZIP))
+    tracemalloc.start()
+    conversion = plan_down_conversion(stored, 1, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert conversion.size >= len(stored)
+    assert peak < 34 * len(empty) * 0.75
