@@ -244,7 +244,8 @@ def _chunk_pieces(
             try:
                 data = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data
             except BrokerError:
-                yield out[:filled]
+                if filled:
+                    yield out[:filled]
                 raise
             conversion.skip_batch(stored)
             if len(data) <= len(out) - filled:
