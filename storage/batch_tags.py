@@ -44,7 +44,7 @@ class TagSource:
         old = self._old_entry(batch.position)
         receipt = NO_RECEIPT
         if batch.magic == v0.MAGIC:
-            receipt = old.receipt if old is not None and old.receipt != NO_RECEIPT else self._default_receipt_ms
+            receipt = self._receipt_at(batch.position)
         if not batch.is_compressed:
             return BatchTags(batch.stored_offset, receipt, NO_COUNT, None)
         if old is not None and batch.magic == v2.MAGIC:
@@ -58,8 +58,14 @@ class TagSource:
             logger.warning("tags of the batch to offset %d cannot be found: %s", batch.last_offset, fault)
             return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0)
 
+    def _receipt_at(self, position: int) -> int:
+        """What the last old entry up to `position` says; after a kill that is exact, since no entry is missing then."""
+        index = bisect_right(self._positions, position)
+        receipt = self._entries[index - 1].receipt if index else NO_RECEIPT
+        return self._default_receipt_ms if receipt == NO_RECEIPT else receipt
+
     def _old_entry(self, position: int) -> IndexEntry | None:
-        """The old entry that speaks of the batch at `position`; none does beyond the last one."""
+        """The old entry that speaks of the batch at `position`; none is sure to beyond the last one."""
         index = bisect_right(self._positions, position)
         if index == 0 or (index == len(self._entries) and self._positions[-1] < position):
             return None

@@ -72,11 +72,12 @@ class SegmentOpener:
         has_gaps = True
         for number in range(first, len(segments)):
             segment = segments[number]
-            had_gaps, has_gaps = has_gaps, Segment.may_have_gaps(segment.index.read_summary())
-            is_beyond_gap = segment.base_offset > next_offset and not (had_gaps and has_gaps)
-            if segment.base_offset < next_offset or is_beyond_gap:
+            if segment.base_offset < next_offset or (segment.base_offset > next_offset and not has_gaps):
                 reason = f"it begins at offset {segment.base_offset} where {next_offset} must follow"
                 return OpenedSegments(self._drop(segments, number, reason), recovered_from=start_offset)
+            if segment.base_offset > next_offset:
+                segments[number - 1].note_gaps()
+            has_gaps = Segment.may_have_gaps(segment.index.read_summary())
             before_bytes = self._files.size(segment.path)
             rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, max_leader_epoch)
             result = segment.rebuild(rules)

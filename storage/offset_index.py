@@ -183,7 +183,7 @@ class OffsetIndex:
         finally:
             file.close()
 
-    def note_gaps(self, has_gaps: bool) -> None:
+    def note_gaps(self, *, has_gaps: bool) -> None:
         """Say in the header of a segment that is being written whether offsets are missing. Raises OSError."""
         self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))
 
@@ -192,7 +192,7 @@ class OffsetIndex:
         table = self._table or self._open()
         summary = parse_summary(table.part(0, HEADER_SIZE), self.base_offset)
         if summary is not None:
-            self.note_gaps(bool(summary.has_gaps))
+            self.note_gaps(has_gaps=bool(summary.has_gaps))
         self._is_finished = False
 
     def _write_header(self, summary: IndexSummary) -> None:

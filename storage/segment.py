@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple, TypeVar
@@ -187,7 +188,7 @@ class Segment:
         result = scan(buffer, rules, lambda batch: self._take(batch, tags.tags_of(batch)))
         self.size_bytes = result.valid_bytes
         self.next_offset = max(result.next_offset, self.base_offset)
-        self.index.note_gaps(self.has_gaps)
+        self.index.note_gaps(has_gaps=self.has_gaps)
         self.is_loaded = True
         return result
 
@@ -244,6 +245,11 @@ class Segment:
         """Let go of log and index. Needs no `load`."""
         self.let_go()
         self.index.let_go()
+
+    def note_gaps(self) -> None:
+        """Remember that offsets are missing in or behind this segment. Raises OSError."""
+        self.has_gaps = True
+        self.index.note_gaps(has_gaps=True)
 
     def remove_files(self) -> None:
         """Delete the segment; slices that are held stay readable. Raises OSError. Needs no `load`."""
@@ -304,7 +310,11 @@ class Segment:
             if not position:
                 self.first_timestamp = timestamp
         else:
-            self._index_append(data, batch, position, receipt_ms)
+            try:
+                self._index_append(data, batch, position, receipt_ms)
+            except OSError:
+                self._take_back(position)
+                raise
         self.size_bytes = position + size_bytes
         self.next_offset = batch.last_offset + 1
 
@@ -318,8 +328,14 @@ class Segment:
                     raise OSError("the disk takes no more bytes")
                 rest = rest[taken:]
         except OSError:
-            self.file.truncate(position)
+            self._take_back(position)
             raise
+
+    def _take_back(self, position: int) -> None:
+        """Leave nothing of a failed append; if that fails too, the next one writes over it."""
+        with suppress(OSError):
+            self.file.truncate(position)
+            self.index.truncate(position)
 
     def _index_append(self, data: Buffer, batch: ProducedBatch, position: int, receipt_ms: int) -> None:
         if batch.codec is Codec.NONE and batch.magic < v2.MAGIC:

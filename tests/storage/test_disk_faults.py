@@ -1,0 +1,111 @@
+"""Full disks, I/O errors and short writes: a storage error for one request, no partial batch, and life goes on."""
+
+import errno
+
+import pytest
+
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_config import LogConfig
+from gregor.storage.open_files import OpenFiles
+from gregor.storage.partition_log import PartitionLog
+from tests.storage.forgetful_files import ForgetfulFiles
+from tests.storage.payloads import append, read_all, values_of
+
+
+def open_log(files: ForgetfulFiles, **settings: int) -> PartitionLog:
+    config = LogConfig(**settings)  # type: ignore[arg-type]
+    return PartitionLog.open("/logs/topic-0", config, ManualClock(), pool=OpenFiles(files))
+
+
+def fails(log: PartitionLog, value: bytes = b"lost") -> None:
+    with pytest.raises(BrokerError) as caught:
+        append(log, value)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_failed_write_appends_nothing(code: int) -> None:
+    files = ForgetfulFiles()
+    log = open_log(files)
+    append(log, b"before")
+    files.fail("write", code)
+    fails(log)
+    files.heal()
+    assert log.log_end_offset == 1
+    assert append(log, b"after") == 1
+    assert values_of(read_all(log)) == [b"before", b"after"]
+    assert values_of(read_all(open_log(files))) == [b"before", b"after"]
+
+
+def test_a_short_write_is_finished() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files)
+    files.shorten_next_write(10)
+    append(log, b"whole")
+    assert values_of(read_all(log)) == [b"whole"]
+
+
+def test_a_short_write_on_a_full_disk_leaves_no_part() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files)
+    append(log, b"before")
+    size = files.size("/logs/topic-0/00000000000000000000.log")
+    files.shorten_next_write(10)
+    files.fail("write", errno.ENOSPC)
+    fails(log)
+    assert files.size("/logs/topic-0/00000000000000000000.log") == size
+    files.heal()
+    assert values_of(read_all(log)) == [b"before"]
+
+
+def test_no_room_for_a_new_segment() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files, segment_bytes=100)
+    append(log, b"before")
+    files.fail("allocate", errno.ENOSPC)
+    fails(log)
+    files.heal()
+    assert append(log, b"after") == 1
+    assert values_of(read_all(log)) == [b"before", b"after"]
+
+
+def test_no_room_for_the_index_is_seen_before_the_batch_is_visible() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files, index_interval_bytes=0)
+    files.fail("allocate", errno.ENOSPC)
+    for numbers in range(1000):
+        try:
+            append(log, b"%d" % numbers)
+        except BrokerError:
+            break
+    assert 50 < numbers < 999
+    assert log.log_end_offset == numbers
+    files.heal()
+    append(log, b"%d" % numbers)
+    assert values_of(read_all(log)) == [b"%d" % number for number in range(numbers + 1)]
+
+
+def test_a_failed_sync_is_told_and_the_recovery_point_stays() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files)
+    append(log, b"one")
+    files.fail("sync")
+    with pytest.raises(BrokerError) as caught:
+        log.flush()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.recovery_point == 0
+    files.heal()
+    log.flush()
+    assert log.recovery_point == 1
+
+
+def test_a_failed_read_is_a_storage_error() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files)
+    append(log, b"one")
+    append(log, b"two")
+    files.fail("read")
+    with pytest.raises(BrokerError) as caught:
+        log.read(0, 100)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

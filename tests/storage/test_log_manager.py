@@ -1,0 +1,258 @@
+"""Log directories: identity, lock, checkpoints, adoption, deletion, and many partitions with few open files."""
+
+import json
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from gregor.storage.checkpoints import (
+    MalformedCheckpointError,
+    decode_uuid,
+    encode_uuid,
+    format_lines,
+    parse_lines,
+    read_offsets,
+)
+from gregor.storage.clock import ManualClock
+from gregor.storage.files import OsFiles
+from gregor.storage.log_config import LogConfig
+from gregor.storage.log_manager import LogManager, StorageUnavailableError
+from gregor.storage.paths import TopicPartition
+from tests.storage.payloads import append, read_all, values_of
+
+NOW_MS = 10_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_MS)
+
+
+def manager(clock: ManualClock, *directories: Path, **options: object) -> LogManager:
+    made = LogManager([str(path) for path in directories], LogConfig(retention_ms=-1), clock, **options)  # type: ignore[arg-type]
+    made.open_all()
+    return made
+
+
+def maintain(logs: LogManager, clock: ManualClock) -> None:
+    for step in logs.run_maintenance(clock.now_ms()):
+        step()
+
+
+def test_logs_are_there_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path, cluster_id="abc")
+    topic_id = uuid.uuid4()
+    append(logs.create("topic", 0, topic_id), b"one", b"two")
+    logs.close()
+    again = manager(clock, tmp_path)
+    assert list(again.partitions()) == [TopicPartition("topic", 0)]
+    log = again.get("topic", 0)
+    assert log is not None
+    assert values_of(read_all(log)) == [b"one", b"two"]
+    assert log.topic_id == topic_id
+    assert again.cluster_id == "abc"
+    again.close()
+
+
+def test_partitions_spread_over_directories(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path / "a", tmp_path / "b")
+    for partition in range(4):
+        logs.create("topic", partition)
+    homes = [logs.directory_of("topic", partition) for partition in range(4)]
+    assert [home.path[-1] for home in homes if home] == ["a", "b", "a", "b"]
+    logs.close()
+
+
+def test_kafkas_files_are_written(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path, node_id=3, cluster_id="AAAAAAAAAAAAAAAAAAAAAw")
+    log = logs.create("topic", 0, uuid.UUID(int=5))
+    append(log, b"one", b"two", b"three")
+    log.advance_log_start(2)
+    logs.close()
+    meta = (tmp_path / "meta.properties").read_text()
+    assert "node.id=3\n" in meta
+    assert "version=1\n" in meta
+    assert "cluster.id=AAAAAAAAAAAAAAAAAAAAAw\n" in meta
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopic 0 3\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\ntopic 0 2\n"
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
+    metadata = (tmp_path / "topic-0" / "partition.metadata").read_text()
+    assert metadata == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n"
+    assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 2\n"
+
+
+def test_the_clean_shutdown_marker_is_used_once(tmp_path: Path, clock: ManualClock) -> None:
+    manager(clock, tmp_path).close()
+    marker = tmp_path / ".kafka_cleanshutdown"
+    assert marker.exists()
+    logs = manager(clock, tmp_path)
+    assert not marker.exists()
+    logs.close()
+
+
+class TestRefusals:
+    def refused(self, clock: ManualClock, path: Path, **options: object) -> str:
+        with pytest.raises(StorageUnavailableError) as caught:
+            manager(clock, path, **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    def test_a_directory_in_use(self, tmp_path: Path, clock: ManualClock) -> None:
+        logs = manager(clock, tmp_path)
+        assert "in use" in self.refused(clock, tmp_path)
+        logs.close()
+        manager(clock, tmp_path).close()
+
+    def test_another_cluster(self, tmp_path: Path, clock: ManualClock) -> None:
+        manager(clock, tmp_path, cluster_id="one").close()
+        assert "belongs to cluster one" in self.refused(clock, tmp_path, cluster_id="two")
+
+    def test_another_node(self, tmp_path: Path, clock: ManualClock) -> None:
+        manager(clock, tmp_path, node_id=1).close()
+        assert "node.id=1" in self.refused(clock, tmp_path, node_id=2)
+
+    def test_not_a_directory(self, tmp_path: Path, clock: ManualClock) -> None:
+        (tmp_path / "file").write_text("")
+        assert "cannot be used" in self.refused(clock, tmp_path / "file")
+
+    def test_a_refused_directory_frees_the_others(self, tmp_path: Path, clock: ManualClock) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StorageUnavailableError):
+            manager(clock, tmp_path / "good", tmp_path / "file")
+        manager(clock, tmp_path / "good").close()
+
+
+def test_garbage_in_the_directory_is_passed_over(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    append(logs.create("topic", 0), b"one")
+    logs.close()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties"):
+        (tmp_path / name).write_bytes(b"\xff\0garbage")
+    for name in ("lost+found", "topic", "topic-x", "topic-00", "-1", "..-1", "topic-1.%s-stray" % ("0" * 32)):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file-0").write_text("not a directory")
+    again = manager(clock, tmp_path)
+    assert list(again.partitions()) == [TopicPartition("topic", 0)]
+    log = again.get("topic", 0)
+    assert log is not None
+    assert values_of(read_all(log)) == [b"one"]
+    again.close()
+
+
+def test_deletion_renames_then_removes(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    log = logs.create("topic", 0)
+    append(log, b"one")
+    held = log.read(0, 100)
+    logs.delete("topic", 0)
+    assert logs.get("topic", 0) is None
+    (doomed,) = [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
+    assert doomed.startswith("topic-0.")
+    recreated = logs.create("topic", 0)
+    assert recreated.log_end_offset == 0
+    maintain(logs, clock)
+    assert (tmp_path / doomed).exists()
+    clock.advance(LogConfig().file_delete_delay_ms)
+    maintain(logs, clock)
+    assert not (tmp_path / doomed).exists()
+    assert len(held.read()) > 0, "a slice outlives its log"
+    held.release()
+    logs.close()
+
+
+def test_left_over_deletions_are_finished_at_start(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    logs.create("t" * 249, 0)
+    logs.delete("t" * 249, 0)
+    logs.close()
+    again = manager(clock, tmp_path)
+    assert list(again.partitions()) == []
+    maintain(again, clock)
+    assert not [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
+    again.close()
+
+
+def test_few_files_are_open_however_many_partitions(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path, max_open_files=20)
+    before = len(os.listdir("/proc/self/fd"))
+    for partition in range(100):
+        append(logs.create("topic", partition), b"%d" % partition)
+    for partition in range(100):
+        log = logs.get("topic", partition)
+        assert log is not None
+        append(log, b"again")
+        assert values_of(read_all(log)) == [b"%d" % partition, b"again"]
+    assert len(os.listdir("/proc/self/fd")) - before <= 24
+    logs.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_held_slices_survive_eviction(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path, max_open_files=4)
+    append(logs.create("topic", 0), b"held")
+    log = logs.get("topic", 0)
+    assert log is not None
+    held = log.read(0, 1000)
+    expected = held.read()
+    for partition in range(1, 30):
+        append(logs.create("topic", partition), b"other")
+    assert held.read() == expected
+    assert bytes(held.file_map()) == expected
+    held.release()
+    held.release()
+    with pytest.raises(ValueError, match="released"):
+        _ = held.descriptor
+    logs.close()
+
+
+def test_maintenance_flushes_what_is_due(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    log = logs.create("topic", 0, config=LogConfig(flush_ms=500, retention_ms=-1))
+    append(log, b"one")
+    maintain(logs, clock)
+    assert log.recovery_point == 0
+    clock.advance(500)
+    maintain(logs, clock)
+    assert log.recovery_point == 1
+    append(log, b"two")
+    log.roll()
+    maintain(logs, clock)
+    assert log.recovery_point == 2, "a finished segment is flushed without being asked"
+    checkpoint = read_offsets(OsFiles(), str(tmp_path / "recovery-point-offset-checkpoint"))
+    assert checkpoint == {TopicPartition("topic", 0): 2}
+    logs.close()
+
+
+def test_flush_messages(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    log = logs.create("topic", 0, config=LogConfig(flush_messages=3))
+    append(log, b"1", b"2")
+    assert log.recovery_point == 0
+    append(log, b"3")
+    assert log.recovery_point == 3
+    logs.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"0\n", b"0\nx\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n-1\n", b"\xff\n0\n", b"0\n1\na 0 1\nb 0 1\n"],
+)
+def test_malformed_checkpoints(data: bytes) -> None:
+    with pytest.raises(MalformedCheckpointError):
+        parse_lines(data)
+
+
+def test_checkpoint_round_trip() -> None:
+    lines = ["a 0 1", "b 1 2"]
+    assert parse_lines(format_lines(lines)) == lines
+
+
+def test_uuid_text() -> None:
+    value = uuid.uuid4()
+    assert decode_uuid(encode_uuid(value)) == value
+    assert len(encode_uuid(value)) == 22
+    for bad in ("", "???", "AAAA"):
+        with pytest.raises(ValueError, match=r".*"):
+            decode_uuid(bad)
