@@ -93,6 +93,7 @@ class Connection:
 
         Raises ConnectionLostError only before it has started; later the requests under way get it.
         """
+        has_started = False
         try:
             async with trio.open_nursery() as nursery:
                 self._lifetime = nursery.cancel_scope
@@ -100,12 +101,15 @@ class Connection:
                 nursery.start_soon(self._write_requests)
                 await self._negotiate()
                 task_status.started()
+                has_started = True
         except* (ConnectionLostError, BrokerError) as group:
             raise ConnectionLostError(f"no Kafka answers at {self.node}: {group.exceptions[0]}") from None
         finally:
             self._fail_pending()
             with trio.move_on_after(0):
                 await trio.aclose_forcefully(self._stream)
+        if not has_started:
+            raise ConnectionLostError(f"{self.node}: {self.close_reason}")
 
     async def _negotiate(self) -> None:
         if self.config.api_version is not None:

@@ -1,12 +1,36 @@
 """A TCP proxy in front of a broker that can delay answers, cut them in the middle, and refuse connections.
 
-It stands for the broker's advertised address: the broker must advertise the address that was dialled, or the proxy
-the client's host and port in Metadata answers; the tests give the broker `advertised.listeners` of the proxy.
+Metadata would lead clients around it, so the broker behind it has the proxy's address as its `advertised.listeners`.
 """
 
 from __future__ import annotations
 
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
 import trio
+
+from tests.broker_process import BrokerProcess, running_broker
+
+
+@contextmanager
+def broker_for_proxy(directory: Path, *overrides: str) -> Iterator[tuple[BrokerProcess, int]]:
+    """A broker, and the port that it advertises instead of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with running_broker(directory, f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}", *overrides) as broker:
+        yield broker, port
+
+
+@asynccontextmanager
+async def faulty_proxy(broker: BrokerProcess, port: int) -> AsyncIterator[FaultyProxy]:
+    """A proxy on `port` for the length of a block."""
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(FaultyProxy(broker.address).run, port)
+        nursery.cancel_scope.cancel()
 
 
 class FaultyProxy:
@@ -19,12 +43,10 @@ class FaultyProxy:
         self.answer_delay_s = 0.0
         self.refuses = False
         self.cuts = 0
-        self.port = 0
         self._streams: set[trio.SocketStream] = set()
 
-    async def run(self, port: int = 0, *, task_status: trio.TaskStatus[FaultyProxy] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, port: int, *, task_status: trio.TaskStatus[FaultyProxy] = trio.TASK_STATUS_IGNORED) -> None:
         listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
-        self.port = listeners[0].socket.getsockname()[1]
         async with trio.open_nursery() as nursery:
             await nursery.start(trio.serve_listeners, self._serve, listeners)
             task_status.started(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Sequence
 from uuid import uuid4
 
@@ -18,7 +19,6 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
-from tests.client.faulty_proxy import FaultyProxy
 
 CODECS = [codec.name.lower() for codec in Codec]
 
@@ -83,8 +83,8 @@ async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: 
     topic = await new_topic(broker_process, 8)
     async with Producer(broker_process.bootstrap) as producer:
         assert (await producer.send(topic, b"v", key=b"foobar")).partition == (-790332482 & 0x7FFFFFFF) % 8
-        with pytest.raises(DeadlineExceededError):
-            producer.config.__dict__["max_block_ms"] = 50
+    async with Producer(broker_process.bootstrap, max_block_ms=50) as producer:
+        with pytest.raises(DeadlineExceededError, match=f"{topic}-8 is not known"):
             await producer.send(topic, b"v", partition=8)
     async with Producer(broker_process.bootstrap, partitioner_ignore_keys=True, batch_size=1) as producer:
         spread = {(await producer.send(topic, b"v", key=b"foobar")).partition for _ in range(100)}
@@ -152,13 +152,14 @@ async def test_a_full_memory_says_so_after_max_block(broker_process: BrokerProce
     topic = await new_topic(broker_process)
     async with Producer(broker_process.bootstrap, buffer_memory=20_000, max_block_ms=100, linger_ms=10_000) as producer:
         await producer.partitions_for(topic)
-        broker_process.process.send_signal(19)
+        broker_process.process.send_signal(signal.SIGSTOP)
         try:
+            for _ in range(19):
+                await producer.send(topic, bytes(1_000))
             with pytest.raises(DeadlineExceededError, match=r"buffer\.memory"):
-                for _ in range(30):
-                    await producer.send(topic, bytes(1_000))
+                await producer.send(topic, bytes(1_000))
         finally:
-            broker_process.process.send_signal(18)
+            broker_process.process.send_signal(signal.SIGCONT)
 
 
 async def test_records_above_max_request_size_are_refused(broker_process: BrokerProcess) -> None:
@@ -178,16 +179,19 @@ async def test_unknown_topics_and_bad_names_are_told(broker_process: BrokerProce
 
 async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process)
-    with pytest.raises(ZeroDivisionError):
-        async with Producer(broker_process.bootstrap, linger_ms=60_000) as producer:
-            delivery = await producer.send(topic, b"v")
+    deliveries: list[Delivery] = []
+
+    async def leave(**options: object) -> None:
+        async with Producer(broker_process.bootstrap, linger_ms=60_000, **options) as producer:
+            deliveries.append(await producer.send(topic, b"v"))
             raise ZeroDivisionError
-    assert isinstance(delivery.error, AbandonedError)
+
     with pytest.raises(ZeroDivisionError):
-        async with Producer(broker_process.bootstrap, linger_ms=60_000, flush_on_error=True) as producer:
-            delivery = await producer.send(topic, b"v")
-            raise ZeroDivisionError
-    assert delivery.offset == 0
+        await leave()
+    assert isinstance(deliveries[0].error, AbandonedError)
+    with pytest.raises(ZeroDivisionError):
+        await leave(flush_on_error=True)
+    assert deliveries[1].offset == 0
 
 
 async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
@@ -214,15 +218,19 @@ async def test_a_raw_batch_goes_as_it_is(broker_process: BrokerProcess) -> None:
 
 async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process, 2)
+
+    async def drop(producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send(topic, b"dropped", partition=0)
+            await producer.flush()
+            raise ZeroDivisionError
+
     async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer:
         async with producer.transaction():
             for partition in (0, 1):
                 await producer.send(topic, b"kept", partition=partition)
         with pytest.raises(ZeroDivisionError):
-            async with producer.transaction():
-                await producer.send(topic, b"dropped", partition=0)
-                await producer.flush()
-                raise ZeroDivisionError
+            await drop(producer)
         async with producer.transaction():
             await producer.send(topic, b"kept too", partition=0)
     committed = await read_all(broker_process, topic, 2, isolation_level="read_committed")
@@ -234,10 +242,9 @@ async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
 async def test_offsets_commit_with_the_transaction(broker_process: BrokerProcess) -> None:
     topic = await new_topic(broker_process)
     group = f"g-{topic}"
-    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer:
-        async with producer.transaction():
-            await producer.send(topic, b"v")
-            await producer.send_offsets_to_transaction(group, {(topic, 0): 42})
+    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer, producer.transaction():
+        await producer.send(topic, b"v")
+        await producer.send_offsets_to_transaction(group, {(topic, 0): 42})
     async with Admin(broker_process.bootstrap) as admin:
         assert await admin.group_offsets(group) == {(topic, 0): 42}
 
@@ -250,32 +257,13 @@ async def test_a_second_producer_fences_the_first(broker_process: BrokerProcess)
         async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as second:
             async with second.transaction():
                 await second.send(topic, b"w")
-            with pytest.raises(BrokerError, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+            with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
                 async with first.transaction():
                     await first.send(topic, b"late")
     assert values(await read_all(broker_process, topic, isolation_level="read_committed")) == [b"v", b"w"]
 
 
 # --- faults ---
-
-
-async def test_cut_answers_lose_and_double_nothing(broker_process: BrokerProcess) -> None:
-    """The broker tells each client the address it dialled, so that the proxy stays in between."""
-    topic = await new_topic(broker_process)
-    proxy = FaultyProxy(broker_process.address)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(proxy.run)
-        async with Producer(f"127.0.0.1:{proxy.port}", retry_backoff_ms=5, reconnect_backoff_ms=5) as producer:
-            deliveries: list[Delivery] = []
-            for round_number in range(15):
-                proxy.cut_after_bytes = 3 + 17 * round_number
-                deliveries += [await producer.send(topic, b"%d-%d" % (round_number, n)) for n in range(40)]
-                await deliveries[-1]
-        nursery.cancel_scope.cancel()
-    assert proxy.cuts >= 10
-    expected = [b"%d-%d" % (round_number, n) for round_number in range(15) for n in range(40)]
-    assert values(await read_all(broker_process, topic)) == expected
-    assert all(delivery.error is None for delivery in deliveries)
 
 
 async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_process: BrokerProcess) -> None:
@@ -294,26 +282,6 @@ async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_pr
         with trio.fail_after(30):
             await producer.flush()
     assert values(await read_all(broker_process, topic)) == sent
-
-
-async def test_undeliverable_records_fail_in_time(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
-    proxy = FaultyProxy(broker_process.address)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(proxy.run)
-        async with Producer(
-            f"127.0.0.1:{proxy.port}", delivery_timeout_ms=400, request_timeout_ms=300, retry_backoff_ms=10
-        ) as producer:
-            await (await producer.send(topic, b"first"))
-            proxy.refuses = True
-            await proxy.cut_all()
-            lost = await producer.send(topic, b"lost")
-            with pytest.raises(DeadlineExceededError, match="not delivered in"):
-                await lost
-            proxy.refuses = False
-            late = await producer.send(topic, b"late")
-            assert (await late).offset == 1
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_clock_that_jumps_breaks_no_deadline(broker_process: BrokerProcess) -> None:
