@@ -49,7 +49,7 @@ class Broker:
         self.metadata = MetadataStore(config, self.clock)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
         self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
-        self.groups = GroupCoordinator(config, self.clock, internal_topics)
+        self.groups = GroupCoordinator(config, self.clock, internal_topics, self.metadata)
         self._transaction_log = CoordinatorLog(TRANSACTION_STATE, internal_topics, self.clock)
         self.transaction_markers = PartitionMarkers(self.partitions, self._transaction_ended_in_groups, self.clock)
         self.transactions = TransactionCoordinator(

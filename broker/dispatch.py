@@ -10,15 +10,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from ..protocol.apis import ApiKey, request_class, request_header_version, response_class, response_header_version
+from ..protocol.apis import (
+    AnyApiKey,
+    ApiKey,
+    GregorApiKey,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
 from ..protocol.codec import decode, encode_parts
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.schema import Message
 from .connection import UnanswerableError
 from .handlers import (
     api_versions,
+    clients,
     cluster,
     configs,
+    consumer_groups,
     delete_records,
     fetch,
     find_coordinator,
@@ -55,7 +65,7 @@ Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 class Api(NamedTuple):
     """What is served of one API."""
 
-    key: ApiKey
+    key: AnyApiKey
     min_version: int
     max_version: int
     handler: Handler
@@ -126,9 +136,12 @@ APIS: Mapping[int, Api] = {
         ),
         Api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry.handle_push_telemetry, is_advertised=False),
         Api(ApiKey.LIST_CLIENT_METRICS_RESOURCES, 0, 0, telemetry.handle_list_client_metrics_resources),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 0, consumer_groups.handle_consumer_group_heartbeat),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 0, consumer_groups.handle_consumer_group_describe),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, topic_partitions.handle_describe_topic_partitions),
         Api(ApiKey.ADD_RAFT_VOTER, 0, 0, voters.handle_add_raft_voter),
         Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, voters.handle_remove_raft_voter),
+        Api(GregorApiKey.DESCRIBE_CLIENTS, 0, 0, clients.handle_describe_clients, is_advertised=False),
     )
 }
 
@@ -142,7 +155,6 @@ class Dispatcher:
     def __init__(self, broker: Broker, apis: Mapping[int, Api] = APIS) -> None:
         self._broker = broker
         self._apis = apis
-        self._request_counts = broker.metrics.request_counts
 
     def answer_now(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         """The answer to a request that needs neither waiting nor typed objects: none does yet."""
@@ -171,9 +183,16 @@ class Dispatcher:
         if request_header_version(api.key, version) >= 2:
             position = skip_tagged_fields(frame, position)
         request = decode(request_class(api.key), frame[position:], version)
-        self._request_counts[api.key, version] += 1
+        if header.client_id != client.client_id:
+            self._broker.clients.client_id_changed(client, header.client_id)
+        client.request_counts[api.key, version] += 1
         context = RequestContext(self._broker, client, api.key, version, header.correlation_id, header.client_id)
-        response = await self._respond(api, request, context)
+        responding = self._respond(api, request, context)
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            response = await quotas.respond(responding, request, context, len(frame))
+        else:
+            response = await responding
         if context.closing:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         return None if response is None else _answer(response, api.key, version, header.correlation_id)
@@ -202,7 +221,7 @@ def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
     return cast(Message, response)
 
 
-def _answer(response: Message, key: ApiKey, version: int, correlation_id: int) -> Answer:
+def _answer(response: Message, key: AnyApiKey, version: int, correlation_id: int) -> Answer:
     header = CORRELATION_ID.pack(correlation_id)
     if response_header_version(key, version) >= 1:
         header += NO_TAGGED_FIELDS

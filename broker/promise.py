@@ -57,3 +57,10 @@ class Promise(Generic[Answer]):
     async def _end_with_hangup(hangup: Hangup, scope: trio.CancelScope) -> None:
         await hangup.wait()
         scope.cancel()
+
+
+def kept(answer: Answer) -> Promise[Answer]:
+    """An answer that is there at once."""
+    promise: Promise[Answer] = Promise()
+    promise.keep(answer)
+    return promise

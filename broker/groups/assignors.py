@@ -1,169 +1,123 @@
-"""Server-side assignors (KIP-848): who reads which partitions, decided by the broker.
+"""The server-side assignors `range` and `uniform` of KIP-848: members and topics in, target assignments out.
 
-Both are pure functions from members and topics to the whole group's target. *Range* gives each member a contiguous
-stretch of every topic, so that equally partitioned topics go together; *uniform* balances the number of partitions and
-moves as few as possible from where they were.
+`range` gives each member one contiguous stretch of every topic; where all members read the same topics, and these have
+equally many partitions, partitions of the same number go to the same member. `uniform` ignores topics' borders: it
+keeps the loads within one partition of each other, and what a member has stays with it as far as that allows.
+
+Source: Kafka `RangeAssignor`, `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`. Where Kafka's outcome hangs on
+the order of a hash map, ours hangs on the order of joining.
 """
 
 from __future__ import annotations
 
-import heapq
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from .consumer_member import NOTHING, Assignment
-
-UNIFORM = "uniform"
-RANGE = "range"
+from .assignment import NOTHING, Assignment
+from .balancing import assign_balanced
 
 
-class Assignee(NamedTuple):
+class Subscriber(NamedTuple):
     """A member as an assignor sees it."""
 
-    member_id: str
-    instance_id: str | None
-    topic_ids: frozenset[UUID]
-    """Topics that it reads and that exist."""
-    current: Assignment = NOTHING
-    """Its present target."""
+    topics: frozenset[UUID]
+    """Topics that it reads, of those that exist."""
+    target: Assignment = NOTHING
+    """What it is meant to have so far."""
+    instance_id: str | None = None
 
 
-Targets: TypeAlias = dict[str, Assignment]
-Assignor: TypeAlias = Callable[[Sequence[Assignee], Mapping[UUID, int]], Targets]
-"""From the members and the number of partitions of each topic to the target of each member."""
+Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Assignment]]
+"""From members by id, in the order of joining, and the number of partitions of each topic that one of them reads."""
+
+RANGE: Final = "range"
+UNIFORM: Final = "uniform"
 
 
-def assign_ranges(members: Sequence[Assignee], partition_counts: Mapping[UUID, int]) -> Targets:
-    """Split each topic into stretches as long as possible, the first members' one longer if it does not divide.
+def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Contiguous stretches: of each topic the first members get one partition more, if they do not divide evenly.
 
-    Static members come first, by instance id, and so keep their stretch through restarts; then the others by member id.
-    Source: Kafka `RangeAssignor`.
+    Static members come first, in the order of their instance ids, so that they keep their places when they restart.
     """
-    ordered = sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
-    targets: dict[str, dict[UUID, frozenset[int]]] = {member.member_id: {} for member in members}
-    for topic_id, count in partition_counts.items():
-        readers = [member for member in ordered if topic_id in member.topic_ids]
-        first = 0
-        for index, member in enumerate(readers):
-            length = count // len(readers) + (index < count % len(readers))
-            if length:
-                targets[member.member_id][topic_id] = frozenset(range(first, first + length))
-            first += length
-    return {**targets}
+    readers = Counter(topic_id for member in members.values() for topic_id in member.topics)
+    stretches = {topic_id: _stretches(partition_counts[topic_id], number) for topic_id, number in readers.items()}
+    assignments: dict[str, Assignment] = {}
+    for member_id in sorted(members, key=lambda member_id: _range_order(member_id, members[member_id])):
+        shares = {topic_id: next(stretches[topic_id]) for topic_id in members[member_id].topics}
+        assignments[member_id] = {topic_id: frozenset(share) for topic_id, share in shares.items() if share}
+    return assignments
 
 
-def assign_uniformly(members: Sequence[Assignee], partition_counts: Mapping[UUID, int]) -> Targets:
-    """Balance the number of partitions, keeping each where it is as long as that does not hurt the balance.
-
-    Where all members read the same topics no partition moves without need; elsewhere a few may.
-    """
-    balance = _Balance(members, partition_counts)
-    if len({member.topic_ids for member in members}) == 1:
-        balance.keep_current(balance.fair_shares())
-        balance.give_out_the_rest()
-    else:
-        balance.keep_current()
-        balance.give_out_the_rest()
-        balance.even_out()
-    return balance.targets()
+def _range_order(member_id: str, member: Subscriber) -> tuple[bool, str]:
+    if member.instance_id is None:
+        return True, member_id
+    return False, member.instance_id
 
 
-class _Balance:
-    """Partitions on their way to members. Ties go to the member that comes first by id, so the outcome is stable."""
-
-    def __init__(self, members: Sequence[Assignee], partition_counts: Mapping[UUID, int]) -> None:
-        self._members = sorted(members, key=lambda member: member.member_id)
-        self._counts = partition_counts
-        self._holder: dict[tuple[UUID, int], str] = {}
-        self._load = {member.member_id: 0 for member in self._members}
-        self._readers: dict[UUID, list[str]] = {
-            topic_id: [member.member_id for member in self._members if topic_id in member.topic_ids]
-            for topic_id in partition_counts
-        }
-
-    def fair_shares(self) -> dict[str, int]:
-        """How many partitions each member should have if all read everything; the larger shares go to who has most."""
-        total = sum(count for topic_id, count in self._counts.items() if self._readers[topic_id])
-        share, left_over = divmod(total, len(self._members))
-        by_possession = sorted(self._members, key=lambda m: -sum(map(len, m.current.values())))
-        return {member.member_id: share + (rank < left_over) for rank, member in enumerate(by_possession)}
-
-    def keep_current(self, limits: Mapping[str, int] | None = None) -> None:
-        """Let members have what they had, if it exists, is read, and is nobody else's, up to their limits."""
-        for member in self._members:
-            limit = sys.maxsize if limits is None else limits[member.member_id]
-            for topic_id, partitions in member.current.items():
-                for partition in sorted(partitions):
-                    is_there = topic_id in member.topic_ids and partition < self._counts.get(topic_id, 0)
-                    has_room = self._load[member.member_id] < limit
-                    if is_there and has_room and (topic_id, partition) not in self._holder:
-                        self._give(topic_id, partition, member.member_id)
-
-    def give_out_the_rest(self) -> None:
-        """Give each partition that nobody has to the reader with the fewest."""
-        for topic_id, count in self._counts.items():
-            readers = self._readers[topic_id]
-            missing = [partition for partition in range(count) if (topic_id, partition) not in self._holder]
-            if not readers or not missing:
-                continue
-            lightest_first = self._by_load(readers)
-            for partition in missing:
-                load, member_id = lightest_first[0]
-                self._give(topic_id, partition, member_id)
-                heapq.heapreplace(lightest_first, (load + 1, member_id))
-
-    def even_out(self) -> None:
-        """Move partitions from members with many to readers with few until no move helps.
-
-        Each move takes a partition to a member that has at least two fewer, so the sum of squared loads falls and this
-        ends.
-        """
-        while any([self._even_out_topic(topic_id, count) for topic_id, count in self._counts.items()]):
-            pass
-
-    def _even_out_topic(self, topic_id: UUID, count: int) -> bool:
-        readers = self._readers[topic_id]
-        if len(readers) < 2:
-            return False
-        has_moved = False
-        lightest_first = self._by_load(readers)
-        for partition in range(count):
-            holder = self._holder[topic_id, partition]
-            load, lightest = lightest_first[0]
-            if self._load[holder] - load > 1:
-                self._load[holder] -= 1
-                self._give(topic_id, partition, lightest)
-                lightest_first = self._by_load(readers)
-                has_moved = True
-        return has_moved
-
-    def _by_load(self, readers: Sequence[str]) -> list[tuple[int, str]]:
-        heap = [(self._load[member_id], member_id) for member_id in readers]
-        heapq.heapify(heap)
-        return heap
-
-    def _give(self, topic_id: UUID, partition: int, member_id: str) -> None:
-        self._holder[topic_id, partition] = member_id
-        self._load[member_id] += 1
-
-    def targets(self) -> Targets:
-        """The outcome, by member id."""
-        found: dict[str, dict[UUID, set[int]]] = {member_id: {} for member_id in self._load}
-        for (topic_id, partition), member_id in self._holder.items():
-            found[member_id].setdefault(topic_id, set()).add(partition)
-        return {
-            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
-            for member_id, topics in found.items()
-        }
+def _stretches(partition_count: int, member_count: int) -> Iterator[range]:
+    least, extra = divmod(partition_count, member_count)
+    start = 0
+    for index in range(member_count):
+        end = start + least + (index < extra)
+        yield range(start, end)
+        start = end
 
 
-ASSIGNORS: Mapping[str, Assignor] = {UNIFORM: assign_uniformly, RANGE: assign_ranges}
-"""By the name that a member asks for."""
+def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Even loads first, what members have already second."""
+    if len({member.topics for member in members.values()}) > 1:
+        return assign_balanced(members, partition_counts)
+    return _assign_evenly(members, partition_counts)
 
-ASSIGNOR_CLASSES = {
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": UNIFORM,
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": RANGE,
+
+def _assign_evenly(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """All members read the same topics, so each gets the same number of partitions, or one more."""
+    free = {(topic_id, index): None for topic_id, count in partition_counts.items() for index in range(count)}
+    if not members or not free:
+        return dict.fromkeys(members, NOTHING)
+    least, extra = divmod(len(free), len(members))
+    present = {
+        member_id: [partition for partition in _listed(member.target) if partition in free]
+        for member_id, member in members.items()
+    }
+    quotas = dict.fromkeys(members, least)
+    # Whoever has more than the others already keeps that: it saves one move for each of them.
+    for member_id in sorted(members, key=lambda member_id: len(present[member_id]) <= least)[:extra]:
+        quotas[member_id] += 1
+    kept: dict[str, list[tuple[UUID, int]]] = {}
+    for member_id, partitions in present.items():
+        kept[member_id] = [partition for partition in partitions if partition in free][: quotas[member_id]]
+        for partition in kept[member_id]:
+            del free[partition]
+    rest = iter(free)
+    for member_id, partitions in kept.items():
+        partitions.extend(next(rest) for _ in range(quotas[member_id] - len(partitions)))
+    return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
+
+
+def _listed(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
+    return ((topic_id, index) for topic_id, partitions in assignment.items() for index in sorted(partitions))
+
+
+def _by_topic(partitions: Iterable[tuple[UUID, int]]) -> Assignment:
+    indexes: dict[UUID, list[int]] = {}
+    for topic_id, index in partitions:
+        indexes.setdefault(topic_id, []).append(index)
+    return {topic_id: frozenset(listed) for topic_id, listed in indexes.items()}
+
+
+_KNOWN: Final[Mapping[str, tuple[str, Assignor]]] = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": (UNIFORM, assign_uniform),
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": (RANGE, assign_range),
 }
-"""Names by the classes that `group.consumer.assignors` lists."""
+
+
+def assignors_by_name(class_names: Iterable[str]) -> dict[str, Assignor]:
+    """The assignors of `group.consumer.assignors`, the default one first. Raises ValueError for one that we lack."""
+    names = list(class_names)
+    unknown = [name for name in names if name not in _KNOWN]
+    if unknown:
+        raise ValueError(f"group.consumer.assignors: {unknown[0]} is none of {', '.join(_KNOWN)}")
+    return dict(_KNOWN[name] for name in names)

@@ -41,6 +41,8 @@ class Committer:
     member_id: str = ""
     generation_id: int = NO_GENERATION
     group_instance_id: str | None = None
+    knows_member_epochs: bool = True
+    """OffsetCommit v9+: it understands the errors of the consumer protocol (KIP-848)."""
 
     @property
     def claims_membership(self) -> bool:
@@ -123,7 +125,7 @@ class ClassicProtocol:
             group_instance_id=request.group_instance_id,
             client_id=client.client_id,
             client_host=client.client_host,
-            rebalance_timeout_ms=_rebalance_timeout_ms(request),
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,
             protocols=protocols,
@@ -202,7 +204,7 @@ class ClassicProtocol:
             # The client has given up on its earlier request, whose connection must not stay blocked.
             member.answer_join(failed_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
         member.protocols = protocols
-        member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
+        member.rebalance_timeout_ms = rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
         member.parked_join = answer
 
@@ -328,6 +330,6 @@ def _is_asking_for_id(request: JoinGroupRequest, client: JoiningClient) -> bool:
     return client.takes_member_id and not request.member_id and request.group_instance_id is None
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """JoinGroup v0 has no rebalance timeout: the session's counts for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -15,9 +15,6 @@ from .classic_protocol import Committer
 from .consumer_group import ConsumerGroup
 from .consumer_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 
-MEMBER_EPOCH_SINCE = 9
-"""First OffsetCommit version that members of the consumer protocol may use."""
-
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, assignors: Collection[str]) -> None:
     """Whether the request makes sense by itself. Raises BrokerError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
@@ -113,7 +110,7 @@ def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -
     return static_member(group, instance_id, member_id)
 
 
-def check_commit(group: ConsumerGroup, committer: Committer, *, api_version: int, is_transactional: bool) -> None:
+def check_commit(group: ConsumerGroup, committer: Committer, *, is_transactional: bool) -> None:
     """Whether offsets may be committed for the group: by anyone while it is empty, then by members in their epoch.
 
     Raises BrokerError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -121,7 +118,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, *, api_version: int
     if committer.generation_id < 0 and not group.members:
         return
     member = group.member(committer.member_id)
-    if not is_transactional and member.classic is None and api_version < MEMBER_EPOCH_SINCE:
+    if not is_transactional and member.classic is None and not committer.knows_member_epochs:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION,
             "OffsetCommit version 9 or above must be used by members using the modern group protocol",

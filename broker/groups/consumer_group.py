@@ -20,9 +20,10 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ...protocol.errors import BrokerError, ErrorCode
-from .assignment import NOTHING, Assignment
+from ..metadata_state import TopicState
+from .assignment import NOTHING, Assignment, without
 from .assignors import Assignor, Subscriber
-from .consumer_member import ConsumerMember
+from .consumer_member import ConsumerMember, MemberState
 
 
 class ConsumerGroupState(Enum):
@@ -43,13 +44,14 @@ class TopicMetadata(NamedTuple):
 
 
 class Topics(Protocol):
-    """The topics that exist now."""
+    """The topics that exist now (`MetadataStore`)."""
 
-    def topic_metadata(self, name: str) -> TopicMetadata | None:
-        """A topic by name."""
+    @property
+    def topics(self) -> Mapping[str, TopicState]:
+        """By name."""
 
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """A topic's name by its id."""
+    def topic_by_id(self, topic_id: UUID) -> TopicState | None:
+        """One of them by its id."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,13 @@ class ConsumerGroup:
                     taken.setdefault(topic_id, set()).update(partitions)
         return taken
 
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether it is up to others to give up what this member still lacks."""
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        missing = without(self.target.get(member.member_id, NOTHING), member.assigned)
+        return any(not self.is_free(topic_id, index) for topic_id, indexes in missing.items() for index in indexes)
+
     # --- subscriptions and targets
 
     @cached_property
@@ -145,10 +154,15 @@ class ConsumerGroup:
         """Names of all topics that members want to read, whether they exist or not."""
         return frozenset().union(*(member.subscribed_topics for member in self.members.values()))
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return topic in self.subscribed_topics
+
     def with_current_topics(self, topics: Topics) -> ConsumerGroup:
         """The group that knows how many partitions its topics have now."""
-        known = {name: topics.topic_metadata(name) for name in self.subscribed_topics}
-        current = {name: metadata for name, metadata in known.items() if metadata is not None}
+        known = topics.topics
+        existing = [known[name] for name in self.subscribed_topics if name in known]
+        current = {topic.name: TopicMetadata(topic.topic_id, topic.name, len(topic.partitions)) for topic in existing}
         return self if current == self.topics else replace(self, topics=current)
 
     def with_new_epoch(self) -> ConsumerGroup:

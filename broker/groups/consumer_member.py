@@ -17,7 +17,7 @@ Source: Kafka `ConsumerGroupMember`, `MemberState`, `CurrentAssignmentBuilder`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -69,14 +69,18 @@ class ConsumerMember:
     classic: ClassicSide | None = None
     """None if it speaks the consumer protocol."""
     state: MemberState = MemberState.STABLE
-    assigned: Assignment = NOTHING
+    assigned: Assignment = field(default_factory=dict)
     """Partitions that it may read."""
-    revoking: Assignment = NOTHING
+    revoking: Assignment = field(default_factory=dict)
     """Partitions that it had and has not given up yet."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all of the target of this epoch, and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def left_for_a_while(self) -> ConsumerMember:
+        """The member that is gone and keeps its place until its session ends."""
+        return replace(self, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
 
     def reconcile(
         self, target_epoch: int, target: Assignment, owned: Assignment | None, is_free: Callable[[UUID, int], bool]

@@ -51,9 +51,8 @@ class GroupLog:
 
     def store_group(self, group: ClassicGroup) -> ErrorCode:
         """Write a group with its members; the error to tell them if that failed."""
-        record = versioned(GroupMetadataKey(group=group.group_id), GROUP_KEY, _group_value(group), GROUP_VALUE)
         try:
-            self.write(group.group_id, [record])
+            self.write(group.group_id, [classic_group_record(group)])
         except BrokerError as error:
             return error_for_clients(error)
         return ErrorCode.NONE
@@ -75,7 +74,7 @@ class GroupLog:
         """Write tombstones for offsets and, with `whole_group`, for the group itself."""
         records = [KeyValue(offset_key(group_id, partition), None) for partition in partitions]
         if whole_group:
-            records.append(KeyValue(versioned_bytes(GroupMetadataKey(group=group_id), GROUP_KEY), None))
+            records.append(classic_group_tombstone(group_id))
         for first in range(0, len(records), TOMBSTONES_PER_BATCH):
             self.write(group_id, records[first : first + TOMBSTONES_PER_BATCH])
 
@@ -145,6 +144,16 @@ def parse_offset(value: bytes, log_offset: int) -> CommittedOffset:
 
 
 # --- classic groups
+
+
+def classic_group_record(group: ClassicGroup) -> KeyValue:
+    """A group with its members as a record."""
+    return versioned(GroupMetadataKey(group=group.group_id), GROUP_KEY, _group_value(group), GROUP_VALUE)
+
+
+def classic_group_tombstone(group_id: str) -> KeyValue:
+    """The record that makes the log forget a group."""
+    return KeyValue(versioned_bytes(GroupMetadataKey(group=group_id), GROUP_KEY), None)
 
 
 def parse_group_key(key: bytes) -> str:

@@ -10,19 +10,24 @@ from ...protocol.records.v2 import NO_PRODUCER_ID
 from ..coordinator_log import Replayed, ReplayedMarker, ReplayedRecord
 from .classic_group import ClassicGroup
 from .committed_offsets import CommittedOffsets
+from .consumer_group import ConsumerGroup
+from .consumer_group_log import CONSUMER_GROUP_KEYS, replay_record
 from .group_log import GROUP_KEY, OFFSET_KEYS, parse_group, parse_group_key, parse_offset, parse_offset_key, version_of
 
 logger = logging.getLogger(__name__)
 
 
 class PartitionLoader:
-    """Replays one partition into `groups` and `offsets`: the last record of a key counts.
+    """Replays one partition into groups of either protocol and `offsets`: the last record of a key counts.
 
     What a producer committed in a transaction counts from its commit marker on; until then it is pending.
     """
 
-    def __init__(self, groups: dict[str, ClassicGroup], offsets: CommittedOffsets) -> None:
+    def __init__(
+        self, groups: dict[str, ClassicGroup], consumer_groups: dict[str, ConsumerGroup], offsets: CommittedOffsets
+    ) -> None:
         self._groups = groups
+        self._consumer_groups = consumer_groups
         self._offsets = offsets
         self.group_ids: set[str] = set()
         """Every group that was mentioned."""
@@ -46,6 +51,8 @@ class PartitionLoader:
             self._replay_offset(record)
         elif kind == GROUP_KEY:
             self._replay_group(record)
+        elif kind in CONSUMER_GROUP_KEYS:
+            self.group_ids.add(replay_record(self._consumer_groups, record.key, record.value))
         else:
             logger.warning(
                 "skipped a record of unknown kind %d at offset %d of __consumer_offsets", kind, record.offset
@@ -74,5 +81,6 @@ class PartitionLoader:
     def finish(self) -> None:
         """Make a group for every one that only has offsets."""
         for group_id in self.group_ids:
-            if self._offsets.of(group_id) and group_id not in self._groups:
+            is_known = group_id in self._groups or group_id in self._consumer_groups
+            if self._offsets.of(group_id) and not is_known:
                 self._groups[group_id] = ClassicGroup(group_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ import trio
 from gregor.broker.config import BrokerConfig
 from gregor.broker.groups.classic_protocol import JoiningClient
 from gregor.broker.groups.coordinator import GroupCoordinator
+from gregor.broker.metadata_state import PartitionState, TopicState
 from gregor.broker.promise import Promise
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -73,18 +75,35 @@ class MemoryTopics:
         return self.topics[name][index]
 
 
+class KnownTopics:
+    """The topics that clients can read."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicState] = {}
+
+    def topic_by_id(self, topic_id: UUID) -> TopicState | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def add(self, name: str, partitions: int) -> UUID:
+        """Create a topic, or give it more partitions."""
+        topic = self.topics.setdefault(name, TopicState(name, uuid4()))
+        topic.partitions = [PartitionState(index, 0, 0, [0], [0]) for index in range(partitions)]
+        return topic.topic_id
+
+
 class Bench:
     """A running coordinator and the verbs of a scenario."""
 
     def __init__(self, nursery: trio.Nursery, clock: ManualClock) -> None:
         self.clock = clock
         self.topics = MemoryTopics()
+        self.known_topics = KnownTopics()
         self.settings: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
         self._nursery = nursery
         self.groups = self._new_coordinator()
 
     def _new_coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(BrokerConfig(**self.settings), self.clock, self.topics)
+        return GroupCoordinator(BrokerConfig(**self.settings), self.clock, self.topics, self.known_topics)
 
     async def start(self, **settings: Any) -> GroupCoordinator:
         """Start a coordinator, another one if one runs already: what it knows is what the log says."""

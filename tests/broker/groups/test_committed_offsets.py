@@ -117,7 +117,7 @@ async def test_a_replayed_marker_ends_the_transaction(
     commit(bench, producer=PRODUCER)
     groups = bench.groups
     index = groups.partition_of("g")
-    loader = PartitionLoader({}, groups._offsets.offsets)
+    loader = PartitionLoader({}, {}, groups._offsets.offsets)
     for entries in groups._topic.replay(index):
         loader.replay(entries)
     loader.replay([ReplayedMarker(9, 7, is_commit)])
