@@ -9,6 +9,7 @@ import trio
 from ..protocol.errors import BrokerError
 from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
+from .client_census import ClientCensus
 from .config import BrokerConfig
 from .coordinator_log import CoordinatorLog
 from .dispatch import APIS, Dispatcher
@@ -18,13 +19,13 @@ from .groups.coordinator import GroupCoordinator
 from .internal_topics import TRANSACTION_STATE
 from .listeners import Endpoint, parse_endpoints, security_protocol
 from .maintenance import maintain_logs
-from .metadata_changes import MetadataChange, TopicDeleted
+from .metadata_changes import MetadataChange, QuotasChanged, TopicDeleted
 from .metadata_store import MetadataStore
 from .metrics import Metrics
 from .partition import Partition, PartitionRegistry
 from .producer_ids import ProducerIds
 from .purgatory import Purgatory
-from .requests import RequestContext
+from .quota_enforcement import ClientQuotas
 from .server import Server
 from .topic_logs import TopicLogs
 from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
@@ -40,6 +41,8 @@ class Broker:
         self.config = config
         self.clock = clock or SystemClock()
         self.metrics = Metrics()
+        self.clients = ClientCensus(self.clock, config.gregor_client_census_max_clients)
+        self.quotas = ClientQuotas(config, self.clock)
         self.partitions = PartitionRegistry()
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
@@ -60,7 +63,6 @@ class Broker:
             CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
         )
         self._stop = trio.Event()
-        self._told_of_refused_conversion: set[str] = set()
         self.listening: list[Endpoint] = []
         """Where the broker accepts connections, once it does."""
 
@@ -91,20 +93,6 @@ class Broker:
         self.purgatory.stop()
         self._stop.set()
 
-    def down_conversion_refused(self, topic: str, context: RequestContext) -> None:
-        """Tell the operator, once a topic, which client needs the conversion that is switched off."""
-        if topic in self._told_of_refused_conversion:
-            return
-        self._told_of_refused_conversion.add(topic)
-        logger.warning(
-            "client %r at %s sends Fetch v%d and needs records of %s converted, which is switched off: upgrade it, or "
-            "set message.downconversion.enable=true for the topic",
-            context.client_id,
-            context.peer[0],
-            context.api_version,
-            topic,
-        )
-
     def _open_listeners(self) -> Server:
         config = self.config
         # Controllers' listeners are named in files meant for Kafka; this broker needs none.
@@ -115,6 +103,7 @@ class Broker:
         server = Server(
             endpoints,
             Dispatcher(self),
+            self.clients,
             config,
             backlog=config.socket_listen_backlog_size,
             drain_s=config.gregor_shutdown_timeout_ms / 1000,
@@ -128,6 +117,7 @@ class Broker:
         self.metadata.open(self.logs)
         TopicLogs(self.metadata, self.logs, self.partitions).start()
         self.metadata.subscribe(self._follow)
+        self.quotas.take(self.metadata.state.quotas)
         for index in range(self._transaction_log.existing_partitions()):
             for entries in self._transaction_log.replay(index):
                 self.transactions.replay(entries)
@@ -139,6 +129,8 @@ class Broker:
         if isinstance(change, TopicDeleted):
             self.groups.topic_deleted(change.topic.name)
             self.metrics.forget_topic(change.topic.name)
+        elif isinstance(change, QuotasChanged):
+            self.quotas.take(self.metadata.state.quotas)
 
     def _transaction_ended_in_groups(self, index: int, producer_id: int, is_commit: bool) -> None:
         self.groups.transaction_ended(index, producer_id, is_commit=is_commit)

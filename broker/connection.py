@@ -60,6 +60,7 @@ class Connection:
         self._responder = responder
         self._buffer = ReceiveBuffer(frame_limit_bytes)
         self._reading = trio.CancelScope()
+        self._muted = trio.CancelScope()
         self._waits_for_input = False
         self._draining = False
         self.client = client
@@ -89,6 +90,7 @@ class Connection:
     def drain(self) -> None:
         """Stop after the requests that have been received completely."""
         self._draining = True
+        self._muted.cancel()
         if self._waits_for_input:
             self._reading.cancel()
 
@@ -122,11 +124,22 @@ class Connection:
                     answer = await self._responder.answer(frame, self.client)
                 if answer is not None:
                     await self._send(answer)
+                if self.client.throttle_ms:
+                    await self._wait_for_quota()
         except REFUSALS:
             await self._transport.flush()
             raise
         await self._transport.flush()
         await self._transport.take_turns()
+
+    async def _wait_for_quota(self) -> None:
+        """Read nothing more from this client for a while; it has been told why (KIP-219)."""
+        await self._transport.flush()
+        throttle_s, self.client.throttle_ms = self.client.throttle_ms / 1000, 0
+        with trio.move_on_after(throttle_s) as self._muted:
+            if self._draining:
+                self._muted.cancel()
+            await trio.sleep_forever()
 
     async def _send(self, answer: Answer) -> None:
         size_bytes = total_size(answer)

@@ -6,11 +6,10 @@ usual exporters spell them, ``kafka_server_brokertopicmetrics_messagesin_total``
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..protocol.apis import ApiKey
 from ..protocol.records.produced import Produced
 
 
@@ -46,8 +45,6 @@ class Metrics:
     """All metrics of a broker."""
 
     def __init__(self) -> None:
-        self.request_counts: Counter[tuple[ApiKey, int]] = Counter()
-        """Requests by API and version."""
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
         self._gauges: dict[str, Callable[[], float]] = {}
 
@@ -75,16 +72,9 @@ class Metrics:
 
     def samples(self) -> Iterator[Sample]:
         """All values now."""
-        for (key, version), count in list(self.request_counts.items()):
-            labels = {"request": _camel(key), "version": str(version)}
-            yield Sample("kafka_network_requestmetrics_requests_total", labels, count)
         for topic, counters in list(self.topics.items()):
             for attribute, name in TOPIC_METRICS.items():
                 value = getattr(counters, attribute)
                 yield Sample(f"kafka_server_brokertopicmetrics_{name}_total", {"topic": topic}, value)
         for name, read in self._gauges.items():
             yield Sample(name, {}, read())
-
-
-def _camel(key: ApiKey) -> str:
-    return key.name.title().replace("_", "")

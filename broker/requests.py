@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..protocol.apis import ApiKey
+from ..protocol.apis import AnyApiKey
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .work_meter import WorkMeter
 
 Address = tuple[str, int]
 
@@ -25,6 +27,31 @@ class ClientGoneError(Exception):
 
 
 @dataclass(slots=True, eq=False)
+class ConversionCost:
+    """What converting records to another format has cost."""
+
+    record_count: int = 0
+    stored_bytes: int = 0
+    """Bytes of the stretches that were converted, as stored."""
+    cpu_ns: int = 0
+
+    def add(self, record_count: int, stored_bytes: int, cpu_ns: int) -> None:
+        """Count one conversion."""
+        self.record_count += record_count
+        self.stored_bytes += stored_bytes
+        self.cpu_ns += cpu_ns
+
+    def take(self, other: ConversionCost) -> None:
+        """Move what ``other`` has counted to this one."""
+        self.add(other.record_count, other.stored_bytes, other.cpu_ns)
+        other.record_count = other.stored_bytes = other.cpu_ns = 0
+
+
+ANONYMOUS = "ANONYMOUS"
+"""Name of the user that has not logged in (Kafka: KafkaPrincipal.ANONYMOUS)."""
+
+
+@dataclass(slots=True, eq=False)
 class ClientConnection:
     """One connected client, as long as it stays; fields that ApiVersions or a login fill in start empty."""
 
@@ -36,6 +63,15 @@ class ClientConnection:
     hangup: Hangup
     software_name: str = ""
     software_version: str = ""
+    user: str = ANONYMOUS
+    client_id: str | None = None
+    """Of its latest request."""
+    request_counts: defaultdict[tuple[AnyApiKey, int], int] = field(default_factory=lambda: defaultdict(int))
+    """Requests by API and version, until `client_census` takes them."""
+    down_conversion: ConversionCost = field(default_factory=ConversionCost)
+    up_conversion: ConversionCost = field(default_factory=ConversionCost)
+    throttle_ms: int = 0
+    """How long a quota keeps this connection from being read after the present answer; the connection resets it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,12 +80,16 @@ class RequestContext:
 
     broker: Broker
     client: ClientConnection
-    api_key: ApiKey
+    api_key: AnyApiKey
     api_version: int
     correlation_id: int = 0
     client_id: str | None = None
     closing: bool = field(default=False)
     """A handler that wants the connection closed after this answer (or instead of one) sets it."""
+    work: WorkMeter | None = None
+    """Measures the handler where quotas bind clients."""
+    throttle_ms: int = 0
+    """What a handler found that its client must wait for a quota."""
 
     @property
     def peer(self) -> Address:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import trio
 
+from .client_census import ClientCensus
 from .connection import Connection, Responder
 from .listeners import Endpoint, open_sockets, plain_address
 from .requests import ClientConnection
@@ -53,6 +54,7 @@ class Server:
         self,
         endpoints: list[Endpoint],
         responder: Responder,
+        census: ClientCensus,
         limits: ConnectionLimits,
         *,
         backlog: int,
@@ -63,6 +65,7 @@ class Server:
         Raises ListenerError.
         """
         self._responder = responder
+        self._census = census
         self._limits = limits
         self._drain_s = drain_s
         self._connections: set[Connection] = set()
@@ -129,6 +132,7 @@ class Server:
         frame_limit = self._limits.socket_request_max_bytes
         connection = Connection(transport, self._responder, client, frame_limit_bytes=frame_limit)
         self._connections.add(connection)
+        self._census.connected(client)
         self._clients_per_ip[peer[0]] += 1
         serving.start_soon(self._serve, connection)
 
@@ -138,6 +142,7 @@ class Server:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            self._census.disconnected(connection.client)
             self._clients_per_ip[ip] -= 1
             if not self._clients_per_ip[ip]:
                 del self._clients_per_ip[ip]

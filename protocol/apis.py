@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import cast
+from typing import TypeAlias, cast
 
 from .schema import Message
 
@@ -97,37 +97,50 @@ class ApiKey(IntEnum):
     READ_SHARE_GROUP_STATE_SUMMARY = 87
 
 
+class GregorApiKey(IntEnum):
+    """Questions that only Gregor's own tools ask, over the port that everybody has.
+
+    Kafka numbers its APIs upwards from 0, and these lie far beyond. ApiVersions does not list them, so no client meets a
+    key that it does not know; a broker that is not Gregor hangs up on them.
+    """
+
+    DESCRIBE_CLIENTS = 18258
+
+
+AnyApiKey: TypeAlias = ApiKey | GregorApiKey
+
+
 @cache
-def request_class(key: ApiKey) -> type[Message]:
+def request_class(key: AnyApiKey) -> type[Message]:
     """The class of the API's requests; its module is imported on the first call."""
     return _message_class(key, "Request")
 
 
 @cache
-def response_class(key: ApiKey) -> type[Message]:
+def response_class(key: AnyApiKey) -> type[Message]:
     """The class of the API's responses; its module is imported on the first call."""
     return _message_class(key, "Response")
 
 
-def _message_class(key: ApiKey, kind: str) -> type[Message]:
+def _message_class(key: AnyApiKey, kind: str) -> type[Message]:
     """`FETCH`, `Request` is found as `FetchRequest` in `messages/fetch.py`."""
     module = import_module(f".messages.{key.name.lower()}", __package__)
     return cast(type[Message], getattr(module, key.name.title().replace("_", "") + kind))
 
 
-def valid_versions(key: ApiKey) -> tuple[int, int]:
+def valid_versions(key: AnyApiKey) -> tuple[int, int]:
     """The first and last version that this package can read and write (a broker may serve fewer)."""
     versions = request_class(key).VERSIONS
     return versions.first, versions.last
 
 
-def is_flexible(key: ApiKey, version: int) -> bool:
+def is_flexible(key: AnyApiKey, version: int) -> bool:
     """Whether the version has compact lengths and tagged fields (KIP-482)."""
     return version in request_class(key).FLEXIBLE
 
 
 @cache
-def request_header_version(key: ApiKey, version: int) -> int:
+def request_header_version(key: AnyApiKey, version: int) -> int:
     """The version of the `RequestHeader` before such a request: 2 has tagged fields, 1 a client id, 0 neither.
 
     ControlledShutdown v0 alone has the header without a client id (Kafka's `ControlledShutdownRequest.json`).
@@ -138,7 +151,7 @@ def request_header_version(key: ApiKey, version: int) -> int:
 
 
 @cache
-def response_header_version(key: ApiKey, version: int) -> int:
+def response_header_version(key: AnyApiKey, version: int) -> int:
     """The version of the `ResponseHeader` before such a response: 1 has tagged fields.
 
     ApiVersions always answers with 0: a client must be able to read the answer to a version the broker lacks (KIP-511).

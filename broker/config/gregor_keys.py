@@ -6,6 +6,9 @@ from .declare import CLUSTER_WIDE, boolean, integer
 class GregorKeys:
     """What only Gregor can be told."""
 
+    gregor_client_census_max_clients = integer(
+        1000, "Clients of which the broker remembers what they use, for `gregor clients` and metrics.", least=1
+    )
     gregor_message_downconversion_chunk_bytes = integer(
         131072,
         "Bytes of stored batches that are converted at a time for an old consumer.",

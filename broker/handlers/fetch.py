@@ -110,7 +110,7 @@ async def _add_records(read: PartitionRead, context: RequestContext) -> None:
         if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if to_magic < 2 and not config.message_downconversion_enable:
-            context.broker.down_conversion_refused(partition.topic, context)
+            context.broker.clients.down_conversion_refused(context.client, version, partition.topic)
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if read.records is not None:
             await _choose_part(read, to_magic, context)

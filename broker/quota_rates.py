@@ -1,0 +1,86 @@
+"""How fast a client goes: a rate over sliding samples, and a bucket of tokens.
+
+Both are Kafka's, so that throttle times agree with it: `Rate` with `SampledStat` (``quota.window.num`` samples of
+``quota.window.size.seconds``) and `TokenBucket` (KIP-599).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Over how many samples of what length a rate is measured."""
+
+    sample_count: int
+    sample_ms: int
+
+    @property
+    def seconds(self) -> float:
+        """Length of all samples."""
+        return self.sample_count * self.sample_ms / 1000
+
+
+class SampledRate:
+    """Units per second over the last samples; as if at least all but one of them had been full."""
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._samples: deque[list[float]] = deque()
+        """[start in ms, units] of each sample, the oldest first."""
+
+    def record(self, units: float, now_ms: int) -> None:
+        """Count ``units``; negative ones take back what was counted."""
+        if not self._samples or now_ms - self._samples[-1][0] >= self._window.sample_ms:
+            self._samples.append([now_ms, 0.0])
+            while len(self._samples) > self._window.sample_count:
+                self._samples.popleft()
+        self._samples[-1][1] += units
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long to do nothing until the rate is down to ``limit`` units per second; 0 if it is not above."""
+        self._forget_obsolete(now_ms)
+        elapsed_ms = self._elapsed_ms(now_ms)
+        rate = sum(units for _, units in self._samples) * 1000 / elapsed_ms
+        return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
+
+    def _forget_obsolete(self, now_ms: int) -> None:
+        span_ms = self._window.sample_count * self._window.sample_ms
+        while self._samples and now_ms - self._samples[0][0] >= span_ms:
+            self._samples.popleft()
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        sample_ms = self._window.sample_ms
+        elapsed_ms = int(now_ms - self._samples[0][0]) if self._samples else 0
+        missing = self._window.sample_count - 1 - elapsed_ms // sample_ms
+        return max(elapsed_ms + max(missing, 0) * sample_ms, sample_ms)
+
+
+class TokenBucket:
+    """Tokens that come back at the limit's rate; it begins full, and may be overdrawn once."""
+
+    __slots__ = ("_tokens", "_updated_ms", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._tokens = 0.0
+        self._updated_ms = 0
+
+    def take(self, tokens: float, limit: float, now_ms: int) -> None:
+        """Take tokens, whether they are there or not."""
+        self._refill(limit, now_ms)
+        self._tokens -= tokens
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long until it is no longer overdrawn, and so may be drawn from again."""
+        self._refill(limit, now_ms)
+        return max(0, round(-self._tokens / limit * 1000))
+
+    def _refill(self, limit: float, now_ms: int) -> None:
+        gained = limit * (now_ms - self._updated_ms) / 1000
+        self._tokens = min(self._window.seconds * limit, self._tokens + gained)
+        self._updated_ms = now_ms
