@@ -183,6 +183,16 @@ class OffsetIndex:
         finally:
             file.close()
 
+    def truncate(self, log_size_bytes: int) -> None:
+        """Drop the entries of batches at or after `log_size_bytes` of the log. Raises OSError, IndexDamagedError."""
+        if self._table is None:
+            self._open()
+        if self._is_finished:
+            self._reopen()
+        self._count = self._count_up_to(_POSITION, log_size_bytes - 1)
+        self._erase_from(self._count)
+        self._restore_last()
+
     def note_gaps(self, *, has_gaps: bool) -> None:
         """Say in the header of a segment that is being written whether offsets are missing. Raises OSError."""
         self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))

@@ -199,7 +199,6 @@ class PartitionLog:
             self._snapshots,
             start_offset=self.log_start_offset,
             end_offset=self.log_end_offset,
-            now_ms=self._clock.now_ms(),
         )
 
     # --- facts ---

@@ -22,7 +22,6 @@ def load_producers(
     *,
     start_offset: int,
     end_offset: int,
-    now_ms: int,
 ) -> None:
     """Make `producers` what they are at `end_offset`. Raises OSError."""
     producers.clear()
@@ -30,15 +29,14 @@ def load_producers(
         return
     exact = snapshots.exact(end_offset)
     if exact is not None:
-        producers.restore(exact, now_ms)
+        producers.restore(exact)
         return
     latest = snapshots.latest(segments.base_offset, end_offset)
     replay_from, snapshot = latest or (start_offset, [])
-    producers.restore(snapshot, now_ms)
+    producers.restore(snapshot)
     for segment in segments.since(replay_from):
         if segment.magics & (1 << v2.MAGIC):
             _replay(producers, segment, replay_from)
-    producers.expire(now_ms)
     producers.high_watermark_advanced(end_offset)
 
 

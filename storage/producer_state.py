@@ -87,7 +87,16 @@ class CompletedTransaction(NamedTuple):
 class Producer:
     """One producer's state; `transaction_first_offset` is -1 outside of transactions."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "transaction_first_offset")
+    __slots__ = (
+        "_seen_activity",
+        "_silent_since_ms",
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+        "transaction_first_offset",
+    )
 
     def __init__(self, producer_id: int, epoch: int = NO_EPOCH) -> None:
         self.producer_id = producer_id
@@ -97,11 +106,20 @@ class Producer:
         self.transaction_first_offset = NO_OFFSET
         self.batches: list[WrittenBatch] = []
         """At most `RETAINED_BATCHES`, oldest first, all of `epoch`."""
+        self._seen_activity: tuple[int, int, int] | None = None
+        self._silent_since_ms = 0
 
     @property
     def last_sequence(self) -> int:
         """Sequence of its last record in this epoch, -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def silence_ms(self, now_ms: int) -> int:
+        """For how long it has written nothing, as far as earlier calls of this can tell (so 0 the first time)."""
+        activity = self.epoch, self.last_sequence, self.last_timestamp
+        if activity != self._seen_activity:
+            self._seen_activity, self._silent_since_ms = activity, now_ms
+        return now_ms - self._silent_since_ms
 
     def enter_epoch(self, epoch: int) -> None:
         """Begin a new epoch, in which older batches are no duplicates any more."""
@@ -218,11 +236,15 @@ class ProducerStates:
     # --- lifetime ---
 
     def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
-        """Forget producers that have been silent so long, unless they have a transaction open."""
+        """Forget producers that have been silent so long, unless they have a transaction open; call it now and then.
+
+        Kafka takes the time stamps of their records for the time when they wrote, and so forgets at once who sends
+        old records: its retries would be doubled.
+        """
         expired = [
             producer.producer_id
             for producer in self.producers.values()
-            if producer.transaction_first_offset == NO_OFFSET and now_ms - producer.last_timestamp >= expiration_ms
+            if producer.silence_ms(now_ms) >= expiration_ms and producer.transaction_first_offset == NO_OFFSET
         ]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -237,13 +259,12 @@ class ProducerStates:
         """All producers with the last batch of each, as a snapshot file holds them."""
         return [_snapshot_of(producer) for producer in self.producers.values()]
 
-    def restore(self, snapshots: list[ProducerSnapshot], now_ms: int) -> None:
-        """Begin anew with a snapshot's producers, expired ones left out."""
+    def restore(self, snapshots: list[ProducerSnapshot]) -> None:
+        """Begin anew with a snapshot's producers."""
         self.clear()
         for fields in snapshots:
             producer = _producer_of(fields)
             self.producers[producer.producer_id] = producer
-        self.expire(now_ms)
         first_offsets = sorted(
             (producer.transaction_first_offset, producer.producer_id)
             for producer in self.producers.values()

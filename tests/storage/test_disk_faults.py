@@ -109,3 +109,19 @@ def test_a_failed_read_is_a_storage_error() -> None:
     with pytest.raises(BrokerError) as caught:
         log.read(0, 100)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_run_that_is_indexed_in_part_is_taken_back() -> None:
+    files = ForgetfulFiles()
+    log = open_log(files, index_interval_bytes=0)
+    for number in range(120):
+        append(log, b"%d" % number)
+    files.fail("allocate", errno.ENOSPC)
+    with pytest.raises(BrokerError):
+        append(log, *[b"message"] * 30, magic=1)
+    files.heal()
+    assert log.log_end_offset == 120
+    append(log, *[b"message"] * 30, magic=1)
+    entries = list(log.segments[0].index.entries())
+    assert entries == sorted(set(entries))
+    assert [record.offset for record in read_all(log)] == list(range(150))

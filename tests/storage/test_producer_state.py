@@ -198,6 +198,7 @@ class TestTransactions:
 
     def test_an_open_one_outlives_expiration(self, log: PartitionLog) -> None:
         send(log, 0, transactional=True)
+        log.producers.expire(NOW_MS)
         log.producers.expire(NOW_MS + 10 * PRODUCER_ID_EXPIRATION_MS)
         assert log.last_stable_offset == 0
 
@@ -254,8 +255,17 @@ class TestRestart:
 
     def test_expired_producers_may_begin_anywhere(self, log: PartitionLog) -> None:
         send(log, 0)
-        log.producers.expire(1000 + PRODUCER_ID_EXPIRATION_MS)
+        log.producers.expire(NOW_MS)
+        log.producers.expire(NOW_MS + PRODUCER_ID_EXPIRATION_MS - 1)
+        refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 9)
+        log.producers.expire(NOW_MS + PRODUCER_ID_EXPIRATION_MS)
         assert send(log, 9).base_offset == 1
+
+    def test_who_writes_old_records_is_not_silent(self, log: PartitionLog) -> None:
+        for days in range(3):
+            send(log, days, timestamp=1000)
+            log.producers.expire(NOW_MS + days * PRODUCER_ID_EXPIRATION_MS)
+        refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 9)
 
 
 class TestSnapshotFormat:
