@@ -86,6 +86,8 @@ class ClusterState:
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.removed_topic_ids: set[UUID] = set()
+        """Topics that were deleted since the last snapshot: their directories may have outlived a crash."""
         self._early_configs: dict[str, dict[str, str]] = {}
         self._appliers: dict[type[Message], Callable[[Any], None]] = {
             TopicRecord: self._add_topic,
@@ -167,6 +169,7 @@ class ClusterState:
             partition.leader_epoch += 1
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        self.removed_topic_ids.add(record.topic_id)
         topic = self.topics_by_id.pop(record.topic_id, None)
         if topic is not None and self.topics.get(topic.name) is topic:
             del self.topics[topic.name]

@@ -179,11 +179,19 @@ class MetadataStore:
         known = self.topics.get(name)
         if known is not None:
             return known
+        partitions, replicas = replica_placement.DEFAULT, self.config.default_replication_factor
         if name == GROUP_METADATA:
-            return self._create_group_metadata()
-        if name == TRANSACTION_STATE:
-            return self._create_transaction_state()
-        return self.create_topic(name, replication_factor=self._reachable(self.config.default_replication_factor))
+            partitions = self.config.offsets_topic_num_partitions
+            replicas = self.config.offsets_topic_replication_factor
+        elif name == TRANSACTION_STATE:
+            partitions = self.config.transaction_state_log_num_partitions
+            replicas = self.config.transaction_state_log_replication_factor
+        return self.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=self._reachable(replicas),
+            configs=self._internal_configs(name),
+        )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
@@ -318,31 +326,23 @@ class MetadataStore:
         """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
         return max(1, min(replication_factor, len(self.broker_ids)))
 
-    def _create_group_metadata(self) -> TopicState:
-        return self.create_topic(
-            GROUP_METADATA,
-            partitions=self.config.offsets_topic_num_partitions,
-            replication_factor=self._reachable(self.config.offsets_topic_replication_factor),
-            configs={
+    def _internal_configs(self, name: str) -> dict[str, str]:
+        """The configuration that an internal topic is given; empty for any other topic."""
+        if name == GROUP_METADATA:
+            return {
                 "compression.type": "producer",
                 "cleanup.policy": "compact",
                 "segment.bytes": str(self.config.offsets_topic_segment_bytes),
-            },
-        )
-
-    def _create_transaction_state(self) -> TopicState:
-        return self.create_topic(
-            TRANSACTION_STATE,
-            partitions=self.config.transaction_state_log_num_partitions,
-            replication_factor=self._reachable(self.config.transaction_state_log_replication_factor),
-            configs={
+            }
+        if name == TRANSACTION_STATE:
+            return {
                 "compression.type": "uncompressed",
                 "cleanup.policy": "compact",
                 "min.insync.replicas": str(self._reachable(self.config.transaction_state_log_min_isr)),
                 "segment.bytes": str(self.config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
-            },
-        )
+            }
+        return {}
 
     def _commit(self, records: Sequence[Message]) -> None:
         """Make records durable, then part of the state."""
@@ -366,9 +366,13 @@ class MetadataStore:
     def _adopt(self, logs: LogManager) -> None:
         """Make topics of partition directories that nobody told us of, and lead those of brokers that are not here."""
         found: dict[str, set[int]] = {}
-        for name in logs.partitions():
-            if name.topic != CLUSTER_METADATA:
-                found.setdefault(name.topic, set()).add(name.partition)
+        for log in logs.logs():
+            if log.topic_id in self.state.removed_topic_ids:
+                logger.info("deleting %s-%d, whose topic was deleted before", log.topic, log.partition)
+                logs.delete(log.topic, log.partition)
+            elif log.topic != CLUSTER_METADATA:
+                found.setdefault(log.topic, set()).add(log.partition)
+        self.state.removed_topic_ids.clear()
         for topic_name, indexes in sorted(found.items()):
             topic = self.topics.get(topic_name)
             if topic is None:
@@ -379,7 +383,7 @@ class MetadataStore:
     def _adopt_topic(self, name: str, indexes: set[int], logs: LogManager) -> None:
         own_ids = [log.topic_id for index in sorted(indexes) if (log := logs.get(name, index)) is not None]
         topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and self.topic_by_id(i) is None), None)
-        topic = TopicState(name, topic_id or uuid4())
+        topic = TopicState(name, topic_id or uuid4(), configs=self._internal_configs(name))
         # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
         topic.partitions = [_new_partition(index, [self.node_id]) for index in range(max(indexes) + 1)]
         self._commit(list(topic_records(topic)))

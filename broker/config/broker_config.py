@@ -7,6 +7,7 @@ from pathlib import Path
 from ...storage.log_config import LogConfig
 from .accepted import accepted_keys
 from .keys import ConfigError, ConfigValue, Key, Update
+from .listener_rules import check_listeners
 from .properties import parse_properties
 from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
@@ -134,6 +135,7 @@ class BrokerConfig(SupportedKeys):
         elif "broker.id" in self.properties and self.broker_id != self.node_id:
             raise ConfigError(f"node.id={self.node_id} and broker.id={self.broker_id} differ: remove broker.id")
         self.log_dirs = self.log_dirs or (self.log_dir,)
+        check_listeners(self)
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:

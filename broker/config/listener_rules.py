@@ -1,0 +1,46 @@
+"""How the keys of listeners must agree with each other (Kafka ``KafkaConfig.validateValues``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..listeners import ListenerError, parse_endpoints, security_protocol
+from .keys import ConfigError
+
+if TYPE_CHECKING:
+    from .broker_config import BrokerConfig
+
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (what must not be advertised)
+
+
+def check_listeners(config: BrokerConfig) -> None:
+    """Raise :class:`ConfigError` for listeners that cannot be opened, or must not be advertised, as configured."""
+    controllers = {name.upper() for name in config.controller_listener_names}
+    try:
+        listeners = parse_endpoints("listeners", config.listeners)
+        advertised = parse_endpoints("advertised.listeners", config.advertised_listeners)
+        protocols = {
+            endpoint.name: security_protocol(endpoint.name, config.security_protocols)
+            for endpoint in listeners
+            if endpoint.name not in controllers
+        }
+    except ListenerError as error:
+        raise ConfigError(str(error)) from None
+    if not protocols:
+        raise ConfigError("listeners names no listener for clients: add one, PLAINTEXT://localhost:9092 for example")
+    for name, protocol in protocols.items():
+        if protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(
+                f"listener {name} has the security protocol {protocol}, which Gregor does not serve yet: use PLAINTEXT"
+            )
+    for endpoint in advertised:
+        if endpoint.name not in protocols:
+            raise ConfigError(
+                f"advertised.listeners names {endpoint.name}, which listeners does not: Gregor does not listen there"
+            )
+        if endpoint.host in ANY_ADDRESS:
+            raise ConfigError(
+                f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host or '0.0.0.0'}. "  # noqa: S104
+                "Use a routable IP address."
+            )
