@@ -47,6 +47,15 @@ class PendingAnswer(Generic[Response]):
 
     async def answer(self, timeout_ms: int | None = None) -> Response:
         """Wait for the answer and decode it. Raises as `Connection.request`."""
+        body = await self.undecoded(timeout_ms)
+        try:
+            return decode(self.answer_class, body, self.version)
+        except DecodeError as fault:
+            self._connection.close(f"malformed {self.key.name} answer: {fault}")
+            raise ConnectionLostError(self._connection.close_reason) from fault
+
+    async def undecoded(self, timeout_ms: int | None = None) -> memoryview:
+        """Wait for the answer's bytes. Raises ConnectionLostError."""
         connection = self._connection
         timeout_ms = connection.config.request_timeout_ms if timeout_ms is None else timeout_ms
         with trio.move_on_after(timeout_ms / 1000) as waiting:
@@ -55,11 +64,7 @@ class PendingAnswer(Generic[Response]):
             connection.close(f"no answer to {self.key.name} within {timeout_ms} ms")
         if self.body is None:
             raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
-        try:
-            return decode(self.answer_class, self.body, self.version)
-        except DecodeError as fault:
-            connection.close(f"malformed {self.key.name} answer: {fault}")
-            raise ConnectionLostError(connection.close_reason) from fault
+        return self.body
 
 
 class Connection:
@@ -79,6 +84,7 @@ class Connection:
         self._metrics = metrics
         self._pending: deque[PendingAnswer[Any]] = deque()
         self._outgoing: list[bytes] = []
+        self._unwritten: list[trio.Event] = []
         self._has_outgoing = trio.Event()
         self._next_correlation_id = 0
         self._lifetime = trio.CancelScope()
@@ -118,9 +124,8 @@ class Connection:
         for version in (3, 0):
             request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
             pending = self.submit(request, ApiVersionsResponse, version=version)
-            await pending.arrived.wait()
             # A broker that lacks the version says so in the layout of version 0 (KIP-511).
-            if version and pending.body is not None and _begins_with(pending.body, ErrorCode.UNSUPPORTED_VERSION):
+            if version and _begins_with(await pending.undecoded(), ErrorCode.UNSUPPORTED_VERSION):
                 continue
             answer = await pending.answer()
             if answer.error_code:
@@ -154,10 +159,16 @@ class Connection:
         self._pending.append(pending)
         return pending
 
-    def submit_without_answer(self, message: Message) -> None:
-        """Put a request in line that the broker does not answer (Produce with acks=0)."""
+    def submit_without_answer(self, message: Message) -> trio.Event:
+        """Put a request in line that the broker does not answer (Produce with acks=0).
+
+        Returns what is set when it was written, or never will be: then `is_closed` is True. Raises as `submit`.
+        """
         key = api_key_of(message)
         self._enqueue(message, key, self.versions.version(key))
+        written = trio.Event()
+        self._unwritten.append(written)
+        return written
 
     def _enqueue(self, message: Message, key: ApiKey, version: int) -> None:
         if self.is_closed:
@@ -183,7 +194,11 @@ class Connection:
                 self._has_outgoing = trio.Event()
                 data = b"".join(self._outgoing)
                 self._outgoing.clear()
+                count = len(self._unwritten)
                 await self._stream.send_all(data)
+                for event in self._unwritten[:count]:
+                    event.set()
+                del self._unwritten[:count]
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.close("the broker hung up")
 
@@ -240,6 +255,8 @@ class Connection:
         self.is_closed = True
         while self._pending:
             self._pending.popleft().arrived.set()
+        while self._unwritten:
+            self._unwritten.pop().set()
 
 
 def api_key_of(message: Message) -> ApiKey:

@@ -133,12 +133,11 @@ class Sender:
             for queue, batch in drained:
                 self._settle(queue, batch, _lost(failure))
             return False
-        if pending is None:
-            for queue, batch in drained:
-                self._deliver(queue, batch, -1, NO_TIMESTAMP)
-        else:
-            self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
+        self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
+        if isinstance(pending, PendingAnswer):
             self._nursery.start_soon(self._await_answer, node, pending, drained)
+        else:
+            self._nursery.start_soon(self._await_written, node, connection, pending, drained)
         return True
 
     async def _dial(self, node: int) -> None:
@@ -226,8 +225,8 @@ class Sender:
 
     # --- one request ---
 
-    def _submit(self, connection: Connection, drained: Drained) -> PendingAnswer[ProduceResponse] | None:
-        """Put the Produce request in line; None if it will have no answer (acks=0)."""
+    def _submit(self, connection: Connection, drained: Drained) -> PendingAnswer[ProduceResponse] | trio.Event:
+        """Put the Produce request in line; the event is for one that will have no answer (acks=0)."""
         version = connection.versions.version(ApiKey.PRODUCE)
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in drained:
@@ -244,9 +243,18 @@ class Sender:
             request.transactional_id = self._config.transactional_id
         self._metrics.count("batch", len(drained))
         if self._config.required_acks == 0:
-            connection.submit_without_answer(request)
-            return None
+            return connection.submit_without_answer(request)
         return connection.submit(request, ProduceResponse, version=version)
+
+    async def _await_written(self, node: int, connection: Connection, written: trio.Event, drained: Drained) -> None:
+        await written.wait()
+        self._in_flight_counts[node] -= 1
+        self.wake()
+        for queue, batch in drained:
+            if connection.is_closed:
+                self._settle(queue, batch, _lost(ConnectionLostError(connection.close_reason)))
+            elif batch.state is BatchState.IN_FLIGHT:
+                self._deliver(queue, batch, -1, NO_TIMESTAMP)
 
     async def _await_answer(self, node: int, pending: PendingAnswer[ProduceResponse], drained: Drained) -> None:
         answers: dict[tuple[str, int], PartitionProduceResponse] = {}

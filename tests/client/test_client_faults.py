@@ -36,7 +36,7 @@ async def test_cut_answers_lose_and_double_nothing(hidden_broker: tuple[BrokerPr
         deliveries: list[Delivery] = []
         async with Producer(f"127.0.0.1:{port}", retry_backoff_ms=5, reconnect_backoff_ms=5) as producer:
             for round_number in range(15):
-                proxy.cut_after_bytes = 3 + 17 * round_number
+                proxy.cut_after_bytes = 3 + 4 * round_number
                 deliveries += [await producer.send("cut", b"%d-%d" % (round_number, n)) for n in range(40)]
                 with trio.fail_after(20):
                     await deliveries[-1]
