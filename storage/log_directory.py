@@ -27,6 +27,8 @@ class LogDirectory:
         self._lock: int | None = None
         self.path = path
         self.was_closed_cleanly = False
+        self.partition_count = 0
+        """Logs in use here; new ones go where there are fewest."""
         self.directory_id: uuid.UUID | None = None
         self._written: dict[str, dict[TopicPartition, int]] = {}
 

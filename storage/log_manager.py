@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -167,8 +166,7 @@ class LogManager:
         log = self._logs.get(name)
         if log is not None:
             return log
-        counts = Counter(directory.path for directory in self._homes.values())
-        directory = min(self._directories, key=lambda candidate: counts[candidate.path])
+        directory = min(self._directories, key=lambda candidate: candidate.partition_count)
         log = PartitionLog.open(
             directory.partition_path(name), config or self.defaults, self._clock, pool=self._pool, topic_id=topic_id
         )
@@ -185,6 +183,7 @@ class LogManager:
         if log is None:
             return
         directory = self._homes.pop(name)
+        directory.partition_count -= 1
         log.abandon()
         doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
         self._files.rename(log.directory, doomed)
@@ -193,6 +192,7 @@ class LogManager:
     def _add(self, directory: LogDirectory, name: TopicPartition, log: PartitionLog) -> None:
         self._logs[name] = log
         self._homes[name] = directory
+        directory.partition_count += 1
 
     def _logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
         return [(name, log) for name, log in self._logs.items() if self._homes[name] is directory]

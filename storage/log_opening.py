@@ -1,133 +1,98 @@
-"""Opens the segments of one partition's directory, whatever a crash, a kill or a hand has left there.
-
-1. Left-overs go: `.deleted`, `.cleaned`, `.tmp`, indexes without a log, Kafka's own indexes.
-2. After a clean stop a segment is believed if its index's summary fits it; else it is read.
-3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; what comes
-   after it goes.
-"""
+"""Everything of one partition's directory, read and made consistent with its segments, which are the truth."""
 
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import NamedTuple
 
+from ..protocol.records import v2
 from . import paths
+from .checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
+from .files import Files
+from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
+from .log_segments import LogSegments
 from .open_files import OpenFiles
-from .recovery import ScanRules
-from .segment import Segment
+from .segment_opening import SegmentOpener
+from .snapshot_files import SnapshotFiles
 
 logger = logging.getLogger(__name__)
 
-_LEFT_OVER_STATES = (paths.DELETED, paths.CLEANED)
-_SIDE_FILES = (paths.INDEX, paths.TRANSACTION_INDEX)
+
+class OpenedLog(NamedTuple):
+    """What is in a partition's directory."""
+
+    segments: LogSegments
+    epochs: LeaderEpochs
+    snapshots: SnapshotFiles
+    log_start_offset: int
+    topic_id: uuid.UUID | None
 
 
-class OpenedSegments(NamedTuple):
-    """Segments in the order of their offsets, at least one; from `recovered_from` on they were read and checked."""
+class OpeningFacts(NamedTuple):
+    """What is known of a log before it is opened; see `PartitionLog.open`."""
 
-    segments: list[Segment]
-    recovered_from: int | None
+    topic_id: uuid.UUID | None
+    log_start_offset: int
+    recovery_point: int
+    is_clean: bool
 
 
-class SegmentOpener:
-    """Opens one directory."""
+def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, facts: OpeningFacts) -> OpenedLog:
+    """Open the directory, or make an empty log there. Raises OSError."""
+    pool.files.make_directory(directory)
+    epochs = _load_epochs(pool.files, directory)
+    snapshots = SnapshotFiles(pool.files, directory)
+    opened = SegmentOpener(pool, directory, config, now_ms).open(
+        is_clean=facts.is_clean,
+        recovery_point=facts.recovery_point,
+        first_offset=facts.log_start_offset,
+        max_leader_epoch=epochs.latest if epochs.latest >= 0 else None,
+    )
+    segments = LogSegments(pool, directory, opened.segments)
+    log_start_offset = max(facts.log_start_offset, segments.base_offset)
+    if log_start_offset > segments.active.next_offset:
+        logger.warning("%s: begins at %d, beyond its end: emptied", directory, log_start_offset)
+        segments.restart(log_start_offset, index_interval_bytes=config.index_interval_bytes, now_ms=now_ms)
+        snapshots.remove_outside(0, -1)
+    elif opened.recovered_from is not None:
+        # What is not synced in order may be newer than the log that survived.
+        snapshots.remove_outside(0, opened.recovered_from)
+    _fit_epochs(epochs, segments, log_start_offset)
+    topic_id = _load_topic_id(pool.files, directory, facts.topic_id)
+    return OpenedLog(segments, epochs, snapshots, log_start_offset, topic_id)
 
-    def __init__(self, pool: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> None:
-        self._pool = pool
-        self._files = pool.files
-        self._directory = directory
-        self._config = config
-        self._now_ms = now_ms
 
-    def open(
-        self, *, is_clean: bool, recovery_point: int, first_offset: int, max_leader_epoch: int | None
-    ) -> OpenedSegments:
-        """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
-        names = self._files.list(self._directory)
-        bases = self._tidy(names)
-        segments = [self._segment(base) for base in bases]
-        if not segments:
-            segment = self._segment(first_offset)
-            segment.create(self._now_ms)
-            return OpenedSegments([segment], recovered_from=None)
-        for segment in segments:
-            segment.created_ms = self._now_ms
-        if is_clean:
-            return self._open_clean(segments, max_leader_epoch)
-        unflushed = sum(1 for segment in segments[1:] if segment.base_offset <= recovery_point)
-        return self._recover(segments, unflushed, max_leader_epoch)
+def _load_topic_id(files: Files, directory: str, given: uuid.UUID | None) -> uuid.UUID | None:
+    path = f"{directory}/{paths.PARTITION_METADATA}"
+    try:
+        found = read_topic_id(files, path)
+    except MalformedCheckpointError as fault:
+        logger.warning("%s: %s: not believed", path, fault)
+        found = None
+    if found is None and given is not None:
+        write_topic_id(files, path, given)
+    return found or given
 
-    def _open_clean(self, segments: list[Segment], max_leader_epoch: int | None) -> OpenedSegments:
-        active = segments[-1]
-        summary = active.index.read_summary()
-        if summary is not None and summary.log_size_bytes == self._files.size(active.path):
-            active.believe(summary)
-            return OpenedSegments(segments, recovered_from=None)
-        return self._recover(segments, len(segments) - 1, max_leader_epoch)
 
-    def _recover(self, segments: list[Segment], first: int, max_leader_epoch: int | None) -> OpenedSegments:
-        """Read the segments from number `first` on; the log ends at the first bad batch."""
-        next_offset = start_offset = segments[first].base_offset
-        has_gaps = True
-        for number in range(first, len(segments)):
-            segment = segments[number]
-            if segment.base_offset < next_offset or (segment.base_offset > next_offset and not has_gaps):
-                reason = f"it begins at offset {segment.base_offset} where {next_offset} must follow"
-                return OpenedSegments(self._drop(segments, number, reason), recovered_from=start_offset)
-            if segment.base_offset > next_offset:
-                segments[number - 1].note_gaps()
-            has_gaps = Segment.may_have_gaps(segment.index.read_summary())
-            before_bytes = self._files.size(segment.path)
-            rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, max_leader_epoch)
-            result = segment.rebuild(rules)
-            # The replay of the producers fills it again.
-            segment.transactions.rewrite([])
-            next_offset = segment.next_offset
-            if result.reason is not None:
-                logger.warning(
-                    "%s: cut from %d to %d bytes, at offset %d: %s",
-                    segment.path,
-                    before_bytes,
-                    result.valid_bytes,
-                    result.next_offset,
-                    result.reason,
-                )
-                segment.cut_file(result.valid_bytes)
-                return OpenedSegments(
-                    self._drop(segments, number + 1, "it follows a bad batch"), recovered_from=start_offset
-                )
-        return OpenedSegments(segments, recovered_from=start_offset)
+def _load_epochs(files: Files, directory: str) -> LeaderEpochs:
+    epochs = LeaderEpochs(files, f"{directory}/{paths.LEADER_EPOCH_CHECKPOINT}")
+    try:
+        epochs.load()
+    except MalformedCheckpointError as fault:
+        logger.warning("%s: %s: building it anew", epochs.path, fault)
+        epochs.clear()
+    return epochs
 
-    def _drop(self, segments: list[Segment], number: int, reason: str) -> list[Segment]:
-        for segment in segments[number:]:
-            logger.warning("%s: removed, as %s", segment.path, reason)
-            segment.remove_files()
-        return segments[:number]
 
-    def _tidy(self, names: list[str]) -> list[int]:
-        """Remove left-overs; returns the base offsets of the segments, ascending."""
-        bases: list[int] = []
-        side_files: list[tuple[int, str]] = []
-        for name in names:
-            parsed = paths.parse_offset_file(name)
-            if name.endswith(paths.TEMPORARY):
-                self._remove(name)
-            elif parsed is None:
-                continue
-            elif parsed.state.endswith(_LEFT_OVER_STATES) or (not parsed.state and parsed.kind in paths.KAFKA_INDEXES):
-                self._remove(name)
-            elif not parsed.state and parsed.kind == paths.LOG:
-                bases.append(parsed.offset)
-            elif not parsed.state and parsed.kind in _SIDE_FILES:
-                side_files.append((parsed.offset, name))
-        for offset, name in side_files:
-            if offset not in bases:
-                self._remove(name)
-        return sorted(bases)
-
-    def _remove(self, name: str) -> None:
-        self._files.remove(f"{self._directory}/{name}")
-
-    def _segment(self, base_offset: int) -> Segment:
-        return Segment(self._pool, self._directory, base_offset, self._config.index_interval_bytes)
+def _fit_epochs(epochs: LeaderEpochs, segments: LogSegments, log_start_offset: int) -> None:
+    """Cut the epochs to what the segments hold, or find them in the batches if there are none."""
+    end_offset = segments.active.next_offset
+    epochs.truncate_from_end(end_offset)
+    if epochs.latest >= 0 or end_offset == log_start_offset:
+        return
+    for segment in segments.since(log_start_offset):
+        if segment.magics & (1 << v2.MAGIC):
+            for batch in segment.batches_from(0):
+                epochs.assign(batch.leader_epoch, batch.stored_offset)

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from .open_files import OpenFiles
 from .segment import Place, Segment
+from .transaction_index import AbortedTransaction
 
 _base_offset_of = attrgetter("base_offset")
 
@@ -57,6 +58,17 @@ class LogSegments:
             if place is not None:
                 return segment, place
         return self.active, None
+
+    def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
+        """Those with records in [`first_offset`, `last_offset`). Source: Kafka `LocalLog.collectAbortedTransactions`."""
+        found: list[AbortedTransaction] = []
+        for segment in self.all[self.number_at(first_offset) :]:
+            for entry in segment.transactions.entries():
+                if entry.last_offset >= first_offset and entry.first_offset < last_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= last_offset:
+                    return found
+        return found
 
     # --- changing ---
 

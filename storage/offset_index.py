@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 from struct import Struct
 from typing import NamedTuple
 
@@ -88,6 +88,9 @@ class IndexSummary:
     """Bit m: batches of magic m may be present."""
     has_gaps: int = 0
     """1 if offsets may be missing, as compaction leaves it or in a log whose history we do not know."""
+
+
+_SUMMARY_FIELDS = tuple(field.name for field in fields(IndexSummary))
 
 
 class OffsetIndex:
@@ -207,7 +210,7 @@ class OffsetIndex:
 
     def _write_header(self, summary: IndexSummary) -> None:
         table = self._table or self._open()
-        packed = SUMMARY.pack(*astuple(summary))
+        packed = SUMMARY.pack(*(getattr(summary, name) for name in _SUMMARY_FIELDS))
         table.pack(_HEADER, 0, SIGNATURE + packed + CRC.pack(zlib.crc32(packed)))
 
     # --- reading ---

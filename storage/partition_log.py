@@ -16,28 +16,23 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..protocol.errors import BrokerError, ErrorCode
-from ..protocol.records import v2
 from ..protocol.records.batches import BatchView
 from ..protocol.records.offsets import assign_offsets
 from ..protocol.records.produced import Produced, ProducedBatch
 from . import paths
 from .append_result import AppendOrigin, AppendResult
-from .checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
 from .clock import Clock
 from .files import OsFiles
 from .flushing import Flusher
-from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
-from .log_opening import SegmentOpener
-from .log_segments import LogSegments
+from .log_opening import OpeningFacts, open_log
 from .log_slice import LogSlice
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
 from .producer_replay import load_producers, marker_of, record_transaction_end
-from .producer_state import Marker, ProducerStates, WrittenBatch
+from .producer_state import Marker, ProducerStates
 from .recovery import MAX_RELATIVE_OFFSET
 from .segment import Place, Segment, SegmentDamagedError
-from .snapshot_files import SnapshotFiles
 from .time_lookup import TimestampOffset, first_record_since, newest_record
 from .transaction_index import AbortedTransaction
 
@@ -46,6 +41,7 @@ __all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "Pa
 logger = logging.getLogger(__name__)
 
 NEVER_MS = 2**63
+NOT_CLOSED = -1
 NO_TAIL = 2**63
 """Stands for the offset of the newest batch if that is not a single one."""
 
@@ -58,6 +54,7 @@ class PartitionLog:
 
     __slots__ = (
         "_clock",
+        "_closed_end_offset",
         "_config",
         "_epochs",
         "_flusher",
@@ -81,28 +78,33 @@ class PartitionLog:
         "topic_id",
     )
 
-    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles) -> None:
-        """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`."""
+    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles, facts: OpeningFacts) -> None:
+        """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`, OSError."""
         name = paths.parse_partition_directory(os.path.basename(directory))
         if name is None:
             raise ValueError(f"{directory} is not named <topic>-<partition>")
         self.topic, self.partition = name
         self.directory = directory
-        self.topic_id: uuid.UUID | None = None
+        self.config = config
         self._clock = clock
         self._pool = pool
-        self._segments: LogSegments
-        self._epochs = LeaderEpochs(pool.files, f"{directory}/{paths.LEADER_EPOCH_CHECKPOINT}")
-        self._snapshots = SnapshotFiles(pool.files, directory)
-        self._tail_offset = NO_TAIL
-        self._tail_position = 0
+        opened = open_log(pool, directory, config, clock.now_ms(), facts)
+        self.topic_id = opened.topic_id
+        self._segments = opened.segments
+        self._epochs = opened.epochs
+        self._snapshots = opened.snapshots
         self._flusher = Flusher(clock)
         self.producers = ProducerStates()
-        self.log_start_offset = self.log_end_offset = self.high_watermark = 0
         self.sole_replica = True
         """Whether the high watermark is the log end; otherwise someone else calls `advance_high_watermark`."""
         self.is_closed = False
-        self.config = config
+        self.log_start_offset = opened.log_start_offset
+        self.log_end_offset = self.high_watermark = end_offset = self._segments.active.next_offset
+        self._flusher.recovery_point = end_offset if facts.is_clean else min(facts.recovery_point, end_offset)
+        self._closed_end_offset = end_offset if facts.is_clean else NOT_CLOSED
+        self._tail_offset = NO_TAIL
+        self._tail_position = 0
+        self._load_producers()
 
     # --- opening and settings ---
 
@@ -127,11 +129,7 @@ class PartitionLog:
         """
         if pool is None:
             pool = OpenFiles(OsFiles())
-        log = cls(directory, config, clock, pool)
-        pool.files.make_directory(directory)
-        log._load_topic_id(topic_id)
-        log._load_segments(is_clean=is_clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
-        return log
+        return cls(directory, config, clock, pool, OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean))
 
     @property
     def config(self) -> LogConfig:
@@ -147,50 +145,6 @@ class PartitionLog:
             min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
         )
         self._roll_after_ms = config.segment_ms - jitter_ms
-
-    def _load_topic_id(self, topic_id: uuid.UUID | None) -> None:
-        path = f"{self.directory}/{paths.PARTITION_METADATA}"
-        try:
-            self.topic_id = read_topic_id(self._pool.files, path)
-        except MalformedCheckpointError as fault:
-            logger.warning("%s: %s: not believed", path, fault)
-        if self.topic_id is None and topic_id is not None:
-            write_topic_id(self._pool.files, path, topic_id)
-            self.topic_id = topic_id
-
-    def _load_segments(self, *, is_clean: bool, recovery_point: int, log_start_offset: int) -> None:
-        try:
-            self._epochs.load()
-        except MalformedCheckpointError as fault:
-            logger.warning("%s: %s: building it anew", self._epochs.path, fault)
-            self._epochs.clear()
-        opened = SegmentOpener(self._pool, self.directory, self._config, self._clock.now_ms()).open(
-            is_clean=is_clean,
-            recovery_point=recovery_point,
-            first_offset=log_start_offset,
-            max_leader_epoch=self._epochs.latest if self._epochs.latest >= 0 else None,
-        )
-        self._segments = LogSegments(self._pool, self.directory, opened.segments)
-        end_offset = self._segments.active.next_offset
-        self.log_start_offset = max(log_start_offset, self._segments.base_offset)
-        if self.log_start_offset > end_offset:
-            logger.warning("%s: begins at %d, beyond its end: emptied", self.directory, self.log_start_offset)
-            self.truncate_fully(self.log_start_offset)
-            return
-        self._flusher.recovery_point = end_offset if is_clean else min(recovery_point, end_offset)
-        self._ended_at(end_offset)
-        if opened.recovered_from is not None:
-            # What is not synced in order may be newer than the log that survived.
-            self._snapshots.remove_outside(0, opened.recovered_from)
-        if self._epochs.latest < 0 and end_offset > self.log_start_offset:
-            self._rebuild_epochs()
-        self._load_producers()
-
-    def _rebuild_epochs(self) -> None:
-        for segment in self._segments.since(self.log_start_offset):
-            if segment.magics & (1 << v2.MAGIC):
-                for batch in segment.batches_from(0):
-                    self._epochs.assign(batch.leader_epoch, batch.stored_offset)
 
     def _load_producers(self) -> None:
         load_producers(
@@ -267,18 +221,15 @@ class PartitionLog:
         else:
             written = producers.check_data(batch, from_client=origin is AppendOrigin.CLIENT)
             if written is not None:
-                return self._duplicate_of(written)
+                return AppendResult(
+                    written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
+                )
         result = self._write(produced, batch, leader_epoch)
         if marker is not None:
             self._end_transaction(batch, marker)
         elif not batch.is_control:
             producers.record_data(batch)
         return result
-
-    def _duplicate_of(self, written: WrittenBatch) -> AppendResult:
-        return AppendResult(
-            written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
-        )
 
     def _end_transaction(self, batch: ProducedBatch, marker: Marker) -> None:
         try:
@@ -451,15 +402,8 @@ class PartitionLog:
             self._storage_failed("read", fault)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [`first_offset`, `last_offset`). Source: Kafka `collectAbortedTxns`."""
-        found: list[AbortedTransaction] = []
-        for segment in self._segments.all[self._segments.number_at(first_offset) :]:
-            for entry in segment.transactions.entries():
-                if entry.last_offset >= first_offset and entry.first_offset < last_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= last_offset:
-                    return found
-        return found
+        """Aborted transactions with records in [`first_offset`, `last_offset`)."""
+        return self._segments.aborted_transactions(first_offset, last_offset)
 
     # --- moving the ends ---
 
@@ -522,6 +466,7 @@ class PartitionLog:
 
     def _ended_at(self, offset: int) -> None:
         self.log_end_offset = offset
+        self._closed_end_offset = NOT_CLOSED
         self.high_watermark = offset if self.sole_replica else min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self._flusher.recovery_point = min(self._flusher.recovery_point, offset)
@@ -554,6 +499,10 @@ class PartitionLog:
         if self.is_closed:
             return
         self.is_closed = True
+        if self.log_end_offset == self._closed_end_offset:
+            # Nothing was written since it was closed the last time: all that follows is on the disk already.
+            self._segments.close()
+            return
         if self.log_end_offset > self.recovery_point:
             self.flush()
         if self.log_end_offset > self.log_start_offset:
