@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 def commit(
     bench: Any, who: Committer = NOBODY, producer: TransactionalProducer | None = None, **more: Any
 ) -> ErrorCode:
-    position = OffsetToCommit(**({"offset": 5, "leader_epoch": 2, "metadata": "meta"} | more))
+    position = OffsetToCommit(5, 2, "meta")._replace(**more)
     errors: dict[TopicPartition, ErrorCode] = bench.groups.commit(who, {T0: position}, producer)
     return errors[T0]
 
