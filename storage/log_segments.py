@@ -60,7 +60,7 @@ class LogSegments:
         return self.active, None
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [`first_offset`, `last_offset`). Source: Kafka `LocalLog.collectAbortedTransactions`."""
+        """Those with records in [`first_offset`, `last_offset`) (Kafka `collectAbortedTransactions`)."""
         found: list[AbortedTransaction] = []
         for segment in self.all[self.number_at(first_offset) :]:
             for entry in segment.transactions.entries():

@@ -362,14 +362,9 @@ class PartitionLog:
         if size <= 0:
             return LogSlice(None, 0, 0, start_offset=offset)
         size = min(size, segment.verify(start, start + size) - start)
-        return LogSlice(
-            segment.file.acquire(),
-            start,
-            size,
-            start_offset=offset,
-            end_offset=min(bound, segment.next_offset),
-            magics=segment.magics,
-        )
+        end_offset = min(bound, segment.next_offset)
+        file = segment.file.acquire()
+        return LogSlice(file, start, size, start_offset=offset, end_offset=end_offset, magics=segment.magics)
 
     # --- looking up ---
 
@@ -495,7 +490,7 @@ class PartitionLog:
         return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
 
     def close(self) -> None:
-        """Flush, note where the log ends, let go of the files; then only `delete` is allowed. Raises OSError."""
+        """Flush, note where the log ends, let go of the files; then it is of no more use. Raises OSError."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -521,8 +516,3 @@ class PartitionLog:
         """Let go of the files without a word to the disk: the directory is about to be moved or removed."""
         self.is_closed = True
         self._segments.close()
-
-    def delete(self) -> None:
-        """Remove the log and its directory for good. Raises OSError."""
-        self.abandon()
-        self._pool.files.remove_tree(self.directory)
