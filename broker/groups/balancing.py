@@ -90,7 +90,7 @@ class _Table:
         owned = self._owned[topic_id][giver]
         giver_had = self._members[giver].target.get(topic_id, frozenset())
         taker_had = self._members[taker].target.get(topic_id, frozenset())
-        index = max(owned, key=lambda index: (index in taker_had, index not in giver_had, index))
+        index = min(owned, key=lambda index: (index not in taker_had, index in giver_had, index))
         owned.remove(index)
         if not owned:
             del self._owned[topic_id][giver]

@@ -58,7 +58,7 @@ class ConsumerGroups:
             return group
         if self._migration.classic_group(group_id) is not None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
 
     def for_joining(self, group_id: str) -> ConsumerGroup:
         """A group that somebody wants to join: a new one, or what a classic one becomes, if it is not there yet.

@@ -11,6 +11,7 @@ from ...protocol.messages.consumer_group_describe import (
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..groups.consumer_protocol import HeartbeatingClient
 from ..requests import RequestContext
+from .groups import GROUP_OPERATIONS
 
 CONSUMER = "consumer"
 
@@ -32,13 +33,24 @@ async def handle_consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """State, epochs and members of groups."""
+    return ConsumerGroupDescribeResponse(
+        groups=[
+            _describe(group_id, context, include_operations=request.include_authorized_operations)
+            for group_id in request.group_ids
+        ]
+    )
+
+
+def _describe(group_id: str, context: RequestContext, *, include_operations: bool) -> DescribedGroup:
     if not _is_served(context):
-        unserved = ErrorCode.UNSUPPORTED_VERSION
-        return ConsumerGroupDescribeResponse(
-            groups=[DescribedGroup(group_id=group_id, error_code=unserved) for group_id in request.group_ids]
-        )
-    described = [context.broker.groups.describe_consumer_group(group_id) for group_id in request.group_ids]
-    return ConsumerGroupDescribeResponse(groups=described)
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        described = context.broker.groups.describe_consumer_group(group_id)
+    except BrokerError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if include_operations:
+        described.authorized_operations = GROUP_OPERATIONS
+    return described
 
 
 def _is_served(context: RequestContext) -> bool:
