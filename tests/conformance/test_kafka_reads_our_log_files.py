@@ -1,0 +1,81 @@
+"""Kafka's DumpLogSegments over every file that we write in Kafka's formats, straight from the storage room."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gregor.protocol.records.compression import Codec
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_config import LogConfig
+from gregor.storage.partition_log import AppendOrigin, PartitionLog
+from tests.storage.payloads import append, marker, payload
+
+pytestmark = pytest.mark.peer
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def dump(shared: Path) -> "Dump":
+    """DumpLogSegments."""
+    kafka = shared / "peer" / "kafka39"
+    if not kafka.exists() or shutil.which("java") is None:
+        pytest.skip("Kafka's tools need ../shared/peer and a Java 17")
+    return Dump(kafka)
+
+
+class Dump:
+    """Runs the tool on files of one kind."""
+
+    def __init__(self, kafka: Path) -> None:
+        self._kafka = kafka
+
+    def __call__(self, *files: Path) -> str:
+        """What it prints, complaints excluded."""
+        command = [str(self._kafka), "tool", "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log"]
+        run = subprocess.run(
+            [*command, "--files", ",".join(map(str, files))], capture_output=True, text=True, timeout=120
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        for complaint in ("Mismatch", "Non-consecutive", "isvalid: false", "Exception"):
+            assert complaint not in run.stdout + run.stderr
+        return run.stdout
+
+
+def open_log(directory: Path, **settings: int) -> PartitionLog:
+    return PartitionLog.open(str(directory), LogConfig(**settings), ManualClock(NOW_MS))  # type: ignore[arg-type]
+
+
+def test_segments_of_every_format_and_codec(tmp_path: Path, dump: Dump) -> None:
+    log = open_log(tmp_path / "topic-0", segment_bytes=1000)
+    for codec in Codec:
+        # A v0 wrapper is stored as produced, and Kafka's tool then complains of the producer's own offsets inside it.
+        for magic in (0, 1, 2) if codec is Codec.NONE else (2,) if codec is Codec.ZSTD else (1, 2):
+            append(log, b"one", b"two", b"three", magic=magic, codec=codec, timestamp=NOW_MS)
+    end_offset = log.log_end_offset
+    log.close()
+    segments = sorted((tmp_path / "topic-0").glob("*.log"))
+    assert len(segments) > 1
+    output = dump(*segments)
+    assert f"lastOffset: {end_offset - 1} " in output
+    assert output.count("payload: three") == 2 * len(Codec)
+
+
+def test_snapshots_and_transaction_indexes(tmp_path: Path, dump: Dump) -> None:
+    log = open_log(tmp_path / "topic-0")
+    for producer_id in (5, 6):
+        produced = payload(
+            [b"value"], producer_id=producer_id, producer_epoch=2, base_sequence=0, is_transactional=True
+        )
+        log.append(produced, leader_epoch=0)
+    aborted = marker(is_abort=True, producer_id=6, producer_epoch=2, coordinator_epoch=3)
+    log.append(aborted, leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+    log.close()
+    snapshot = dump(tmp_path / "topic-0" / "00000000000000000003.snapshot")
+    assert "producerId: 5 producerEpoch: 2 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[0]" in snapshot
+    assert "producerId: 6 producerEpoch: 2 coordinatorEpoch: 3 currentTxnFirstOffset: OptionalLong.empty" in snapshot
+    assert "lastSequence: 0" in snapshot
+    index = dump(tmp_path / "topic-0" / "00000000000000000000.txnindex")
+    assert "producerId: 6 firstOffset: 1 lastOffset: 2 lastStableOffset: 0" in index
