@@ -6,6 +6,7 @@ at, not what it claims. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, K
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
@@ -25,8 +26,9 @@ DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
 """How far one batch may inflate unless the caller says otherwise. Kafka has no such limit."""
 
 GZIP_WINDOW_BITS = 31
-GZIP_LEVEL = 1
-"""isa-l's level that is nearest to zlib's default in size."""
+GZIP_LEVEL = 6
+"""zlib's default, which Java takes too. isa-l is five times faster and a fifth larger: a converted batch would outgrow the
+batch it came from, and a down-converted answer (KIP-283) would be cut short each time."""
 ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """What the magic number of a frame to ignore ends with; it starts with 0x50 to 0x5f."""
@@ -138,7 +140,7 @@ def _pass_through(data: Buffer, magic: int) -> Iterator[bytes]:
 
 
 def _gzip(pieces: Iterable[Buffer], magic: int) -> bytes:
-    compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, GZIP_WINDOW_BITS)
+    compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS)
     return b"".join([*map(compressor.compress, pieces), compressor.flush()])
 
 
