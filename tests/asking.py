@@ -1,0 +1,37 @@
+"""A client's questions to a broker in this process: typed request in, typed response out, nothing mocked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from gregor.broker.broker import Broker
+from gregor.broker.dispatch import APIS
+from gregor.broker.requests import ClientConnection, RequestContext
+from gregor.protocol.apis import ApiKey
+
+DIALLED = ("192.0.2.1", 9092)
+"""The address at which the client of `asking` reached the broker."""
+
+
+@dataclass
+class Asking:
+    """One client of one broker."""
+
+    broker: Broker
+    client: ClientConnection
+
+    async def ask(self, handler: Callable[..., Awaitable[Any]], request: object, version: int | None = None) -> Any:
+        """The handler's response to the request, in the newest version of its API or the one given."""
+        api = next(api for api in APIS.values() if api.handler is handler)
+        asked = api.max_version if version is None else version
+        context = RequestContext(self.broker, self.client, ApiKey(api.key), asked, client_id="tester")
+        return await handler(request, context)
+
+
+def a_client(listener: str = "PLAINTEXT") -> ClientConnection:
+    """A client that stays connected."""
+    return ClientConnection(("10.0.0.9", 50000), DIALLED, listener, "test", trio.Event())
