@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -30,6 +31,9 @@ from .server import Server
 from .topic_logs import TopicLogs
 from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from .transactions.markers import PartitionMarkers
+
+if TYPE_CHECKING:
+    from .monitoring import Monitoring
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +69,10 @@ class Broker:
         self._stop = trio.Event()
         self.listening: list[Endpoint] = []
         """Where the broker accepts connections, once it does."""
+        self.is_ready = False
+        """Whether clients are served."""
+        self.metrics_address: Endpoint | None = None
+        """Where metrics are, if they are to be had."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the logs, serve until `stop`, close the logs; started once connections are accepted.
@@ -76,10 +84,14 @@ class Broker:
         try:
             self._open_logs()
             try:
+                monitoring = self._open_monitoring()
                 async with trio.open_nursery() as upkeep:
                     await upkeep.start(self.groups.run)
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
                     upkeep.start_soon(self._keep_transactions)
+                    if monitoring is not None:
+                        upkeep.start_soon(monitoring.run)
+                    self.is_ready = True
                     task_status.started()
                     await server.run(self._stop)
                     upkeep.cancel_scope.cancel()
@@ -90,6 +102,7 @@ class Broker:
 
     def stop(self) -> None:
         """Let `run` end: no new connections, parked fetches answer now, requests in flight finish."""
+        self.is_ready = False
         self.purgatory.stop()
         self._stop.set()
 
@@ -112,6 +125,17 @@ class Broker:
         self.metrics.gauge("kafka_network_socketserver_connections", lambda: server.connection_count)
         return server
 
+    def _open_monitoring(self) -> Monitoring | None:
+        address = self.config.gregor_metrics_listener
+        if not address:
+            return None
+        # Nobody who has no metrics listener should wait for its modules at the start.
+        from .monitoring import Monitoring
+
+        monitoring = Monitoring(self, address)
+        self.metrics_address = monitoring.bound
+        return monitoring
+
     def _open_logs(self) -> None:
         self.logs.open_all()
         self.metadata.open(self.logs)
@@ -122,8 +146,6 @@ class Broker:
             for entries in self._transaction_log.replay(index):
                 self.transactions.replay(entries)
         self.transactions.finish_prepared()
-        self.metrics.gauge("kafka_server_replicamanager_partitioncount", lambda: len(self.partitions))
-        self.metrics.gauge("kafka_server_replicamanager_leadercount", lambda: len(self.partitions))
 
     def _follow(self, change: MetadataChange) -> None:
         if isinstance(change, TopicDeleted):

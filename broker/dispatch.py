@@ -38,6 +38,7 @@ from .handlers import (
     offset_for_leader_epoch,
     offsets,
     produce,
+    produce_now,
     producers,
     quotas,
     replicas,
@@ -50,7 +51,7 @@ from .handlers import (
     voters,
 )
 from .parts import Answer
-from .request_header import Header, parse_header, skip_tagged_fields
+from .request_header import FIXED, Header, parse_header, skip_tagged_fields
 from .requests import ClientConnection, ClientGoneError, RequestContext
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 """Typed request in, typed response out; None where the client expects no answer."""
 
 
+ShortCut: TypeAlias = Callable[["Broker", memoryview, int, int, int], bytes | None]
+"""Answers common requests of an API at once, from their bytes: broker, frame, position of the body, version and
+correlation id in; the frame of the answer out, empty where none is expected, None where the handler must be asked."""
+
+
 class Api(NamedTuple):
     """What is served of one API."""
 
@@ -69,6 +75,7 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     handler: Handler
+    short_cut: ShortCut | None = None
     is_advertised: bool = True
     """Whether ApiVersions names it; telemetry is answered, but like a Kafka without a receiver we do not ask for it."""
 
@@ -76,7 +83,7 @@ class Api(NamedTuple):
 APIS: Mapping[int, Api] = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 11, produce.handle_produce),
+        Api(ApiKey.PRODUCE, 0, 11, produce.handle_produce, produce_now.produce_now),
         Api(ApiKey.FETCH, 0, 17, fetch.handle_fetch),
         Api(ApiKey.LIST_OFFSETS, 0, 9, list_offsets.handle_list_offsets),
         Api(ApiKey.METADATA, 0, 12, metadata.handle_metadata),
@@ -155,10 +162,29 @@ class Dispatcher:
     def __init__(self, broker: Broker, apis: Mapping[int, Api] = APIS) -> None:
         self._broker = broker
         self._apis = apis
+        self._short_cuts = {
+            (api.key, version): api.short_cut
+            for api in apis.values()
+            if api.short_cut is not None
+            for version in range(api.min_version, api.max_version + 1)
+        }
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """The answer to a request that needs neither waiting nor typed objects: none does yet."""
-        return None
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | None:
+        """The whole frame of the answer where the API has a short cut for such a request; see `ShortCut`."""
+        broker = self._broker
+        if len(frame) < FIXED.size or broker.quotas.is_active:
+            return None
+        key, version, correlation_id, client_id_length = FIXED.unpack_from(frame)
+        short_cut = self._short_cuts.get((key, version))
+        if short_cut is None:
+            return None
+        position = FIXED.size + max(client_id_length, 0)
+        if bytes(frame[FIXED.size : position]) != client.client_id_bytes:
+            return None
+        answer = short_cut(broker, frame, position, version, correlation_id)
+        if answer is not None:
+            client.request_counts[key, version] += 1
+        return answer
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         """Answer one request; None where the client expects no answer.
@@ -185,6 +211,7 @@ class Dispatcher:
         request = decode(request_class(api.key), frame[position:], version)
         if header.client_id != client.client_id:
             self._broker.clients.client_id_changed(client, header.client_id)
+            client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         client.request_counts[api.key, version] += 1
         context = RequestContext(self._broker, client, api.key, version, header.correlation_id, header.client_id)
         responding = self._respond(api, request, context)

@@ -9,6 +9,8 @@ this process's memory, though they are only the page cache).
 from __future__ import annotations
 
 import mmap
+import time
+from collections.abc import Generator, Sequence
 
 import trio
 
@@ -22,6 +24,7 @@ from ..protocol.records.lazy import (
 )
 from ..storage.partition_log import LogSlice
 from .parts import Sink
+from .requests import ConversionCost
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
 """A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
@@ -66,20 +69,29 @@ class MappedSlice:
 class LazyDownConvertRecords:
     """Records of one partition in format v0 or v1 (KIP-283); `plan` promises their `size`, `send_to` converts."""
 
-    __slots__ = ("_chunk_bytes", "_first_end", "_is_compressed", "_memory", "_slice", "_to_magic", "size")
+    __slots__ = ("_chunk_bytes", "_costs", "_first_end", "_is_compressed", "_memory", "_slice", "_to_magic", "size")
 
-    def __init__(self, log_slice: LogSlice, conversion: LazyConversion, memory: ConversionMemory) -> None:
+    def __init__(
+        self,
+        log_slice: LogSlice,
+        conversion: LazyConversion,
+        memory: ConversionMemory,
+        costs: Sequence[ConversionCost] = (),
+    ) -> None:
         self._slice = log_slice
         self._memory = memory
         self._to_magic = conversion.to_magic
         self._first_end = conversion.first_end
         self._is_compressed = conversion.is_compressed
         self._chunk_bytes = memory.chunk_bytes
+        self._costs = costs
         self.size = conversion.size
 
     @classmethod
-    async def plan(cls, log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> LazyDownConvertRecords:
-        """Promise a size for a slice that is not empty, in format ``to_magic``.
+    async def plan(
+        cls, log_slice: LogSlice, to_magic: int, memory: ConversionMemory, costs: Sequence[ConversionCost] = ()
+    ) -> LazyDownConvertRecords:
+        """Promise a size for a slice that is not empty, in format ``to_magic``; ``costs`` are told what it takes.
 
         Takes the slice over. Raises BrokerError as `plan_down_conversion`.
         """
@@ -89,10 +101,12 @@ class LazyDownConvertRecords:
             is_long_work = first is not None and first.is_compressed and first.size_bytes >= PLAN_IN_THREAD_BYTES
             arguments = (stored, to_magic, log_slice.start_offset)
             if is_long_work:
-                conversion = await trio.to_thread.run_sync(plan_down_conversion, *arguments)
+                conversion, cpu_ns = await trio.to_thread.run_sync(_timed_plan, *arguments)
             else:
-                conversion = plan_down_conversion(*arguments)
-            return cls(log_slice, conversion, memory)
+                conversion, cpu_ns = _timed_plan(*arguments)
+            for cost in costs:
+                cost.add(0, 0, cpu_ns)
+            return cls(log_slice, conversion, memory, costs)
 
     async def send_to(self, sink: Sink) -> None:
         with self._slice as log_slice, MappedSlice(log_slice) as mapped:
@@ -106,15 +120,53 @@ class LazyDownConvertRecords:
                 chunk_bytes=self._chunk_bytes,
                 limit_bytes=DEFAULT_LIMIT_BYTES,
             )
-            if self._is_compressed:
-                await _send_recompressed(conversion, mapped, sink, self._memory.chunk_bytes)
-            else:
-                await _send_converted(conversion, mapped, sink, self._memory.out)
+            # Compressing takes long: it happens in a worker thread, and so cannot write to the shared buffer.
+            out = bytearray(self._chunk_bytes) if self._is_compressed else self._memory.out
+            pieces = TimedPieces(conversion.pieces(out))
+            try:
+                if self._is_compressed:
+                    await _send_recompressed(pieces, mapped, sink)
+                else:
+                    await _send_converted(pieces, mapped, sink)
+            finally:
+                pieces.close()
+                for cost in self._costs:
+                    cost.add(conversion.converted_count, log_slice.size_bytes, pieces.cpu_ns)
 
 
-async def _send_converted(conversion: LazyConversion, mapped: MappedSlice, sink: Sink, out: bytearray) -> None:
+class TimedPieces:
+    """The pieces of a conversion, with the CPU time that making them has taken so far."""
+
+    __slots__ = ("_pieces", "cpu_ns")
+
+    def __init__(self, pieces: Generator[memoryview, None, None]) -> None:
+        self._pieces = pieces
+        self.cpu_ns = 0
+
+    def __iter__(self) -> TimedPieces:
+        return self
+
+    def __next__(self) -> memoryview:
+        began_ns = time.thread_time_ns()
+        try:
+            return next(self._pieces)
+        finally:
+            self.cpu_ns += time.thread_time_ns() - began_ns
+
+    def close(self) -> None:
+        """Give up the rest."""
+        self._pieces.close()
+
+
+def _timed_plan(stored: memoryview, to_magic: int, start_offset: int) -> tuple[LazyConversion, int]:
+    began_ns = time.thread_time_ns()
+    conversion = plan_down_conversion(stored, to_magic, start_offset)
+    return conversion, time.thread_time_ns() - began_ns
+
+
+async def _send_converted(pieces: TimedPieces, mapped: MappedSlice, sink: Sink) -> None:
     read_bytes = 0
-    for piece in conversion.pieces(out):
+    for piece in pieces:
         read_bytes += len(piece)
         if read_bytes >= MAPPED_BYTES:
             mapped.give_back_pages()
@@ -122,9 +174,7 @@ async def _send_converted(conversion: LazyConversion, mapped: MappedSlice, sink:
         await sink.write_borrowed(piece, mapped.give_back_pages)
 
 
-async def _send_recompressed(conversion: LazyConversion, mapped: MappedSlice, sink: Sink, chunk_bytes: int) -> None:
-    """Compressing takes long: it happens in a worker thread, and so cannot write to the shared buffer."""
-    pieces = conversion.pieces(bytearray(chunk_bytes))
+async def _send_recompressed(pieces: TimedPieces, mapped: MappedSlice, sink: Sink) -> None:
     while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
         mapped.give_back_pages()
         await sink.write_borrowed(piece, mapped.give_back_pages)

@@ -11,6 +11,7 @@ from ..protocol.records.record import TimestampType
 from ..protocol.records.validation import AppendRules
 from ..storage.log_config import LogConfig
 from ..storage.partition_log import AppendOrigin, AppendResult, PartitionLog
+from .internal_topics import is_internal
 
 
 class PartitionWaiter(Protocol):
@@ -26,12 +27,13 @@ class PartitionWaiter(Protocol):
 class Partition:
     """One partition's log and its waiters."""
 
-    __slots__ = ("_rules", "_rules_config", "_waiters", "index", "leader_epoch", "log", "topic")
+    __slots__ = ("_rules", "_rules_config", "_waiters", "index", "is_internal", "leader_epoch", "log", "topic")
 
     def __init__(self, log: PartitionLog, *, leader_epoch: int = 0) -> None:
         self.log = log
         self.topic = log.topic
         self.index = log.partition
+        self.is_internal = is_internal(log.topic)
         self.leader_epoch = leader_epoch
         self._waiters: set[PartitionWaiter] = set()
         self._rules_config: LogConfig | None = None
@@ -92,6 +94,7 @@ class PartitionRegistry:
 
     def __init__(self, partitions: Iterable[Partition] = ()) -> None:
         self._topics: dict[str, dict[int, Partition]] = {}
+        self._encoded: dict[bytes, dict[int, Partition]] = {}
         for partition in partitions:
             self.add(partition)
 
@@ -107,6 +110,11 @@ class PartitionRegistry:
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(index)
 
+    def find_encoded(self, topic: bytes, index: int) -> Partition | None:
+        """As `find`, by the name's bytes on the wire."""
+        partitions = self._encoded.get(topic)
+        return None if partitions is None else partitions.get(index)
+
     def get(self, topic: str, index: int) -> Partition:
         """The partition. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
         partition = self.find(topic, index)
@@ -120,7 +128,9 @@ class PartitionRegistry:
 
     def add(self, partition: Partition) -> None:
         """Start serving a partition."""
-        self._topics.setdefault(partition.topic, {})[partition.index] = partition
+        partitions = self._topics.setdefault(partition.topic, {})
+        partitions[partition.index] = partition
+        self._encoded[partition.topic.encode()] = partitions
 
     def remove(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition; its waiters look again and find it gone."""
@@ -129,5 +139,6 @@ class PartitionRegistry:
         if partition is not None:
             if not partitions:
                 del self._topics[topic]
+                del self._encoded[topic.encode()]
             partition.wake_waiters()
         return partition

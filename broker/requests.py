@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import trio
+
 from ..protocol.apis import AnyApiKey
 
 if TYPE_CHECKING:
@@ -60,12 +62,15 @@ class ClientConnection:
     """The address that the client dialled: what Metadata tells it unless ``advertised.listeners`` is set."""
     listener_name: str
     connection_id: str
-    hangup: Hangup
+    hangup: trio.Event
+    """Set once the client has closed its side."""
     software_name: str = ""
     software_version: str = ""
     user: str = ANONYMOUS
     client_id: str | None = None
     """Of its latest request."""
+    client_id_bytes: bytes | None = None
+    """The same as on the wire; None before the first request, empty for a client without one."""
     request_counts: defaultdict[tuple[AnyApiKey, int], int] = field(default_factory=lambda: defaultdict(int))
     """Requests by API and version, until `client_census` takes them."""
     down_conversion: ConversionCost = field(default_factory=ConversionCost)

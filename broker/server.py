@@ -17,6 +17,7 @@ import trio
 from .client_census import ClientCensus
 from .connection import Connection, Responder
 from .listeners import Endpoint, open_sockets, plain_address
+from .readiness import Readiness
 from .requests import ClientConnection
 from .transport import SocketTransport
 
@@ -35,16 +36,6 @@ class ConnectionLimits(Protocol):
     max_connections: int
     max_connections_per_ip: int
     connections_max_idle_ms: int
-
-
-class Hangup:
-    """A client's hang-up, as its socket shows it."""
-
-    def __init__(self, transport: SocketTransport) -> None:
-        self._transport = transport
-
-    async def wait(self) -> None:
-        await self._transport.wait_for_hangup()
 
 
 class Server:
@@ -68,6 +59,7 @@ class Server:
         self._census = census
         self._limits = limits
         self._drain_s = drain_s
+        self._readiness = Readiness()
         self._connections: set[Connection] = set()
         self._clients_per_ip: Counter[str] = Counter()
         self._slot_free = trio.Event()
@@ -85,18 +77,24 @@ class Server:
 
     async def run(self, stop: trio.Event) -> None:
         """Serve until ``stop`` is set, then finish what is in flight, for a while."""
-        async with trio.open_nursery() as serving:
-            async with trio.open_nursery() as accepting:
-                for endpoint, sockets in self._listening.items():
-                    for listening in sockets:
-                        accepting.start_soon(self._accept, listening, endpoint, serving)
-                accepting.start_soon(self._sweep_idle)
-                await stop.wait()
-                accepting.cancel_scope.cancel()
-            self.close()
-            for connection in self._connections:
-                connection.drain()
-            serving.cancel_scope.deadline = trio.current_time() + self._drain_s
+        async with trio.open_nursery() as watching:
+            watching.start_soon(self._readiness.run)
+            async with trio.open_nursery() as serving:
+                await self._accept_until(stop, serving)
+                self.close()
+                for connection in self._connections:
+                    connection.drain()
+                serving.cancel_scope.deadline = trio.current_time() + self._drain_s
+            watching.cancel_scope.cancel()
+
+    async def _accept_until(self, stop: trio.Event, serving: trio.Nursery) -> None:
+        async with trio.open_nursery() as accepting:
+            for endpoint, sockets in self._listening.items():
+                for listening in sockets:
+                    accepting.start_soon(self._accept, listening, endpoint, serving)
+            accepting.start_soon(self._sweep_idle)
+            await stop.wait()
+            accepting.cancel_scope.cancel()
 
     def close(self) -> None:
         """Close the listening sockets."""
@@ -128,9 +126,9 @@ class Server:
         transport = SocketTransport(client_socket)
         number = next(self._connection_numbers)
         connection_id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{number}"
-        client = ClientConnection(peer, local, endpoint.name, connection_id, Hangup(transport))
+        client = ClientConnection(peer, local, endpoint.name, connection_id, trio.Event())
         frame_limit = self._limits.socket_request_max_bytes
-        connection = Connection(transport, self._responder, client, frame_limit_bytes=frame_limit)
+        connection = Connection(transport, self._responder, client, self._readiness, frame_limit_bytes=frame_limit)
         self._connections.add(connection)
         self._census.connected(client)
         self._clients_per_ip[peer[0]] += 1

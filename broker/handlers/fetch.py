@@ -124,8 +124,8 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
     assert records is not None
     broker = context.broker
     if to_magic < 2 and must_convert_down(records, to_magic):
-        read.answer.records = await LazyDownConvertRecords.plan(records, to_magic, broker.conversion_memory)
-        broker.metrics.count_conversion(read.fetched.topic)
+        costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
+        read.answer.records = await LazyDownConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
     else:
         read.answer.records = FileSlice(records)
     broker.metrics.count_fetched(read.fetched.topic, records.size_bytes)

@@ -12,7 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gregor.broker.connection import Connection, UnanswerableError
-from gregor.broker.parts import Answer
+from gregor.broker.parts import Answer, Buffer
+from gregor.broker.readiness import Readiness
 from gregor.broker.requests import ClientConnection, ClientGoneError
 from gregor.broker.transport import SocketTransport
 
@@ -31,8 +32,12 @@ class EchoResponder:
         self.begun: list[bytes] = []
         self.hung_up = trio.Event()
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        return [bytes(frame)] if frame[:4] == b"fast" else None
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | None:
+        if frame == b"fast bug":
+            raise RuntimeError("a fast bug")
+        if frame == b"fast silence":
+            return b""
+        return framed(bytes(frame)) if frame[:4] == b"fast" else None
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         request = bytes(frame)
@@ -61,14 +66,6 @@ class EchoResponder:
         scope.cancel()
 
 
-class TransportHangup:
-    def __init__(self, transport: SocketTransport) -> None:
-        self._transport = transport
-
-    async def wait(self) -> None:
-        await self._transport.wait_for_hangup()
-
-
 class Peer:
     """The client's end of a connection that is being served, and what serves it."""
 
@@ -76,9 +73,12 @@ class Peer:
         client_side, self.broker_side = socket.socketpair()
         self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(client_side))
         self.responder = EchoResponder()
-        transport = SocketTransport(self.broker_side)
-        client = ClientConnection(("peer", 1), ("here", 2), "PLAINTEXT", "test-0", TransportHangup(transport))
-        self.connection = Connection(transport, self.responder, client, frame_limit_bytes=FRAME_LIMIT_BYTES)
+        readiness = Readiness()
+        client = ClientConnection(("peer", 1), ("here", 2), "PLAINTEXT", "test-0", trio.Event())
+        self.connection = Connection(
+            SocketTransport(self.broker_side), self.responder, client, readiness, frame_limit_bytes=FRAME_LIMIT_BYTES
+        )
+        nursery.start_soon(readiness.run)
         nursery.start_soon(self.connection.run)
 
     async def send(self, *payloads: bytes) -> None:
@@ -112,7 +112,7 @@ async def peer(nursery: trio.Nursery) -> AsyncIterator[Peer]:
 
 
 async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
-    await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"slow 4")
+    await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"fast silence", b"slow 4")
     assert await peer.receive(4) == [b"fast 1", b"<slow 2>", b"fast 3", b"<slow 4>"]
 
 
@@ -128,6 +128,15 @@ async def test_pipelined_answers_leave_with_one_call(peer: Peer) -> None:
     await wait_all_tasks_blocked()
     expected = b"".join(framed(b"fast %d" % i) for i in range(100))
     assert await peer.stream.receive_some(65536) == expected
+
+
+async def test_a_client_that_does_not_read_its_answers_is_answered_when_it_does(peer: Peer) -> None:
+    count = 3000
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send, *[b"fast" + bytes(1000)] * count)
+        await wait_all_tasks_blocked()
+        assert not peer.connection.waits_for_input
+        assert await peer.receive(count) == [b"fast" + bytes(1000)] * count
 
 
 async def test_a_large_request_and_a_large_answer_pass(peer: Peer) -> None:
@@ -164,10 +173,13 @@ async def test_a_refused_request_closes_the_connection_after_the_answers_before_
     assert await peer.is_closed()
 
 
-async def test_a_bug_closes_the_connection_and_says_where(peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
-    await peer.send(b"bug")
+@pytest.mark.parametrize(("request_", "bug"), [(b"bug", "a bug"), (b"fast bug", "a fast bug")])
+async def test_a_bug_closes_the_connection_and_says_where(
+    peer: Peer, caplog: pytest.LogCaptureFixture, request_: bytes, bug: str
+) -> None:
+    await peer.send(request_)
     assert await peer.is_closed()
-    assert "RuntimeError: a bug" in caplog.text
+    assert f"RuntimeError: {bug}" in caplog.text
 
 
 async def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
