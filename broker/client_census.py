@@ -31,7 +31,7 @@ OTHER_SOFTWARE = ("other", "")
 class ClientIdentity(NamedTuple):
     """What makes two connections the same client."""
 
-    client_id: str | None
+    client_id: str
     host: str
     software_name: str
     software_version: str
@@ -52,6 +52,11 @@ class ClientUsage:
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
     refused_down_conversions: int = 0
     """Fetches of partitions that ``message.downconversion.enable=false`` refused."""
+
+    @property
+    def deprecated_count(self) -> int:
+        """Requests that Kafka 4.0 refuses."""
+        return sum(count for (key, version), count in self.requests.items() if is_deprecated(key, version))
 
 
 class ClientCensus:
@@ -158,9 +163,8 @@ class ClientCensus:
 
 def identity_of(client: ClientConnection) -> ClientIdentity:
     """Which client a connection belongs to."""
-    client_id = client.client_id
     return ClientIdentity(
-        client_id if client_id is None else client_id[:NAME_LIMIT],
+        (client.client_id or "")[:NAME_LIMIT],
         client.peer[0],
         client.software_name[:NAME_LIMIT],
         client.software_version[:NAME_LIMIT],

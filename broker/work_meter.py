@@ -54,5 +54,5 @@ def metered(work: Coroutine[Any, Any, T], meter: WorkMeter) -> Generator[Any, An
             meter.paused()
         try:
             resume, argument = work.send, (yield awaited)
-        except BaseException as error:  # noqa: BLE001 (cancellations too belong to the work)
+        except BaseException as error:
             resume, argument = work.throw, error

@@ -34,6 +34,7 @@ from ..protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ..protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ..protocol.messages.describe_clients import DescribeClientsRequest, DescribeClientsResponse
 from ..protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ..protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -215,6 +216,15 @@ class Admin:
             _raise_for(answer.error_code, "DescribeLogDirs")
             described[node] = answer.results
         return described
+
+    async def describe_clients(self) -> list[DescribeClientsResponse]:
+        """Who uses each broker, and how. Only Gregor brokers answer: ConnectionLostError from any other Kafka."""
+        await self._cluster.refresh([])
+        request = DescribeClientsRequest()
+        return [
+            await self._cluster.request(node, request, DescribeClientsResponse, version=0)
+            for node in self._cluster.brokers
+        ]
 
     async def api_versions(self) -> dict[ApiKey, int]:
         """The version that this client speaks of each API with a broker of the cluster."""

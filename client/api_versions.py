@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..protocol.apis import ApiKey, valid_versions
+from ..protocol.apis import AnyApiKey, ApiKey, valid_versions
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.api_versions import ApiVersionsResponse
 from .errors import ConfigError
 
-NEWEST_SPOKEN: Mapping[ApiKey, int] = {
+NEWEST_SPOKEN: Mapping[AnyApiKey, int] = {
     # The next versions name topics by id only, which this client does not keep.
     ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
@@ -119,14 +119,14 @@ class SpokenVersions:
     def __contains__(self, key: ApiKey) -> bool:
         return self._version(key) is not None
 
-    def version(self, key: ApiKey) -> int:
+    def version(self, key: AnyApiKey) -> int:
         """The version to speak. Raises BrokerError UNSUPPORTED_VERSION if there is none in common."""
         version = self._version(key)
         if version is None:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"no version of {key.name} in common with the broker")
         return version
 
-    def _version(self, key: ApiKey) -> int | None:
+    def _version(self, key: AnyApiKey) -> int | None:
         if key not in self._offered:
             return None
         oldest_offered, newest_offered = self._offered[key]

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from ..protocol.apis import ApiKey, request_header_version, response_header_version
+from ..protocol.apis import AnyApiKey, ApiKey, GregorApiKey, request_header_version, response_header_version
 from ..protocol.codec import decode, encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.framing import FrameReader
@@ -35,7 +35,7 @@ class PendingAnswer(Generic[Response]):
     __slots__ = ("_connection", "answer_class", "arrived", "body", "correlation_id", "key", "version")
 
     def __init__(
-        self, connection: Connection, key: ApiKey, version: int, answer_class: type[Response], correlation_id: int
+        self, connection: Connection, key: AnyApiKey, version: int, answer_class: type[Response], correlation_id: int
     ) -> None:
         self._connection = connection
         self.key = key
@@ -170,7 +170,7 @@ class Connection:
         self._unwritten.append(written)
         return written
 
-    def _enqueue(self, message: Message, key: ApiKey, version: int) -> None:
+    def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> None:
         if self.is_closed:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
         header = RequestHeader(
@@ -259,14 +259,15 @@ class Connection:
             self._unwritten.pop().set()
 
 
-def api_key_of(message: Message) -> ApiKey:
+def api_key_of(message: Message) -> AnyApiKey:
     """The API that a request belongs to: each has a module of its own that is named after it."""
     return _api_key_of_module(type(message).__module__)
 
 
 @cache
-def _api_key_of_module(module: str) -> ApiKey:
-    return ApiKey[module.rpartition(".")[2].upper()]
+def _api_key_of_module(module: str) -> AnyApiKey:
+    name = module.rpartition(".")[2].upper()
+    return ApiKey[name] if name in ApiKey.__members__ else GregorApiKey[name]
 
 
 def _begins_with(body: memoryview, code: ErrorCode) -> bool:

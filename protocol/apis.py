@@ -100,8 +100,8 @@ class ApiKey(IntEnum):
 class GregorApiKey(IntEnum):
     """Questions that only Gregor's own tools ask, over the port that everybody has.
 
-    Kafka numbers its APIs upwards from 0, and these lie far beyond. ApiVersions does not list them, so no client meets a
-    key that it does not know; a broker that is not Gregor hangs up on them.
+    Kafka numbers its APIs upwards from 0, and these lie far beyond. ApiVersions does not list them, so no client meets
+    a key that it does not know; a broker that is not Gregor hangs up on them.
     """
 
     DESCRIBE_CLIENTS = 18258

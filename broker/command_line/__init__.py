@@ -14,6 +14,7 @@ COMMANDS = {
     "topics": "topics",
     "configs": "configs",
     "groups": "groups",
+    "clients": "clients",
     "produce": "produce",
     "consume": "consume",
     "dump-log": "dump_log",

@@ -1,6 +1,6 @@
 """Keys that Kafka does not have; all begin with ``gregor.``."""
 
-from .declare import CLUSTER_WIDE, boolean, integer
+from .declare import CLUSTER_WIDE, boolean, integer, string
 
 
 class GregorKeys:
@@ -19,6 +19,10 @@ class GregorKeys:
         True,
         "Whether a current consumer gets batches of old producers in format v2; off, it gets them as stored.",
         update=CLUSTER_WIDE,
+    )
+    gregor_metrics_listener = string(
+        None,
+        "Address for Prometheus and probes, as http://host:port; it has /metrics, /healthz and /readyz.",
     )
     gregor_shutdown_timeout_ms = integer(
         1500, "Milliseconds that requests in flight may take to end when the broker is told to stop.", least=0

@@ -25,7 +25,7 @@ class ConversionWork(Struct):
 
 
 class DescribedClient(Struct):
-    client_id: String | None = None
+    client_id: String = ""
     host: String = ""
     software_name: String = ""
     software_version: String = ""

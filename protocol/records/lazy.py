@@ -30,7 +30,7 @@ it, and fails on the padding after zstd. Sources: Kafka `LazyDownConversionRecor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import TypeAlias
 
@@ -58,6 +58,15 @@ NOTHING_SIZE = FAKE_BATCH_HEAD.size
 _ZEROS = memoryview(bytes(FAKE_BATCH_BYTES))
 
 
+class Tally:
+    """Counts records that changed their format."""
+
+    __slots__ = ("record_count",)
+
+    def __init__(self) -> None:
+        self.record_count = 0
+
+
 class LazyConversion:
     """One partition's part of a fetch answer: `size` bytes are promised, `pieces` gives exactly so many.
 
@@ -69,6 +78,7 @@ class LazyConversion:
         "_first_offset",
         "_limit_bytes",
         "_stored",
+        "_tally",
         "first_end",
         "is_compressed",
         "size",
@@ -95,8 +105,14 @@ class LazyConversion:
         self.to_magic = to_magic
         self.size = size
         self.is_compressed = is_compressed
+        self._tally = Tally()
 
-    def pieces(self, out: bytearray | memoryview) -> Iterator[memoryview]:
+    @property
+    def converted_count(self) -> int:
+        """Records that have changed their format, once `pieces` is at its end or was given up."""
+        return self._tally.record_count
+
+    def pieces(self, out: bytearray | memoryview) -> Generator[memoryview, None, None]:
         """The promised bytes, in order. Each piece is good until the next is asked for: most of them lie in `out`.
 
         `out` may have any size, from one byte up: a message that is larger than it is sent from where it is stored.
@@ -126,6 +142,7 @@ class LazyConversion:
             first_end=self.first_end,
             chunk_bytes=self._chunk_bytes,
             limit_bytes=self._limit_bytes,
+            tally=self._tally,
         )
 
 
@@ -214,26 +231,31 @@ def converted_chunks(
     first_end: int,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    tally: Tally | None = None,
 ) -> Iterator[memoryview]:
     """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
     conversion = _begin(to_magic, first_offset)
+    tally = tally or Tally()
     chunk_end = first_end
-    while True:
-        yield from _chunk_pieces(conversion, stored, chunk_end, out, limit_bytes)
-        chunk_end, work = kernel_cy.survey(stored, conversion.position, len(stored), chunk_bytes, to_magic)
-        if work & 1 << Codec.ZSTD:
-            raise zstd_error()
-        if chunk_end == conversion.position:
-            if work:
-                raise conversion_error(conversion)
-            return
+    try:
+        while True:
+            yield from _chunk_pieces(conversion, stored, chunk_end, out, limit_bytes, tally)
+            chunk_end, work = kernel_cy.survey(stored, conversion.position, len(stored), chunk_bytes, to_magic)
+            if work & 1 << Codec.ZSTD:
+                raise zstd_error()
+            if chunk_end == conversion.position:
+                if work:
+                    raise conversion_error(conversion)
+                return
+    finally:
+        tally.record_count += conversion.converted_count
 
 
 def _chunk_pieces(
-    conversion: Conversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int
+    conversion: Conversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int, tally: Tally
 ) -> Iterator[memoryview]:
     filled = 0
     while True:
@@ -242,12 +264,14 @@ def _chunk_pieces(
         if stop == Stop.NEEDS_CODEC:
             batch = complete_batch_at(stored, conversion.position)
             try:
-                data = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data
+                converted = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes)
             except BrokerError:
                 if filled:
                     yield out[:filled]
                 raise
             conversion.skip_batch(stored)
+            data = converted.data
+            tally.record_count += converted.record_count
             if len(data) <= len(out) - filled:
                 out[filled : filled + len(data)] = data
                 filled += len(data)

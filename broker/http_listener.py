@@ -1,0 +1,87 @@
+"""A small HTTP listener for what is looked at and not Kafka: metrics and health. GET and HEAD, one request at a time.
+
+No HTTP library: it takes no bodies, no headers matter to it, and it is off by default.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+import trio
+
+logger = logging.getLogger(__name__)
+
+HEAD_LIMIT_BYTES = 8192
+PATIENCE_S = 10.0
+"""How long a client may take for one request and its answer."""
+PLAIN_TEXT = "text/plain; charset=utf-8"
+MAX_CLIENTS = 16
+
+
+class Page(NamedTuple):
+    """What one path answers."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = PLAIN_TEXT
+
+
+Pages = Mapping[str, Callable[[], Awaitable[Page]]]
+"""Pages by path."""
+
+
+async def serve_pages(listeners: list[trio.SocketListener], pages: Pages) -> None:
+    """Answer requests until cancelled."""
+    slots = trio.CapacityLimiter(MAX_CLIENTS)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        with trio.move_on_after(PATIENCE_S):
+            async with slots, stream:
+                try:
+                    await _answer(stream, pages)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    logger.debug("a client of the metrics listener went away")
+                except Exception:
+                    logger.exception("answering on the metrics listener failed")
+
+    await trio.serve_listeners(serve, listeners)
+
+
+async def _answer(stream: trio.SocketStream, pages: Pages) -> None:
+    head = await _request_head(stream)
+    if not head:
+        return
+    method, _, target = head.split(b"\r\n", 1)[0].decode("latin-1").rpartition(" ")[0].partition(" ")
+    if method not in ("GET", "HEAD"):
+        page = Page(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
+    else:
+        find = pages.get(target.partition("?")[0])
+        page = Page(HTTPStatus.NOT_FOUND, _directory(pages)) if find is None else await find()
+    await stream.send_all(_response_head(page) + (b"" if method == "HEAD" else page.body))
+
+
+async def _request_head(stream: trio.SocketStream) -> bytes:
+    """The request line and headers; what is there when the client ends or says too much counts as all of it."""
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < HEAD_LIMIT_BYTES:
+        data = await stream.receive_some(HEAD_LIMIT_BYTES)
+        if not data:
+            break
+        head += data
+    return head
+
+
+def _response_head(page: Page) -> bytes:
+    return (
+        f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
+        f"Content-Type: {page.content_type}\r\n"
+        f"Content-Length: {len(page.body)}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode("latin-1")
+
+
+def _directory(pages: Pages) -> bytes:
+    return ("there are: " + " ".join(sorted(pages)) + "\n").encode()
