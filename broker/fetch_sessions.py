@@ -78,6 +78,8 @@ class FetchContext:
     """What one request asks for, all partitions in the order to read them; this class itself is *sessionless*."""
 
     error = ErrorCode.NONE
+    session_id = NO_SESSION
+    """The session that goes on if no partition is answered."""
 
     def __init__(self, partitions: Collection[FetchedPartition]) -> None:
         self.partitions = partitions
@@ -123,6 +125,7 @@ class IncrementalFetch(FetchContext):
     def __init__(self, session: FetchSession) -> None:
         super().__init__(list(session.partitions.values()))
         self._session = session
+        self.session_id = session.session_id
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
         news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]

@@ -43,7 +43,10 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     fetch = broker.fetch_sessions.context(request, version, trio.current_time() * 1000)
     if fetch.error:
         return FetchResponse(error_code=fetch.error)
+    quotas = broker.quotas
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    if quotas.is_active:
+        max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
     replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
     limits = FetchLimits(
         version=version,
@@ -52,6 +55,10 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         is_follower=replica_id >= 0,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
+    if quotas.is_active and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
+        for read in reads:
+            read.release()
+        return FetchResponse(session_id=fetch.session_id)
     answers: Answers = []
     # What could not even be looked for comes last, as from Kafka.
     for read in sorted(reads, key=lambda read: read.partition is None):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from ...protocol.apis import AnyApiKey, ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -33,6 +34,12 @@ from ..requests import RequestContext
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 FIRST_VERSION_THAT_KNOWS_DISABLED = 3
+FIRST_VERSION_WITH_STRICT_QUOTA: Mapping[AnyApiKey, int] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_TOPICS: 5,
+}
+"""From here on clients know THROTTLING_QUOTA_EXCEEDED; older ones are only delayed."""
 DUPLICATE = "Duplicate topic name."
 
 
@@ -49,14 +56,10 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
 
 def _create(wanted: CreatableTopic, context: RequestContext, *, validate_only: bool) -> CreatableTopicResult:
     try:
-        topic = context.broker.metadata.create_topic(
-            wanted.name,
-            partitions=wanted.num_partitions,
-            replication_factor=wanted.replication_factor,
-            assignments=[(assigned.partition_index, assigned.broker_ids) for assigned in wanted.assignments],
-            configs=_configs(wanted),
-            validate_only=validate_only,
-        )
+        if context.broker.quotas.is_active:
+            planned = _create_as_told(wanted, context, validate_only=True)
+            _record_mutations(len(planned.partitions), context)
+        topic = _create_as_told(wanted, context, validate_only=validate_only)
     except BrokerError as error:
         return CreatableTopicResult(name=wanted.name, error_code=error.code, error_message=error.message)
     return CreatableTopicResult(
@@ -67,6 +70,23 @@ def _create(wanted: CreatableTopic, context: RequestContext, *, validate_only: b
         replication_factor=len(topic.partitions[0].replicas),
         configs=_described_configs(topic, context),
     )
+
+
+def _create_as_told(wanted: CreatableTopic, context: RequestContext, *, validate_only: bool) -> TopicState:
+    return context.broker.metadata.create_topic(
+        wanted.name,
+        partitions=wanted.num_partitions,
+        replication_factor=wanted.replication_factor,
+        assignments=[(assigned.partition_index, assigned.broker_ids) for assigned in wanted.assignments],
+        configs=_configs(wanted),
+        validate_only=validate_only,
+    )
+
+
+def _record_mutations(partition_count: int, context: RequestContext) -> None:
+    """Count against ``controller_mutation_rate`` (KIP-599). Raises BrokerError THROTTLING_QUOTA_EXCEEDED."""
+    is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA[context.api_key]
+    context.broker.quotas.record_mutations(context, partition_count, is_strict=is_strict)
 
 
 def _configs(wanted: CreatableTopic) -> dict[str, str]:
@@ -113,6 +133,9 @@ def _add_partitions(
 ) -> CreatePartitionsTopicResult:
     assignments = None if wanted.assignments is None else [assigned.broker_ids for assigned in wanted.assignments]
     try:
+        if context.broker.quotas.is_active:
+            have = len(context.broker.metadata.topic(wanted.name).partitions)
+            _record_mutations(max(0, wanted.count - have), context)
         context.broker.metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
     except BrokerError as error:
         return CreatePartitionsTopicResult(name=wanted.name, error_code=error.code, error_message=error.message)
@@ -167,6 +190,8 @@ def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
 def _delete(name: str, context: RequestContext) -> DeletableTopicResult:
     topic = context.broker.metadata.topic(name)
     try:
+        if context.broker.quotas.is_active:
+            _record_mutations(len(topic.partitions), context)
         context.broker.metadata.delete_topic(name)
     except BrokerError as error:
         code = error.code
