@@ -27,8 +27,8 @@ DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
 
 GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 6
-"""zlib's default, which Java takes too. isa-l is five times faster and a fifth larger: a converted batch would outgrow the
-batch it came from, and a down-converted answer (KIP-283) would be cut short each time."""
+"""zlib's default, which Java takes too. isa-l is five times faster and a fifth larger: a converted batch would outgrow
+the batch it came from, and a down-converted answer (KIP-283) would be cut short each time."""
 ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """What the magic number of a frame to ignore ends with; it starts with 0x50 to 0x5f."""
