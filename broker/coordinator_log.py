@@ -7,6 +7,7 @@ A record that was appended survives the process; whether it survives the machine
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -177,6 +178,7 @@ def _entries(batch: BatchView) -> Iterator[Replayed]:
             yield ReplayedRecord(record.offset, record.key, record.value, producer_id)
 
 
+@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode` over UTF-16 units, made positive as Kafka's `Utils.abs` does."""
     value = 0

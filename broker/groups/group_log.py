@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from ...protocol.codec import decode, encode
 from ...protocol.errors import BrokerError, ErrorCode
@@ -107,6 +108,7 @@ def version_of(data: bytes) -> int:
 # --- committed offsets
 
 
+@lru_cache(maxsize=10_000)
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
     """The key of a committed offset."""
     key = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
