@@ -6,7 +6,7 @@ and help, and reading ``config.num_partitions`` costs no more than any attribute
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast
 
 from .keys import ConfigType, ConfigValue, Key, Update
 
@@ -40,22 +40,24 @@ def short(default: int, sentence: str, **more: Any) -> int:
     return _declared(ConfigType.SHORT, default, sentence, more)
 
 
-@overload
-def integer(default: int, sentence: str, **more: Any) -> int: ...
-@overload
-def integer(default: None, sentence: str, **more: Any) -> int | None: ...
-def integer(default: int | None, sentence: str, **more: Any) -> int | None:
+def integer(default: int, sentence: str, **more: Any) -> int:
     """An INT key, 32 bits."""
     return _declared(ConfigType.INT, default, sentence, more)
 
 
-@overload
-def long(default: int, sentence: str, **more: Any) -> int: ...
-@overload
-def long(default: None, sentence: str, **more: Any) -> int | None: ...
-def long(default: int | None, sentence: str, **more: Any) -> int | None:
+def optional_integer(sentence: str, **more: Any) -> int | None:
+    """An INT key, 32 bits, without a default."""
+    return _declared(ConfigType.INT, None, sentence, more)
+
+
+def long(default: int, sentence: str, **more: Any) -> int:
     """A LONG key, 64 bits."""
     return _declared(ConfigType.LONG, default, sentence, more)
+
+
+def optional_long(sentence: str, **more: Any) -> int | None:
+    """A LONG key, 64 bits, without a default."""
+    return _declared(ConfigType.LONG, None, sentence, more)
 
 
 def double(default: float, sentence: str, **more: Any) -> float:
@@ -63,13 +65,14 @@ def double(default: float, sentence: str, **more: Any) -> float:
     return _declared(ConfigType.DOUBLE, default, sentence, more)
 
 
-@overload
-def string(default: str, sentence: str, **more: Any) -> str: ...
-@overload
-def string(default: None, sentence: str, **more: Any) -> str | None: ...
-def string(default: str | None, sentence: str, **more: Any) -> str | None:
+def string(default: str, sentence: str, **more: Any) -> str:
     """A STRING key."""
     return _declared(ConfigType.STRING, default, sentence, more)
+
+
+def optional_string(sentence: str, **more: Any) -> str | None:
+    """A STRING key, without a default."""
+    return _declared(ConfigType.STRING, None, sentence, more)
 
 
 def words(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Keys that Kafka does not have; all begin with ``gregor.``."""
 
-from .declare import CLUSTER_WIDE, boolean, integer, string
+from .declare import CLUSTER_WIDE, boolean, integer, optional_string
 
 
 class GregorKeys:
@@ -20,8 +20,7 @@ class GregorKeys:
         "Whether a current consumer gets batches of old producers in format v2; off, it gets them as stored.",
         update=CLUSTER_WIDE,
     )
-    gregor_metrics_listener = string(
-        None,
+    gregor_metrics_listener = optional_string(
         "Address for Prometheus and probes, as http://host:port; it has /metrics, /healthz and /readyz.",
     )
     gregor_shutdown_timeout_ms = integer(

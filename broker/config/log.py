@@ -1,6 +1,17 @@
 """Keys of logs on disk: most are defaults that a topic may override, see :mod:`.topic_keys`."""
 
-from .declare import CLUSTER_WIDE, boolean, double, integer, long, pieces, string, words
+from .declare import (
+    CLUSTER_WIDE,
+    boolean,
+    double,
+    integer,
+    long,
+    optional_integer,
+    optional_long,
+    pieces,
+    string,
+    words,
+)
 
 _NO_LIMIT = 9223372036854775807
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -63,15 +74,13 @@ class LogKeys:
     log_segment_bytes = integer(
         1073741824, "Size in bytes at which a new segment is begun.", least=14, update=CLUSTER_WIDE
     )
-    log_roll_ms = long(
-        None,
+    log_roll_ms = optional_long(
         "Age in milliseconds at which a new segment is begun; prevails over log.roll.hours.",
         least=1,
         update=CLUSTER_WIDE,
     )
     log_roll_hours = integer(168, "Age in hours at which a new segment is begun.", least=1)
-    log_roll_jitter_ms = long(
-        None,
+    log_roll_jitter_ms = optional_long(
         "Most milliseconds to take at random from a segment's age limit; prevails over log.roll.jitter.hours.",
         least=0,
         update=CLUSTER_WIDE,
@@ -82,12 +91,11 @@ class LogKeys:
         4096, "Bytes of log between two entries of its index.", least=0, update=CLUSTER_WIDE
     )
     log_index_size_max_bytes = integer(10485760, "Largest index of a segment in bytes.", least=4, update=CLUSTER_WIDE)
-    log_retention_ms = long(
-        None,
+    log_retention_ms = optional_long(
         "Milliseconds that records are kept, -1 for ever; prevails over log.retention.minutes and log.retention.hours.",
         update=CLUSTER_WIDE,
     )
-    log_retention_minutes = integer(None, "Minutes that records are kept; prevails over log.retention.hours.")
+    log_retention_minutes = optional_integer("Minutes that records are kept; prevails over log.retention.hours.")
     log_retention_hours = integer(168, "Hours that records are kept, -1 for ever.")
     log_retention_bytes = long(-1, "Bytes that each partition keeps; -1 sets no bound.", update=CLUSTER_WIDE)
     log_retention_check_interval_ms = long(
@@ -148,8 +156,7 @@ class LogKeys:
     log_flush_interval_messages = long(
         _NO_LIMIT, "Records appended to a partition before it is forced to disk.", least=1, update=CLUSTER_WIDE
     )
-    log_flush_interval_ms = long(
-        None,
+    log_flush_interval_ms = optional_long(
         "Milliseconds that an appended record may wait to be forced to disk.",
         update=CLUSTER_WIDE,
     )

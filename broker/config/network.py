@@ -1,6 +1,6 @@
 """Keys of listeners, connections and requests."""
 
-from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, pieces, string, words
+from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, optional_string, pieces, string, words
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -24,7 +24,7 @@ class NetworkKeys:
         update=PER_BROKER,
     )
     controller_listener_names = pieces((), "Listeners for controllers only; a broker on its own does not open them.")
-    inter_broker_listener_name = string(None, "Listener over which brokers talk to each other.")
+    inter_broker_listener_name = optional_string("Listener over which brokers talk to each other.")
     security_inter_broker_protocol = string(
         "PLAINTEXT",
         "Security protocol between brokers where inter.broker.listener.name is not given.",

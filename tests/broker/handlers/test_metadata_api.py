@@ -1,5 +1,6 @@
 """Metadata: each version's way of asking for all and for none, ids, missing topics, what is told of brokers."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,7 +16,7 @@ def named(*names: str) -> list[MetadataRequestTopic]:
     return [MetadataRequestTopic(name=name) for name in names]
 
 
-async def metadata(asking: Asking, version: int = 12, **fields: object) -> MetadataResponse:
+async def metadata(asking: Asking, version: int = 12, **fields: Any) -> MetadataResponse:
     request = MetadataRequest(**{"allow_auto_topic_creation": False, **fields})
     response = await asking.ask(handle_metadata, request, version)
     assert isinstance(response, MetadataResponse)

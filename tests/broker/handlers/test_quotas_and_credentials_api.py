@@ -59,8 +59,9 @@ async def quotas(asking: Asking, *components: tuple[str, int, str | None], stric
 
 
 async def test_quotas_are_found_by_whom_they_bind(asking: Asking) -> None:
-    bob, default = {"user": "bob"}, {"user": None}
-    both = {"client-id": "app", "user": "bob"}
+    bob: Names = {"user": "bob"}
+    default: Names = {"user": None}
+    both: Names = {"client-id": "app", "user": "bob"}
     for names in (bob, default, both):
         assert await set_quota(asking, names, "producer_byte_rate", 1e6) == (ErrorCode.NONE, None)
     assert await quotas(asking) == [bob, default, both]

@@ -107,7 +107,8 @@ async def test_partitions_can_be_added_but_not_taken_away(asking: Asking) -> Non
     assert len(asking.broker.partitions.of_topic("a")) == 4
     for count in (4, 2, 0, -1):
         assert await grow(asking, "a", count) == ErrorCode.INVALID_PARTITIONS
-    for assignments in ([], [[1], [1]], [[]], [[1, 1]], [[78]]):
+    misplaced: list[list[list[int]]] = [[], [[1], [1]], [[]], [[1, 1]], [[78]]]
+    for assignments in misplaced:
         assert await grow(asking, "a", 5, assignments) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert await grow(asking, "none", 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
