@@ -100,6 +100,7 @@ class OffsetIndex:
         "_count",
         "_flags",
         "_is_finished",
+        "_last_offset",
         "_last_position",
         "_pool",
         "_receipt",
@@ -116,6 +117,7 @@ class OffsetIndex:
         self._table: MappedTable | None = None
         self._count = -1
         self._is_finished = False
+        self._last_offset = base_offset
         self._last_position = 0
         self._receipt = NO_RECEIPT
         self._flags = 0
@@ -133,7 +135,7 @@ class OffsetIndex:
         self.let_go()
         self._count = 0
         self._is_finished = False
-        self._set_last(0, NO_RECEIPT, 0)
+        self._set_last(self.base_offset, 0, NO_RECEIPT, 0)
         self._map(MIN_CAPACITY, create=True)
         summary = IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps))
         self._write_header(summary)
@@ -169,7 +171,7 @@ class OffsetIndex:
         body = ENTRY.pack(relative, position, timestamp, receipt, num_messages, flags, 0)
         table.pack(ENTRY, end, relative, position, timestamp, receipt, num_messages, flags, self._checksum(body))
         self._count += 1
-        self._set_last(position, receipt, flags)
+        self._set_last(first_offset, position, receipt, flags)
 
     def finish(self, summary: IndexSummary) -> None:
         """Note `summary`, trim the file and let go of it. Raises OSError."""
@@ -253,6 +255,9 @@ class OffsetIndex:
 
     def position_before_offset(self, offset: int) -> int:
         """Position of the last indexed batch that begins at or before `offset`; 0 if there is none."""
+        if self._table is not None and offset >= self._last_offset:
+            self.recently_used = True
+            return self._last_position
         number = self._count_up_to(_RELATIVE_OFFSET, offset - self.base_offset)
         return self.entry(number - 1).position if number else 0
 
@@ -332,11 +337,12 @@ class OffsetIndex:
     def _restore_last(self) -> None:
         if self._count:
             last = self.entry(self._count - 1)
-            self._set_last(last.position, last.receipt, last.flags)
+            self._set_last(last.offset, last.position, last.receipt, last.flags)
         else:
-            self._set_last(0, NO_RECEIPT, 0)
+            self._set_last(self.base_offset, 0, NO_RECEIPT, 0)
 
-    def _set_last(self, position: int, receipt: int, flags: int) -> None:
+    def _set_last(self, offset: int, position: int, receipt: int, flags: int) -> None:
+        self._last_offset = offset
         self._last_position = position
         self._receipt = receipt
         self._flags = flags

@@ -14,7 +14,7 @@ from struct import error as struct_error
 from typing import NamedTuple, TypeVar
 
 from ..protocol.records import v0, v2
-from ..protocol.records.batches import BatchView, iter_batches, read_batch
+from ..protocol.records.batches import MAGIC_AT, BatchView, iter_batches, read_batch
 from ..protocol.records.compression import Codec
 from ..protocol.records.produced import ProducedBatch
 from . import paths
@@ -39,6 +39,7 @@ MIN_CHECK_BYTES = 1 << 20
 _PLACE = Struct(">qi4xB6xi")
 """Of any batch's first bytes: offset, size, magic, and for v2 the last offset's delta."""
 _SHORT_PLACE = Struct(">qi")
+_LEAST_BATCH_BYTES = v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE
 
 
 class Place(NamedTuple):
@@ -407,35 +408,35 @@ class Segment:
         return good_end
 
     def locate(self, offset: int) -> Place | None:
-        """The first batch that ends at or after `offset`, None if the segment has none. Raises SegmentDamagedError."""
-        position = self._looked_up(lambda index: index.position_before_offset(offset))
-        for place in self._places(position):
-            if place.last_offset >= offset:
-                return place
-        return None
+        """The first batch that ends at or after `offset`, None if the segment has none.
 
-    def _places(self, position: int) -> Iterator[Place]:
+        Raises OSError, and SegmentDamagedError if there are no batches on the way.
+        """
+        position = self._looked_up(lambda index: index.position_before_offset(offset))
         end, read_at = self.size_bytes, self.file.read_at
         window, start = b"", position
-        while position < end:
-            at = position - start
-            if at + _PLACE.size > len(window):
-                window, start, at = read_at(READ_AHEAD_BYTES, position), position, 0
-            try:
-                if window[at + v2.MAGIC_AT] == v2.MAGIC:
+        try:
+            while position < end:
+                at = position - start
+                if at + _PLACE.size > len(window):
+                    window, start, at = read_at(READ_AHEAD_BYTES, position), position, 0
+                if window[at + MAGIC_AT] == v2.MAGIC:
                     last_offset, size, _, delta = _PLACE.unpack_from(window, at)
                     last_offset += delta
                 else:
                     last_offset, size = _SHORT_PLACE.unpack_from(window, at)
-            except (IndexError, struct_error) as fault:
-                self.is_damaged = True
-                raise SegmentDamagedError(position, "a batch that is cut") from fault
-            size += v0.LOG_OVERHEAD
-            if size < v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE or position + size > end:
-                self.is_damaged = True
-                raise SegmentDamagedError(position, f"a batch of {size} bytes")
-            yield Place(position, size, last_offset)
-            position += size
+                size += v0.LOG_OVERHEAD
+                if size < _LEAST_BATCH_BYTES or position + size > end:
+                    break
+                if last_offset >= offset:
+                    return Place(position, size, last_offset)
+                position += size
+            else:
+                return None
+        except (IndexError, struct_error):
+            pass
+        self.is_damaged = True
+        raise SegmentDamagedError(position, "no batch where one must begin")
 
     def batches_from(self, position: int) -> Iterator[BatchView]:
         """The checked batches from `position` on, which must begin one.
