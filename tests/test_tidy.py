@@ -43,7 +43,9 @@ def test_functions_fit_a_screen_or_two_and_public_ones_are_documented(path: Path
 
 
 def test_every_module_is_reached_from_somewhere() -> None:
-    names = {path.stem for path in python_files() if path.stem not in {"__init__", "__main__"}}
+    loaded_by_name = ROOT / "protocol" / "messages"
+    paths = [path for path in python_files() if path.parent != loaded_by_name]
+    names = {path.stem for path in paths if path.stem not in {"__init__", "__main__"}}
     corpus = "\n".join(
         (ROOT / name).read_text()
         for name in subprocess.run(
