@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..protocol.apis import AnyApiKey
+from ..protocol.apis import AnyApiKey, api_key
 from ..storage.clock import Clock
 from .kafka_4_floor import is_deprecated
 from .requests import ClientConnection, ConversionCost
@@ -125,7 +125,8 @@ class ClientCensus:
             self._fold(client)
 
     def _fold(self, client: ClientConnection) -> None:
-        counts = client.request_counts
+        # Short cuts count by the numbers on the wire.
+        counts = {(api_key(key), version): count for (key, version), count in client.request_counts.items()}
         if not counts and identity_of(client) not in self._usages:
             return
         usage = self._usage_of(client)

@@ -71,7 +71,7 @@ class ClientConnection:
     """Of its latest request."""
     client_id_bytes: bytes | None = None
     """The same as on the wire; None before the first request, empty for a client without one."""
-    request_counts: defaultdict[tuple[AnyApiKey, int], int] = field(default_factory=lambda: defaultdict(int))
+    request_counts: defaultdict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     """Requests by API and version, until `client_census` takes them."""
     down_conversion: ConversionCost = field(default_factory=ConversionCost)
     up_conversion: ConversionCost = field(default_factory=ConversionCost)

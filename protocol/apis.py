@@ -111,6 +111,12 @@ AnyApiKey: TypeAlias = ApiKey | GregorApiKey
 
 
 @cache
+def api_key(number: int) -> AnyApiKey:
+    """The API of that number. Raises ValueError if there is none."""
+    return GregorApiKey(number) if number in GregorApiKey.__members__.values() else ApiKey(number)
+
+
+@cache
 def request_class(key: AnyApiKey) -> type[Message]:
     """The class of the API's requests; its module is imported on the first call."""
     return _message_class(key, "Request")

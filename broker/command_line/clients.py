@@ -10,7 +10,7 @@ import argparse
 from ...client.admin import Admin
 from ...client.connection import SOFTWARE_NAME
 from ...client.errors import ConnectionLostError
-from ...protocol.apis import AnyApiKey, ApiKey, GregorApiKey
+from ...protocol.apis import AnyApiKey, ApiKey, api_key
 from ...protocol.messages.describe_clients import ConversionWork, DescribedClient
 from ..kafka_4_floor import api_name, refused_by_kafka_4, verdict
 from .asking import UsageError, add_connection_options, client_properties, run_client, say
@@ -96,14 +96,10 @@ def _work(work: ConversionWork) -> str | None:
 
 
 def _used(client: DescribedClient) -> list[tuple[AnyApiKey, int]]:
-    return [(_key(entry.api_key), entry.api_version) for entry in client.api_versions]
-
-
-def _key(number: int) -> AnyApiKey:
-    return GregorApiKey(number) if number in GregorApiKey.__members__.values() else ApiKey(number)
+    return [(api_key(entry.api_key), entry.api_version) for entry in client.api_versions]
 
 
 def _versions(client: DescribedClient) -> str:
     return ", ".join(
-        f"{api_name(_key(entry.api_key))} v{entry.api_version} x{entry.request_count}" for entry in client.api_versions
+        f"{api_name(api_key(entry.api_key))} v{entry.api_version} x{entry.request_count}" for entry in client.api_versions
     )
