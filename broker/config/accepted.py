@@ -47,6 +47,7 @@ delegation.token.expiry.time.ms LONG 86400000
 delegation.token.master.key PASSWORD
 delegation.token.max.lifetime.ms LONG 604800000
 delegation.token.secret.key PASSWORD
+delete.records.purgatory.purge.interval.requests INT 1
 early.start.listeners STRING
 eligible.leader.replicas.enable BOOLEAN false
 fetch.purgatory.purge.interval.requests INT 1000
@@ -68,6 +69,7 @@ group.share.partition.max.record.locks INT 200
 group.share.record.lock.duration.ms INT 30000
 group.share.session.timeout.ms INT 45000
 initial.broker.registration.timeout.ms INT 60000
+inter.broker.listener.name STRING
 kafka.metrics.polling.interval.secs INT 10
 kafka.metrics.reporters LIST ""
 leader.imbalance.check.interval.seconds LONG 300
@@ -75,10 +77,14 @@ leader.imbalance.per.broker.percentage INT 10
 log.cleaner.io.buffer.load.factor DOUBLE+ 0.9
 log.cleaner.io.buffer.size INT+ 524288
 log.dir.failure.timeout.ms LONG 30000
+log.flush.offset.checkpoint.interval.ms INT 60000
+log.flush.start.offset.checkpoint.interval.ms INT 60000
+metadata.log.dir STRING
 metadata.log.max.snapshot.interval.ms LONG 3600000
 metadata.log.segment.min.bytes INT* 8388608
 metadata.log.segment.ms LONG 604800000
 metadata.max.idle.interval.ms INT 500
+metadata.max.retention.bytes LONG 104857600
 metadata.max.retention.ms LONG 604800000
 metric.reporters LIST+ ""
 metrics.num.samples INT 2
@@ -86,8 +92,12 @@ metrics.recording.level STRING INFO
 metrics.sample.window.ms LONG 30000
 num.io.threads INT+ 8
 num.network.threads INT+ 3
+num.recovery.threads.per.data.dir INT+ 1
 num.replica.alter.log.dirs.threads INT
 num.replica.fetchers INT+ 1
+offsets.commit.required.acks SHORT -1
+offsets.commit.timeout.ms INT 5000
+offsets.load.buffer.size INT 5242880
 password.encoder.cipher.algorithm STRING AES/CBC/PKCS5Padding
 password.encoder.iterations INT 4096
 password.encoder.key.length INT 128
@@ -96,6 +106,8 @@ password.encoder.old.secret PASSWORD
 password.encoder.secret PASSWORD
 principal.builder.class CLASS@ org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 producer.purgatory.purge.interval.requests INT 1000
+queued.max.request.bytes LONG -1
+queued.max.requests INT 500
 remote.fetch.max.wait.ms INT+ 500
 remote.log.index.file.cache.total.size.bytes LONG+ 1073741824
 remote.log.manager.copier.thread.pool.size INT -1
@@ -127,14 +139,17 @@ replica.fetch.max.bytes INT 1048576
 replica.fetch.min.bytes INT 1
 replica.fetch.response.max.bytes INT 10485760
 replica.fetch.wait.max.ms INT 500
+replica.high.watermark.checkpoint.interval.ms LONG 5000
 replica.lag.time.max.ms LONG 30000
 replica.selector.class STRING
 replica.socket.receive.buffer.bytes INT 65536
 replica.socket.timeout.ms INT 30000
 replication.quota.window.num INT 11
 replication.quota.window.size.seconds INT 1
+request.timeout.ms INT 30000
 reserved.broker.max.id INT 1000
 sasl.client.callback.handler.class CLASS
+sasl.enabled.mechanisms LIST@ GSSAPI
 sasl.jaas.config PASSWORD@
 sasl.kerberos.kinit.cmd STRING@ /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin LONG@ 60000
@@ -166,6 +181,7 @@ sasl.oauthbearer.sub.claim.name STRING sub
 sasl.oauthbearer.token.endpoint.url STRING
 sasl.server.callback.handler.class CLASS
 sasl.server.max.receive.size INT 524288
+security.inter.broker.protocol STRING PLAINTEXT
 security.providers STRING
 server.max.startup.time.ms LONG* 9223372036854775807
 socket.connection.setup.timeout.max.ms LONG 30000
@@ -193,7 +209,10 @@ ssl.truststore.certificates PASSWORD@
 ssl.truststore.location STRING@
 ssl.truststore.password PASSWORD@
 ssl.truststore.type STRING@ JKS
+transaction.state.log.load.buffer.size INT 5242880
 unclean.leader.election.interval.ms LONG* 300000
+unstable.api.versions.enable BOOLEAN* false
+unstable.feature.versions.enable BOOLEAN* false
 zookeeper.clientCnxnSocket STRING
 zookeeper.connect STRING
 zookeeper.connection.timeout.ms INT

@@ -89,10 +89,12 @@ class BrokerConfig(SupportedKeys):
     def override(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Take the dynamic values given, for the whole cluster and for this broker, in place of the earlier ones.
 
-        They must have passed :func:`validate_broker_change`. Keys without a dynamic value return to the static one.
+        What does not pass :func:`validate_broker_change` (a Kafka's metadata may have it) is left out. Keys without a
+        dynamic value return to the static one.
         """
         touched = {*self.cluster_overrides, *self.broker_overrides, *cluster, *broker}
-        self.cluster_overrides, self.broker_overrides = dict(cluster), dict(broker)
+        self.cluster_overrides = {name: text for name, text in cluster.items() if _may_change(name, text)}
+        self.broker_overrides = {name: text for name, text in broker.items() if _may_change(name, text)}
         for name in touched:
             if name in SUPPORTED_KEYS:
                 self._apply(SUPPORTED_KEYS[name])
@@ -152,6 +154,14 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ConfigError(f"{reason}: Set({name})")
     key.parse(text)
+
+
+def _may_change(name: str, text: str) -> bool:
+    try:
+        validate_broker_change(name, text, per_broker=True)
+    except ConfigError:
+        return False
+    return True
 
 
 def _is_prefixed(name: str) -> bool:

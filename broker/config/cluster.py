@@ -1,6 +1,6 @@
 """Keys of the node, its cluster, quotas and metadata."""
 
-from .declare import boolean, integer, long, optional_string, string, words
+from .declare import integer, long, optional_string, string, words
 
 
 class ClusterKeys:
@@ -13,16 +13,11 @@ class ClusterKeys:
         (), "Roles as Kafka has them; a Gregor broker is its own controller.", one_of=("broker", "controller")
     )
     inter_broker_protocol_version = string("3.9-IV0", "Version of Kafka that this broker behaves as; tools read it.")
-    metadata_log_dir = optional_string("Directory of the metadata log; the first of log.dirs where not given.")
     metadata_log_segment_bytes = integer(1073741824, "Segment size of the metadata log in bytes.", least=12)
     metadata_log_max_record_bytes_between_snapshots = long(
         20971520, "Bytes of new metadata records after which a snapshot replaces the older ones.", least=1
     )
-    metadata_max_retention_bytes = long(104857600, "Bytes of metadata log and snapshots that are kept.")
     quota_window_num = integer(11, "Samples over which a client's rate is measured.", least=1)
     quota_window_size_seconds = integer(1, "Seconds of one sample of a client's rate.", least=1)
     controller_quota_window_num = integer(11, "Samples over which the rate of topic changes is measured.", least=1)
     controller_quota_window_size_seconds = integer(1, "Seconds of one sample of the rate of topic changes.", least=1)
-    unstable_feature_versions_enable = boolean(
-        False, "Whether feature versions that Kafka still develops may be used.", internal=True
-    )

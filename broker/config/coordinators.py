@@ -47,11 +47,6 @@ class CoordinatorKeys:
     )
     group_consumer_max_size = integer(2147483647, "Most members of a group of the consumer protocol.", least=1)
     offset_metadata_max_bytes = integer(4096, "Longest metadata text in bytes that may come with a committed offset.")
-    offsets_commit_timeout_ms = integer(5000, "Milliseconds that an offset commit may wait for its replicas.", least=1)
-    offsets_commit_required_acks = short(
-        -1, "Acknowledgements that an offset commit needs; only -1 is meant to be used."
-    )
-    offsets_load_buffer_size = integer(5242880, "Bytes read at a time when committed offsets are loaded.", least=1)
     offsets_retention_minutes = integer(10080, "Minutes that offsets outlive their group's last member.", least=1)
     offsets_retention_check_interval_ms = long(600000, "Milliseconds between two looks for offsets to forget.", least=1)
     offsets_topic_num_partitions = integer(
@@ -87,6 +82,3 @@ class CoordinatorKeys:
         2, "In-sync replicas that __transaction_state needs, as far as there are brokers.", least=1
     )
     transaction_state_log_segment_bytes = integer(104857600, "Segment size of __transaction_state in bytes.", least=1)
-    transaction_state_log_load_buffer_size = integer(
-        5242880, "Bytes read at a time when transactions are loaded.", least=1
-    )

@@ -13,7 +13,6 @@ class GregorKeys:
         131072,
         "Bytes of stored batches that are converted at a time for an old consumer.",
         least=4096,
-        update=CLUSTER_WIDE,
     )
     gregor_message_upconversion_enable = boolean(
         True,

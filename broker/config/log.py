@@ -163,18 +163,6 @@ class LogKeys:
     log_flush_scheduler_interval_ms = long(
         _NO_LIMIT, "Milliseconds between two looks for logs that must be forced to disk."
     )
-    log_flush_offset_checkpoint_interval_ms = integer(
-        60000, "Milliseconds between two checkpoints of what is known to be on disk.", least=0
-    )
-    log_flush_start_offset_checkpoint_interval_ms = integer(
-        60000, "Milliseconds between two checkpoints of the logs' first offsets.", least=0
-    )
-    replica_high_watermark_checkpoint_interval_ms = long(
-        5000, "Milliseconds between two checkpoints of the high watermarks."
-    )
-    num_recovery_threads_per_data_dir = integer(
-        1, "Threads that open and recover the logs of one directory at start.", least=1, update=CLUSTER_WIDE
-    )
     producer_id_expiration_ms = integer(
         86400000,
         "Milliseconds after its last write that an idempotent producer is forgotten by a partition.",
@@ -183,7 +171,4 @@ class LogKeys:
     )
     producer_id_expiration_check_interval_ms = integer(
         600000, "Milliseconds between two looks for producers to forget.", least=1, internal=True
-    )
-    delete_records_purgatory_purge_interval_requests = integer(
-        1, "Accepted for Kafka's sake: parked requests are dropped as they end."
     )

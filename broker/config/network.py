@@ -1,8 +1,6 @@
 """Keys of listeners, connections and requests."""
 
-from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, optional_string, pieces, string, words
-
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, pieces, string
 
 
 class NetworkKeys:
@@ -11,25 +9,16 @@ class NetworkKeys:
     listeners = pieces(
         ("PLAINTEXT://localhost:9092",),
         "Addresses to accept connections on, as NAME://host:port; no host means every interface.",
-        update=PER_BROKER,
     )
     advertised_listeners = pieces(
         (),
         "Addresses that clients are told to use; without it each is told the address that it dialled.",
-        update=PER_BROKER,
     )
     listener_security_protocol_map = pieces(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "Security protocol of each listener name, as NAME:PROTOCOL.",
-        update=PER_BROKER,
     )
     controller_listener_names = pieces((), "Listeners for controllers only; a broker on its own does not open them.")
-    inter_broker_listener_name = optional_string("Listener over which brokers talk to each other.")
-    security_inter_broker_protocol = string(
-        "PLAINTEXT",
-        "Security protocol between brokers where inter.broker.listener.name is not given.",
-        one_of=_PROTOCOLS,
-    )
     socket_request_max_bytes = integer(
         104857600, "Largest request in bytes; a client that announces a larger one is disconnected.", least=1
     )
@@ -53,14 +42,6 @@ class NetworkKeys:
     max_connection_creation_rate = integer(
         2147483647, "Connections accepted per second, over all listeners.", least=0, update=CLUSTER_WIDE
     )
-    queued_max_requests = integer(
-        500, "Requests that may wait for an answer before the network is read no further.", least=1
-    )
-    queued_max_request_bytes = long(
-        -1,
-        "Bytes of requests in memory, over all connections, before the network is read no further; -1: no bound.",
-    )
-    request_timeout_ms = integer(30000, "Milliseconds that this broker waits for the answer of another.")
     fetch_max_bytes = integer(
         57671680, "Most bytes that one fetch may return, whatever the client asks for.", least=1024
     )
@@ -72,7 +53,3 @@ class NetworkKeys:
     )
     auto_create_topics_enable = boolean(True, "Whether a topic that a client names is created on first use.")
     telemetry_max_bytes = integer(1048576, "Largest metrics report in bytes that a client may push (KIP-714).", least=1)
-    sasl_enabled_mechanisms = words(("GSSAPI",), "SASL mechanisms that listeners with SASL offer.", update=PER_BROKER)
-    unstable_api_versions_enable = boolean(
-        False, "Whether API versions that Kafka still develops are offered.", internal=True
-    )

@@ -126,11 +126,20 @@ def test_dynamic_values_stand_above_the_file_and_can_be_taken_back() -> None:
     assert config.message_max_bytes == 100
 
 
+def test_dynamic_values_that_cannot_be_are_left_out() -> None:
+    config = BrokerConfig()
+    config.override({"log.retention.ms": "x", "message.max.bytes": "5"}, {"listeners": "SSL://:1"})
+    assert config.listeners == ("PLAINTEXT://localhost:9092",)
+    assert config.log_retention_ms is None
+    assert config.message_max_bytes == 5
+
+
 @pytest.mark.parametrize(
     ("name", "value", "per_broker", "message"),
     [
         ("num.partitions", "3", True, "Cannot update these configs dynamically: Set(num.partitions)"),
-        ("listeners", "PLAINTEXT://:1", False, "broker id must be specified: Set(listeners)"),
+        ("ssl.keystore.location", "/k", False, "broker id must be specified: Set(ssl.keystore.location)"),
+        ("listeners", "PLAINTEXT://:1", True, "Cannot update these configs dynamically: Set(listeners)"),
         ("log.retention.ms", "abc", False, "Invalid value abc for configuration log.retention.ms"),
     ],
 )
