@@ -85,6 +85,7 @@ class Accumulator:
         self, config: ProducerConfig, estimator: CompressionRatioEstimator, memory: BufferMemory, random: Random
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
+        self.new_sticky: Callable[[int, Random], StickyPartitioner] = StickyPartitioner
         self.incomplete: dict[ProducerBatch, None] = {}
         self.estimator = estimator
         self.memory = memory
@@ -105,7 +106,7 @@ class Accumulator:
         """Take in a topic's metadata: the leader's node id for each partition."""
         queues = self.topics.get(topic)
         if queues is None:
-            queues = self.topics[topic] = TopicQueues(topic, StickyPartitioner(self._batch_size, self._random))
+            queues = self.topics[topic] = TopicQueues(topic, self.new_sticky(self._batch_size, self._random))
         queues.update(leaders)
         return queues
 

@@ -41,7 +41,7 @@ class LatencyStatistics:
         self.samples = array("d")
         self.count = 0
         self._every = max(1, expected_count // SAMPLES_AT_MOST)
-        self._started_at = started_at
+        self.started_at = started_at
         self._size_bytes = 0
         self._sum_ms = 0.0
         self._max_ms = 0.0
@@ -73,8 +73,8 @@ class LatencyStatistics:
     def end_window(self, now: float) -> WindowSummary:
         """Close the window that is open."""
         summary = WindowSummary(
-            self._window_start - self._started_at,
-            now - self._started_at,
+            self._window_start - self.started_at,
+            now - self.started_at,
             self._window_count,
             self._window_bytes,
             self._window_sum_ms,
@@ -86,7 +86,7 @@ class LatencyStatistics:
 
     def total_line(self, now: float) -> str:
         """As kafka-producer-perf-test prints the end."""
-        elapsed = max(now - self._started_at, 1e-9)
+        elapsed = max(now - self.started_at, 1e-9)
         p50, p95, p99, p999 = percentiles(self.samples, (0.5, 0.95, 0.99, 0.999))
         return (
             f"{self.count} records sent, {self.count / elapsed:.6f} records/sec "

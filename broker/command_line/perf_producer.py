@@ -22,6 +22,7 @@ from .progress import ProgressBar
 
 RANDOM_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 UNANSWERED_AT_MOST = 100_000
+SHORTEST_SLEEP_SECONDS = 0.002
 
 
 def run_producer(arguments: argparse.Namespace) -> int:
@@ -133,7 +134,7 @@ async def _watch(
 
 
 class Throttle:
-    """Keeps the average rate at `per_second` (not positive: no limit), in steps of about a millisecond."""
+    """Keeps the average rate at `per_second` (not positive: no limit), as Kafka's ThroughputThrottler does."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -144,7 +145,7 @@ class Throttle:
         if self._per_second <= 0:
             return
         ahead = count / self._per_second - (trio.current_time() - self._started_at)
-        if ahead > 0.001:
+        if ahead > SHORTEST_SLEEP_SECONDS:
             await trio.sleep(ahead)
 
 
