@@ -30,6 +30,7 @@ class BrokerConfig(SupportedKeys):
         for attribute, value in values.items():
             key = SUPPORTED_KEYS[attribute.replace("_", ".")]
             self.properties[key.name] = key.render(value) or ""
+        self._log_defaults: LogConfig | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
         for name in self.properties:
@@ -121,7 +122,9 @@ class BrokerConfig(SupportedKeys):
 
     def log_config(self, topic_properties: Mapping[str, str] | None = None) -> LogConfig:
         """Settings of the log of a topic with these properties over the broker's defaults."""
-        return LogConfig.from_properties({**self.topic_defaults(), **(topic_properties or {})})
+        if self._log_defaults is None:
+            self._log_defaults = LogConfig.from_properties(self.topic_defaults())
+        return LogConfig.from_properties(topic_properties or {}, defaults=self._log_defaults)
 
     def _apply(self, key: Key) -> None:
         text = self.text(key.name)
@@ -132,6 +135,7 @@ class BrokerConfig(SupportedKeys):
 
     def _resolve(self) -> None:
         """Fill in what follows from several keys, and check that they agree."""
+        self._log_defaults = None
         if "broker.id" in self.properties and "node.id" not in self.properties:
             self.node_id = self.broker_id
         elif "broker.id" in self.properties and self.broker_id != self.node_id:
