@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import trio
 
-from bench.slow_cluster import create_topic, records_by_node, slow_cluster
+from bench.slow_cluster import Ports, create_topic, records_by_node, slow_cluster
 from gregor.broker.command_line.perf_latency import BYTES_PER_MB, LatencyStatistics, percentiles
 from gregor.broker.command_line.perf_producer import Throttle
 from gregor.client import Delivery, Producer
@@ -87,12 +87,12 @@ HEAD = (
 )
 
 
-async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> Row:
+async def measure_ours(ports: Ports, rate: int, variant: str, count: int) -> Row:
     """Send at `rate` and take the time of each acknowledgement."""
     topic = f"ours-{uuid4().hex[:8]}"
-    await create_topic(topic)
+    await create_topic(topic, ports)
     noise = bytes(choices(range(65, 91), k=4 * RECORD_BYTES))
-    async with Producer(bootstrap, **VARIANTS[variant]) as producer:
+    async with Producer(ports.bootstrap, **VARIANTS[variant]) as producer:
         if variant == "old sticky":
             # Not to be had by configuration, on purpose.
             producer._accumulator.new_sticky = OldStickyPartitioner
@@ -109,7 +109,7 @@ async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> R
         elapsed = trio.current_time() - statistics.started_at
         latencies = [(delivery.finished_at - at) * 1000 for delivery, at in sent]
         metrics = producer.metrics()
-    counts = await records_by_node(topic)
+    counts = await records_by_node(topic, ports)
     return Row(
         "gregor",
         rate,
@@ -124,11 +124,11 @@ async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> R
     )
 
 
-async def measure_java(bootstrap: str, rate: int, variant: str, count: int) -> Row:
+async def measure_java(ports: Ports, rate: int, variant: str, count: int) -> Row:
     """The same with Kafka's own ProducerPerformance."""
     topic = f"java-{uuid4().hex[:8]}"
-    await create_topic(topic)
-    properties = [f"bootstrap.servers={bootstrap}"]
+    await create_topic(topic, ports)
+    properties = [f"bootstrap.servers={ports.bootstrap}"]
     properties += [f"{key.replace('_', '.')}={str(value).lower()}" for key, value in VARIANTS[variant].items()]
     if variant == "old sticky":
         properties.append(f"partitioner.class={OLD_PARTITIONER}")
@@ -140,7 +140,7 @@ async def measure_java(bootstrap: str, rate: int, variant: str, count: int) -> R
     figures = list(JAVA_LINE.finditer(out))[-1]
     node_bytes = {int(node): float(size) for node, size in JAVA_BYTES.findall(out)}
     requests = re.findall(r"producer-metrics:request-total:\{[^}]*\}\s*: ([\d.]+)", out)
-    counts = await records_by_node(topic)
+    counts = await records_by_node(topic, ports)
     return Row(
         "Java 3.9.1",
         rate,
@@ -167,12 +167,12 @@ def main() -> int:
         print(f"--java needs {KAFKA}", file=sys.stderr)
         return 1
     print(HEAD, flush=True)
-    with slow_cluster() as bootstrap:
+    with slow_cluster() as ports:
         for rate in map(int, arguments.rates.split(",")):
             for variant in arguments.variants.split(","):
-                print(trio.run(measure_ours, bootstrap, rate, variant, arguments.records).markdown(), flush=True)
+                print(trio.run(measure_ours, ports, rate, variant, arguments.records).markdown(), flush=True)
                 if arguments.java:
-                    print(trio.run(measure_java, bootstrap, rate, variant, arguments.records).markdown(), flush=True)
+                    print(trio.run(measure_java, ports, rate, variant, arguments.records).markdown(), flush=True)
     return 0
 
 

@@ -7,14 +7,15 @@ sleeps in its produce response does. Any client can be pointed at it.
 
 from __future__ import annotations
 
-import argparse
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -30,8 +31,6 @@ from gregor.protocol.messages.metadata import MetadataResponse, MetadataResponse
 
 BROKER_COUNT = 3
 SLOW_BROKER = 0
-FIRST_PROXY_PORT = 19700
-FIRST_BROKER_PORT = 19710
 TOPIC_IDS = UUID("794794ab-7947-4947-9479-479479479479")
 FRAME_LIMIT_BYTES = 1 << 28
 
@@ -50,13 +49,35 @@ def with_length(frame: bytes | memoryview) -> bytes:
     return len(frame).to_bytes(4, "big") + bytes(frame)
 
 
-def pretend_cluster(answer: memoryview, version: int) -> bytes:
+@dataclass(frozen=True)
+class Ports:
+    """Where the brokers really listen, and where the proxies before them do."""
+
+    brokers: tuple[int, ...]
+    proxies: tuple[int, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is pointed at."""
+        return f"127.0.0.1:{self.proxies[0]}"
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Ports that nobody uses now."""
+        with ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(2 * BROKER_COUNT)]
+            for probe in probes:
+                probe.bind(("127.0.0.1", 0))
+            numbers = [probe.getsockname()[1] for probe in probes]
+        return cls(tuple(numbers[:BROKER_COUNT]), tuple(numbers[BROKER_COUNT:]))
+
+
+def pretend_cluster(answer: memoryview, version: int, ports: Ports) -> bytes:
     """A Metadata answer in which three brokers have a partition each."""
     header_size = 4 + response_header_version(ApiKey.METADATA, version)
     metadata = decode(MetadataResponse, answer[header_size:], version)
     metadata.brokers = [
-        MetadataResponseBroker(node_id=node, host="127.0.0.1", port=FIRST_PROXY_PORT + node)
-        for node in range(BROKER_COUNT)
+        MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node, port in enumerate(ports.proxies)
     ]
     metadata.controller_id = 0
     for topic in metadata.topics:
@@ -67,10 +88,10 @@ def pretend_cluster(answer: memoryview, version: int) -> bytes:
     return bytes(answer[:header_size]) + encode(metadata, version)
 
 
-async def serve_client(node: int, delay_s: float, client: trio.SocketStream) -> None:
+async def serve_client(node: int, delay_s: float, ports: Ports, client: trio.SocketStream) -> None:
     """Pass one connection's requests to the broker and its answers back."""
     asked: deque[tuple[int, int]] = deque()
-    async with await trio.open_tcp_stream("127.0.0.1", FIRST_BROKER_PORT + node) as broker:
+    async with await trio.open_tcp_stream("127.0.0.1", ports.brokers[node]) as broker:
 
         async def pass_requests() -> None:
             async for frame in frames(client):
@@ -83,7 +104,7 @@ async def serve_client(node: int, delay_s: float, client: trio.SocketStream) -> 
                 key, version = asked.popleft()
                 answer: bytes | memoryview = frame
                 if key == ApiKey.METADATA:
-                    answer = pretend_cluster(frame, version)
+                    answer = pretend_cluster(frame, version, ports)
                 elif key == ApiKey.PRODUCE and node == SLOW_BROKER:
                     await trio.sleep(delay_s)
                 await client.send_all(with_length(answer))
@@ -97,43 +118,42 @@ async def serve_client(node: int, delay_s: float, client: trio.SocketStream) -> 
             pass
 
 
-async def serve_proxies(delay_s: float) -> None:
+async def serve_proxies(delay_s: float, ports: Ports) -> None:
     """Run the three proxies until SIGTERM."""
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            for node in range(BROKER_COUNT):
-                handler = partial(serve_client, node, delay_s)
-                await nursery.start(partial(trio.serve_tcp, handler, FIRST_PROXY_PORT + node, host="127.0.0.1"))
+            for node, port in enumerate(ports.proxies):
+                handler = partial(serve_client, node, delay_s, ports)
+                await nursery.start(partial(trio.serve_tcp, handler, port, host="127.0.0.1"))
             print("ready", flush=True)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
 
 
 @contextmanager
-def slow_cluster(delay_ms: float = 20.0) -> Iterator[str]:
-    """Three brokers and their proxies for the length of a block; yields the bootstrap server."""
+def slow_cluster(delay_ms: float = 20.0) -> Iterator[Ports]:
+    """Three brokers and their proxies for the length of a block."""
+    ports = Ports.free()
     processes: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryDirectory(prefix="gregor-kip794-") as directory:
         try:
-            processes += [_start_broker(node, Path(directory) / str(node)) for node in range(BROKER_COUNT)]
-            proxy = subprocess.Popen(
-                [sys.executable, "-m", "bench.slow_cluster", "--delay-ms", str(delay_ms)],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            processes += [_start_broker(port, Path(directory) / str(port)) for port in ports.brokers]
+            numbers = [str(port) for port in ports.brokers + ports.proxies]
+            command = [sys.executable, "-m", "bench.slow_cluster", str(delay_ms), *numbers]
+            proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             processes.append(proxy)
             assert proxy.stdout is not None
             proxy.stdout.readline()
-            yield f"127.0.0.1:{FIRST_PROXY_PORT}"
+            yield ports
         finally:
             for process in reversed(processes):
                 process.send_signal(signal.SIGTERM)
                 process.wait()
 
 
-def _start_broker(node: int, directory: Path) -> subprocess.Popen[str]:
+def _start_broker(port: int, directory: Path) -> subprocess.Popen[str]:
     directory.mkdir()
-    settings = [f"listeners=PLAINTEXT://127.0.0.1:{FIRST_BROKER_PORT + node}", f"log.dirs={directory}/logs"]
+    settings = [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory}/logs"]
     command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
     for setting in settings:
         command += ["--override", setting]
@@ -141,24 +161,24 @@ def _start_broker(node: int, directory: Path) -> subprocess.Popen[str]:
         return subprocess.Popen(command, stdout=log, stderr=log, text=True)
 
 
-async def create_topic(name: str) -> None:
+async def create_topic(name: str, ports: Ports) -> None:
     """Create a topic with a partition for each broker, on each of them."""
-    for node in range(BROKER_COUNT):
-        async with Admin(f"127.0.0.1:{FIRST_BROKER_PORT + node}") as admin:
+    for port in ports.brokers:
+        async with Admin(f"127.0.0.1:{port}") as admin:
             await admin.create_topics([NewTopic(name, BROKER_COUNT, 1)])
 
 
-async def records_by_node(topic: str) -> list[int]:
+async def records_by_node(topic: str, ports: Ports) -> list[int]:
     """How many records each broker has got."""
     counts = []
-    for node in range(BROKER_COUNT):
-        async with Admin(f"127.0.0.1:{FIRST_BROKER_PORT + node}") as admin:
+    for node, port in enumerate(ports.brokers):
+        async with Admin(f"127.0.0.1:{port}") as admin:
             found = (await admin.list_offsets({(topic, node): LATEST}))[topic, node]
             counts.append(found.offset if found is not None else 0)
     return counts
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--delay-ms", type=float, default=20.0)
-    trio.run(serve_proxies, parser.parse_args().delay_ms / 1000)
+    delay, *port_numbers = sys.argv[1:]
+    numbers = tuple(map(int, port_numbers))
+    trio.run(serve_proxies, float(delay) / 1000, Ports(numbers[:BROKER_COUNT], numbers[BROKER_COUNT:]))

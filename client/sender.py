@@ -288,6 +288,9 @@ class Sender:
         elif code in TOO_LARGE_CODES and batch.record_count > 1 and not batch.is_raw:
             self._metrics.count("batch-split")
             self._accumulator.split(queue, batch)
+        elif self._is_out_of_turn(queue, batch, code):
+            # Its predecessor is being repeated or was split; the turn comes when that is done, not after a back-off.
+            self._accumulator.requeue(queue, batch, trio.current_time())
         elif self._may_retry(queue, batch, code):
             self._retry(queue, batch)
         else:
@@ -306,14 +309,19 @@ class Sender:
         self._accumulator.complete(queue, batch)
         batch.delivered(base_offset, append_time)
 
+    def _is_out_of_turn(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
+        """Whether a batch was refused only because one before it has not been appended yet."""
+        return (
+            code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            and batch in queue.sequence.tracked
+            and not queue.sequence.is_first(batch)
+        )
+
     def _may_retry(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
         """Whether sending the same batch again may help; arranges for a new epoch where that is what it takes."""
         if batch.attempts > self._config.retries:
             return False
         if batch.has_sequence and not batch.is_raw and code in LOST_SEQUENCE_CODES:
-            is_gap_before = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.sequence.is_first(batch)
-            if is_gap_before:
-                return True
             if self._transactions is not None:
                 return False
             queue.sequence.restart_wanted = True

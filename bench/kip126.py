@@ -1,0 +1,155 @@
+"""KIP-126: how often a batch has to be split, and whether anything is lost.
+
+    python -m bench.kip126
+
+First the chance of a split when records of very different compressibility are mixed in one topic, batch.size and
+max.message.bytes being the same, then the KIP's story of two topics (1/10 first, then 1/5). The column "one estimate"
+does what producers did before the KIP: one ratio for all topics, the mean of what was observed lately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from uuid import uuid4
+
+import trio
+
+from bench.one_broker import one_broker
+from gregor.client import Admin, Consumer, Producer
+from gregor.client.admin import NewTopic
+from gregor.client.compression_estimator import CompressionRatioEstimator
+from gregor.protocol.records.compression import Codec
+
+LIMIT_BYTES = 100_000
+RECORD_BYTES = 1_000
+MIXES: dict[str, tuple[float, ...]] = {
+    "all 1/2": (0.5,),
+    "1/10 to 1, evenly": tuple(step / 10 for step in range(1, 11)),
+    "1/10 or 1, evenly": (0.1, 1.0),
+    "9 of 10 are 1/10, one is 1": (0.1,) * 9 + (1.0,),
+}
+RECORDS_PER_MIX = 40_000
+RECORDS_BETWEEN_CHANGES = 500
+
+
+class OneEstimateForAll(CompressionRatioEstimator):
+    """Before KIP-126: one damped mean per codec, whatever the topic, and no reset."""
+
+    DAMPING = 0.9
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mean = 1.0
+
+    def ratio(self, topic: str, codec: Codec) -> float:
+        """The mean of late."""
+        return self._mean
+
+    def observe(self, topic: str, codec: Codec, observed_ratio: float) -> float:
+        """Move the mean."""
+        self._mean = self._mean * self.DAMPING + observed_ratio * (1 - self.DAMPING)
+        return self._mean
+
+    def reset(self, topic: str, codec: Codec) -> None:
+        """Splits taught it nothing."""
+
+
+def record(random: Random, ratio: float, size: int = RECORD_BYTES) -> bytes:
+    """A value that compresses to about `ratio` of its size."""
+    noise = int(size * ratio)
+    return random.randbytes(noise) + bytes(size - noise)
+
+
+def mixed(random: Random, mix: tuple[float, ...], count: int) -> Iterator[bytes]:
+    """Records in runs of one compressibility each, which is harder than a fine mixture."""
+    for start in range(0, count, RECORDS_BETWEEN_CHANGES):
+        ratio = random.choice(mix)
+        for _ in range(min(RECORDS_BETWEEN_CHANGES, count - start)):
+            yield record(random, ratio)
+
+
+async def send_all(bootstrap: str, topics: dict[str, Iterator[bytes]], codec: str, *, old: bool) -> dict[str, float]:
+    """Send everything, one topic after the other; returns the producer's metrics."""
+    async with Producer(
+        bootstrap, compression_type=codec, batch_size=LIMIT_BYTES, linger_ms=100, max_request_size=10 * LIMIT_BYTES
+    ) as producer:
+        if old:
+            producer._accumulator.estimator = OneEstimateForAll()
+        for topic, values in topics.items():
+            for value in values:
+                await producer.send(topic, value)
+            await producer.flush()
+        return producer.metrics()
+
+
+async def new_topic(bootstrap: str) -> str:
+    """A topic that takes batches of at most LIMIT_BYTES."""
+    name = f"kip126-{uuid4().hex[:8]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, 1, 1, {"max.message.bytes": str(LIMIT_BYTES)})])
+    return name
+
+
+async def count_records(bootstrap: str, topic: str) -> int:
+    """Records in the topic."""
+    async with Consumer(bootstrap) as consumer:
+        return sum((await consumer.end_offsets([(topic, 0)])).values())
+
+
+def split_share(metrics: dict[str, float]) -> float:
+    """Splits by batches that were sent, in percent."""
+    splits = metrics.get("batch-split-total", 0.0)
+    return 100 * splits / max(metrics["batch-total"], 1)
+
+
+async def mixes(bootstrap: str) -> None:
+    """The first table."""
+    print("| codec | mixture in one topic | batches | splits | split share | one estimate: split share |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for codec in ("gzip", "lz4", "zstd"):
+        for name, mix in MIXES.items():
+            shares, first = [], {}
+            for old in (False, True):
+                topic = await new_topic(bootstrap)
+                values = mixed(Random(1), mix, RECORDS_PER_MIX)
+                metrics = await send_all(bootstrap, {topic: values}, codec, old=old)
+                assert await count_records(bootstrap, topic) == RECORDS_PER_MIX, "records were lost"
+                shares.append(split_share(metrics))
+                first = first or metrics
+            print(
+                f"| {codec} | {name} | {first['batch-total']:.0f} | {first.get('batch-split-total', 0):.0f} "
+                f"| {shares[0]:.1f} % | {shares[1]:.1f} % |",
+                flush=True,
+            )
+
+
+async def story(bootstrap: str) -> None:
+    """The second table: a topic of 1/10 trains the estimate, then comes one of 1/5."""
+    print("\n| estimate | splits | split share | sent | arrived |\n| --- | --- | --- | --- | --- |")
+    count = 50_000
+    for name, old in (("KIP-126", False), ("one for all topics", True)):
+        random = Random(2)
+        first, second = await new_topic(bootstrap), await new_topic(bootstrap)
+        topics = {
+            topic: (record(random, ratio) for _ in range(count)) for topic, ratio in ((first, 0.1), (second, 0.2))
+        }
+        metrics = await send_all(bootstrap, topics, "gzip", old=old)
+        arrived = [await count_records(bootstrap, topic) for topic in topics]
+        print(
+            f"| {name} | {metrics.get('batch-split-total', 0):.0f} | {split_share(metrics):.1f} % "
+            f"| {count} + {count} | {arrived[0]} + {arrived[1]} |",
+            flush=True,
+        )
+
+
+def main() -> int:
+    """Print both tables."""
+    with one_broker() as broker:
+        trio.run(mixes, broker.bootstrap)
+        trio.run(story, broker.bootstrap)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

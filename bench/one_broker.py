@@ -1,0 +1,58 @@
+"""A Gregor broker of its own for one measurement."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+START_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class OneBroker:
+    """Its address, and its process id for counting CPU."""
+
+    bootstrap: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+
+@contextmanager
+def one_broker(*overrides: str) -> Iterator[OneBroker]:
+    """A broker on a free port with data in a temporary directory, for the length of a block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory:
+        command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+        for setting in (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory}/logs", *overrides):
+            command += ["--override", setting]
+        with (Path(directory) / "server.log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _wait_for(port)
+            yield OneBroker(f"127.0.0.1:{port}", process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"no broker on port {port} within {START_LIMIT_S} s")
