@@ -26,7 +26,8 @@ _TIMESTAMP_LABELS = {
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
     parser = subparsers.add_parser("dump-log", help="show what segment files hold")
-    parser.add_argument("--files", required=True, metavar="FILE,...", help="segment files (.log)")
+    parser.add_argument("segments", nargs="*", metavar="FILE", help="segment files (.log)")
+    parser.add_argument("--files", default="", metavar="FILE,...", help="the same, as Kafka's tool takes them")
     parser.add_argument("--deep-iteration", action="store_true", help="show records, not only batches")
     parser.add_argument("--print-data-log", action="store_true", help="show keys and values too")
     parser.add_argument("--skip-record-metadata", action="store_true", help="with --print-data-log: only those")
@@ -45,7 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Dump each file; the exit code is 1 if one could not be read or is damaged, which ends it."""
 
     def work() -> None:
-        for name in arguments.files.split(","):
+        names = [*arguments.segments, *filter(None, arguments.files.split(","))]
+        if not names:
+            raise UsageError("name the segment files to show, as in: gregor dump-log gregor-data/t-0/*.log")
+        for name in names:
             say(f"Dumping {name}")
             try:
                 _dump(Path(name), arguments)
