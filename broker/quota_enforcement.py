@@ -131,7 +131,7 @@ class ClientQuotas:
         if not is_strict or is_refused:
             context.throttle_ms = max(context.throttle_ms, bucket.throttle_ms(limit, now_ms))
         if is_refused:
-            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     def _record_work(self, context: RequestContext) -> int:
         work_ns = 0 if context.work is None else context.work.elapsed_ns

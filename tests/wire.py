@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gregor.protocol import apis
-from gregor.protocol.apis import ApiKey
+from gregor.protocol.apis import AnyApiKey
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.messages.header import RequestHeader, ResponseHeader
 
@@ -16,8 +16,11 @@ from gregor.protocol.messages.header import RequestHeader, ResponseHeader
 class Wire:
     """One connection to a broker at ``(host, port)``; every call waits for its answer, at most ``timeout`` seconds."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 20.0) -> None:
+    def __init__(
+        self, address: tuple[str, int], *, timeout: float = 20.0, client_id: str | None = "hostile-test"
+    ) -> None:
         self.socket = socket.create_connection(address, timeout)
+        self.client_id = client_id
         self.correlation_id = 0
 
     def __enter__(self) -> Wire:
@@ -26,19 +29,19 @@ class Wire:
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def frame(self, key: ApiKey, version: int, request: Any) -> bytes:
+    def frame(self, key: AnyApiKey, version: int, request: Any) -> bytes:
         """The length-prefixed bytes of ``request`` with the header that its version wants."""
         self.correlation_id += 1
         header = RequestHeader(
             request_api_key=int(key),
             request_api_version=version,
             correlation_id=self.correlation_id,
-            client_id="hostile-test",
+            client_id=self.client_id,
         )
         body = encode(header, apis.request_header_version(key, version)) + encode(request, version)
         return struct.pack(">i", len(body)) + body
 
-    def send(self, key: ApiKey, version: int, request: Any) -> None:
+    def send(self, key: AnyApiKey, version: int, request: Any) -> None:
         """Write one request and do not wait."""
         self.socket.sendall(self.frame(key, version, request))
 
@@ -58,7 +61,7 @@ class Wire:
             size -= len(chunk)
         return b"".join(chunks)
 
-    def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+    def ask(self, key: AnyApiKey, version: int, request: Any) -> Any:
         """Send ``request`` and return its decoded response."""
         self.send(key, version, request)
         data = self.receive_frame()
