@@ -14,13 +14,16 @@ from collections.abc import Generator, Sequence
 
 import trio
 
+from ..protocol.records import v2
 from ..protocol.records.batches import read_batch
 from ..protocol.records.compression import DEFAULT_LIMIT_BYTES
 from ..protocol.records.lazy import (
     DEFAULT_CHUNK_BYTES,
     LazyConversion,
     needs_down_conversion,
+    needs_up_conversion,
     plan_down_conversion,
+    plan_up_conversion,
 )
 from ..storage.partition_log import LogSlice
 from .parts import Sink
@@ -28,6 +31,8 @@ from .requests import ConversionCost
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
 """A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
+LEGACY_MAGICS = 0b011
+"""Bits of `LogSlice.magics` for formats v0 and v1."""
 MAPPED_BYTES = 1 << 20
 """About so much of a segment stays mapped while a fast client is served; for a slow one it is nothing."""
 
@@ -67,7 +72,10 @@ class MappedSlice:
 
 
 class LazyDownConvertRecords:
-    """Records of one partition in format v0 or v1 (KIP-283); `plan` promises their `size`, `send_to` converts."""
+    """Records of one partition in another format (KIP-283); `plan` promises their `size`, `send_to` converts.
+
+    Down to v0 or v1 as in Kafka, and by the same means up to v2, since logs here hold what old producers wrote.
+    """
 
     __slots__ = ("_chunk_bytes", "_costs", "_first_end", "_is_compressed", "_memory", "_slice", "_to_magic", "size")
 
@@ -93,7 +101,7 @@ class LazyDownConvertRecords:
     ) -> LazyDownConvertRecords:
         """Promise a size for a slice that is not empty, in format ``to_magic``; ``costs`` are told what it takes.
 
-        Takes the slice over. Raises BrokerError as `plan_down_conversion`.
+        Takes the slice over. Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
         """
         with MappedSlice(log_slice) as mapped:
             stored = mapped.data
@@ -160,7 +168,10 @@ class TimedPieces:
 
 def _timed_plan(stored: memoryview, to_magic: int, start_offset: int) -> tuple[LazyConversion, int]:
     began_ns = time.thread_time_ns()
-    conversion = plan_down_conversion(stored, to_magic, start_offset)
+    if to_magic == v2.MAGIC:
+        conversion = plan_up_conversion(stored, start_offset)
+    else:
+        conversion = plan_down_conversion(stored, to_magic, start_offset)
     return conversion, time.thread_time_ns() - began_ns
 
 
@@ -180,9 +191,13 @@ async def _send_recompressed(pieces: TimedPieces, mapped: MappedSlice, sink: Sin
         await sink.write_borrowed(piece, mapped.give_back_pages)
 
 
-def must_convert_down(log_slice: LogSlice, to_magic: int) -> bool:
-    """Whether any batch of a slice cannot go to readers of ``to_magic`` (0 or 1) as it is stored."""
+def must_convert(log_slice: LogSlice, to_magic: int) -> bool:
+    """Whether any batch of a slice that is not empty cannot go to readers of ``to_magic`` as it is stored."""
     if log_slice.magics >> (to_magic + 1):
         return True
+    if to_magic == v2.MAGIC and not log_slice.magics & LEGACY_MAGICS:
+        return False
     with MappedSlice(log_slice) as mapped:
+        if to_magic == v2.MAGIC:
+            return needs_up_conversion(mapped.data)
         return needs_down_conversion(mapped.data, to_magic)

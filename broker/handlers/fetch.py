@@ -9,8 +9,9 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from ...protocol.records import v0, v1, v2
 from ...protocol.schema import NO_UUID
-from ..down_conversion import LazyDownConvertRecords, must_convert_down
+from ..down_conversion import LazyDownConvertRecords, must_convert
 from ..fetch_reading import FetchLimits, PartitionRead, failed_partition, read_partitions
 from ..fetch_sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -22,11 +23,14 @@ from ..fetch_sessions import (
 from ..partition import Partition
 from ..parts import FileSlice
 from ..purgatory import Wake
-from ..requests import RequestContext
+from ..requests import ConversionCost, RequestContext
 
 logger = logging.getLogger(__name__)
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+LAST_VERSION_OF_V0 = 1
+LAST_VERSION_OF_V1 = 3
+"""Up to which Fetch versions clients read record formats v0 and v1."""
 FIRST_VERSION_WITH_ZSTD = 10
 LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
 """Up to here clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
@@ -116,7 +120,7 @@ async def _add_records(read: PartitionRead, context: RequestContext) -> None:
     try:
         if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if to_magic < 2 and not config.message_downconversion_enable:
+        if to_magic < v2.MAGIC and not config.message_downconversion_enable:
             context.broker.clients.down_conversion_refused(context.client, version, partition.topic)
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if read.records is not None:
@@ -130,8 +134,11 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
     records = read.records
     assert records is not None
     broker = context.broker
-    if to_magic < 2 and must_convert_down(records, to_magic):
-        costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
+    may_convert = to_magic < v2.MAGIC or broker.config.gregor_message_upconversion_enable
+    if may_convert and must_convert(records, to_magic):
+        costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
+        if to_magic < v2.MAGIC:
+            costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
         read.answer.records = await LazyDownConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
     else:
         read.answer.records = FileSlice(records)
@@ -140,9 +147,9 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
 
 def newest_readable_magic(version: int) -> int:
     """The newest record format that clients of this Fetch version read."""
-    if version <= 1:
-        return 0
-    return 1 if version <= 3 else 2
+    if version <= LAST_VERSION_OF_V0:
+        return v0.MAGIC
+    return v1.MAGIC if version <= LAST_VERSION_OF_V1 else v2.MAGIC
 
 
 def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:

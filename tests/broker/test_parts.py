@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from gregor.broker.down_conversion import ConversionMemory, LazyDownConvertRecords, must_convert_down
+from gregor.broker.down_conversion import ConversionMemory, LazyDownConvertRecords, must_convert
 from gregor.broker.parts import BrokenPromiseError, Buffer, Encoded, FileSlice, Part, Sink, total_size
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_batches, iter_records
@@ -137,7 +137,7 @@ class TestLazyDownConvertRecords(PartContract):
 
     def test_only_what_an_old_client_cannot_read_is_converted(self, tmp_path: Path) -> None:
         log = stored_log(tmp_path, self.codec)
-        assert must_convert_down(whole(log), 1)
+        assert must_convert(whole(log), 1)
 
 
 class TestLazyDownConvertCompressedRecords(TestLazyDownConvertRecords):
