@@ -30,7 +30,7 @@ from .parts import Sink
 from .requests import ConversionCost
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
-"""A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
+"""Compressed batches of at least this many bytes are converted in a worker thread to learn their size."""
 LEGACY_MAGICS = 0b011
 """Bits of `LogSlice.magics` for formats v0 and v1."""
 MAPPED_BYTES = 1 << 20
@@ -77,7 +77,17 @@ class LazyDownConvertRecords:
     Down to v0 or v1 as in Kafka, and by the same means up to v2, since logs here hold what old producers wrote.
     """
 
-    __slots__ = ("_chunk_bytes", "_costs", "_first_end", "_is_compressed", "_memory", "_slice", "_to_magic", "size")
+    __slots__ = (
+        "_chunk_bytes",
+        "_costs",
+        "_first_end",
+        "_is_compressed",
+        "_memory",
+        "_slice",
+        "_stored_bytes",
+        "_to_magic",
+        "size",
+    )
 
     def __init__(
         self,
@@ -89,6 +99,7 @@ class LazyDownConvertRecords:
         self._slice = log_slice
         self._memory = memory
         self._to_magic = conversion.to_magic
+        self._stored_bytes = conversion.stored_bytes
         self._first_end = conversion.first_end
         self._is_compressed = conversion.is_compressed
         self._chunk_bytes = memory.chunk_bytes
@@ -106,7 +117,8 @@ class LazyDownConvertRecords:
         with MappedSlice(log_slice) as mapped:
             stored = mapped.data
             first = read_batch(stored)
-            is_long_work = first is not None and first.is_compressed and first.size_bytes >= PLAN_IN_THREAD_BYTES
+            looked_at = len(stored) if first is None or to_magic == v2.MAGIC else first.size_bytes
+            is_long_work = first is not None and first.is_compressed and looked_at >= PLAN_IN_THREAD_BYTES
             arguments = (stored, to_magic, log_slice.start_offset)
             if is_long_work:
                 conversion, cpu_ns = await trio.to_thread.run_sync(_timed_plan, *arguments)
@@ -119,7 +131,7 @@ class LazyDownConvertRecords:
     async def send_to(self, sink: Sink) -> None:
         with self._slice as log_slice, MappedSlice(log_slice) as mapped:
             conversion = LazyConversion(
-                mapped.data,
+                mapped.data[: self._stored_bytes],
                 self._to_magic,
                 log_slice.start_offset,
                 size=self.size,

@@ -19,6 +19,8 @@ and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by 
     H  zstd later  the chunk that holds it is left out, padding follows (C); the client comes back there, and it is G.
     I  bad first   as G, with CORRUPT_MESSAGE.
     J  bad later   what precedes the bad bytes is sent, padding follows.
+    K  exact       upwards, always: Spre is what the conversion gives, without cuts and padding, which clients of v2 have
+                   never seen from a broker. See `plan_up_conversion`.
 
 The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
 The stored bytes may be a mapped file: they are read where they lie, a chunk at a time, and no copy is kept. What a
@@ -108,6 +110,11 @@ class LazyConversion:
         self._tally = Tally()
 
     @property
+    def stored_bytes(self) -> int:
+        """How much of the stored stretch, from its beginning, the promise is about."""
+        return len(self._stored)
+
+    @property
     def converted_count(self) -> int:
         """Records that have changed their format, once `pieces` is at its end or was given up."""
         return self._tally.record_count
@@ -159,38 +166,17 @@ def plan_down_conversion(
     Looks no further than the first batch that gives messages, and converts it only if it is compressed.
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
-    return _plan(stored, to_magic, first_offset, chunk_bytes, limit_bytes)
-
-
-def plan_up_conversion(
-    stored: memoryview,
-    first_offset: int,
-    *,
-    chunk_bytes: int = DEFAULT_CHUNK_BYTES,
-    limit_bytes: int = DEFAULT_LIMIT_BYTES,
-) -> LazyConversion:
-    """As `plan_down_conversion`, for clients that read nothing but format v2.
-
-    For nothing (E) it promises 0: new clients call a head without a batch a fault of the broker.
-    Raises BrokerError CORRUPT_MESSAGE (I).
-    """
-    return _plan(stored, v2.MAGIC, first_offset, chunk_bytes, limit_bytes)
-
-
-def _plan(stored: memoryview, to_magic: int, first_offset: int, chunk_bytes: int, limit_bytes: int) -> LazyConversion:
     conversion = _begin(to_magic, first_offset)
     first_size = conversion.measure_batch(stored, len(stored))
     is_compressed = False
     while conversion.stop == Stop.NEEDS_CODEC and first_size == 0:
         is_compressed = True
-        batch = complete_batch_at(stored, conversion.position)
-        conversion.skip_batch(stored)
-        first_size = len(convert_with_codec(batch, to_magic, limit_bytes=limit_bytes).data)
+        first_size = _size_with_codec(conversion, stored, limit_bytes)
         if first_size == 0:
             first_size = conversion.measure_batch(stored, len(stored))
     if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
         raise conversion_error(conversion)
-    size_of_nothing = NOTHING_SIZE if conversion.position > 0 and to_magic < v2.MAGIC else 0
+    size_of_nothing = NOTHING_SIZE if conversion.position > 0 else 0
     return LazyConversion(
         stored,
         to_magic,
@@ -201,6 +187,57 @@ def _plan(stored: memoryview, to_magic: int, first_offset: int, chunk_bytes: int
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
     )
+
+
+def plan_up_conversion(
+    stored: memoryview,
+    first_offset: int,
+    *,
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> LazyConversion:
+    """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes.
+
+    No broker sends fake batches to such clients, so nothing is padded or trimmed. All of `stored` is measured, but only
+    to the end of the first chunk in which that takes decompressing: the client comes back for the rest.
+    Raises BrokerError CORRUPT_MESSAGE (I).
+    """
+    conversion = _begin(v2.MAGIC, first_offset)
+    first_end, _ = kernel_cy.survey(stored, 0, len(stored), chunk_bytes, v2.MAGIC)
+    chunk_end, size_bytes, is_compressed = first_end, 0, False
+    try:
+        while conversion.position < chunk_end:
+            size_bytes += conversion.measure_batch(stored, chunk_end)
+            if conversion.stop == Stop.NEEDS_CODEC:
+                is_compressed = True
+                size_bytes += _size_with_codec(conversion, stored, limit_bytes)
+            elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
+                raise conversion_error(conversion)
+            if conversion.position == chunk_end and not is_compressed:
+                chunk_end, _ = kernel_cy.survey(stored, chunk_end, len(stored), chunk_bytes, v2.MAGIC)
+    except BrokerError:
+        if size_bytes == 0:
+            raise
+    if conversion.position == 0 and kernel_cy.survey(stored, 0, len(stored), chunk_bytes, v2.MAGIC)[1]:
+        raise conversion_error(conversion)
+    return LazyConversion(
+        stored[: conversion.position],
+        v2.MAGIC,
+        first_offset,
+        size=size_bytes,
+        first_end=min(first_end, conversion.position) if size_bytes else 0,
+        is_compressed=is_compressed,
+        chunk_bytes=chunk_bytes,
+        limit_bytes=limit_bytes,
+    )
+
+
+def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int) -> int:
+    """What the batch at the conversion's position takes up when converted; goes on after it."""
+    batch = complete_batch_at(stored, conversion.position)
+    size_bytes = len(convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data)
+    conversion.skip_batch(stored)
+    return size_bytes
 
 
 def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
