@@ -143,7 +143,7 @@ APIS: Mapping[int, Api] = {
         ),
         Api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry.handle_push_telemetry, is_advertised=False),
         Api(ApiKey.LIST_CLIENT_METRICS_RESOURCES, 0, 0, telemetry.handle_list_client_metrics_resources),
-        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 0, consumer_groups.handle_consumer_group_heartbeat),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups.handle_consumer_group_heartbeat),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 0, consumer_groups.handle_consumer_group_describe),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, topic_partitions.handle_describe_topic_partitions),
         Api(ApiKey.ADD_RAFT_VOTER, 0, 0, voters.handle_add_raft_voter),

@@ -8,12 +8,13 @@ from ...protocol.messages.consumer_group_describe import DescribedGroup, Member,
 from ...protocol.messages.list_groups import ListedGroup
 from .assignment import NOTHING, Assignment
 from .classic_group import CONSUMER_PROTOCOL_TYPE
-from .consumer_group import ConsumerGroup, Topics
+from .consumer_group import ConsumerGroup
 from .consumer_member import ConsumerMember
+from .current_topics import CurrentTopics
 from .description import CONSUMER_TYPE
 
 
-def describe_consumer_group(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
+def describe_consumer_group(group: ConsumerGroup, topics: CurrentTopics, default_assignor: str) -> DescribedGroup:
     """A group with what its members have and what they are meant to have."""
     return DescribedGroup(
         group_id=group.group_id,
@@ -25,7 +26,7 @@ def describe_consumer_group(group: ConsumerGroup, topics: Topics, default_assign
     )
 
 
-def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
+def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: CurrentTopics) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -40,8 +41,8 @@ def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
     )
 
 
-def _message(assignment: Assignment, topics: Topics) -> AssignmentMessage:
-    known = [(topics.topic_by_id(topic_id), partitions) for topic_id, partitions in assignment.items()]
+def _message(assignment: Assignment, topics: CurrentTopics) -> AssignmentMessage:
+    known = [(topics.by_id(topic_id), partitions) for topic_id, partitions in assignment.items()]
     return AssignmentMessage(
         topic_partitions=[
             TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=sorted(partitions))

@@ -18,7 +18,7 @@ from ...protocol.messages.consumer_protocol_assignment import TopicPartition as 
 from ...protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ...protocol.schema import Message
 from .assignment import Assignment
-from .consumer_group import Topics
+from .current_topics import CurrentTopics
 
 OLDEST_VERSION, NEWEST_VERSION = 0, 3
 
@@ -45,23 +45,23 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
     return _parsed(ConsumerProtocolSubscription, metadata)
 
 
-def assignment_of(data: bytes, topics: Topics) -> Assignment:
+def assignment_of(data: bytes, topics: CurrentTopics) -> Assignment:
     """What a member was given in SyncGroup, without topics that are gone. Raises DecodeError."""
     return named_partitions(_parsed(ConsumerProtocolAssignment, data).assigned_partitions, topics)
 
 
-def named_partitions(listed: Iterable[_TopicPartitions], topics: Topics) -> Assignment:
+def named_partitions(listed: Iterable[_TopicPartitions], topics: CurrentTopics) -> Assignment:
     """Partitions listed by topic name, without topics that are gone."""
     return {
-        topics.topics[topic.topic].topic_id: frozenset(topic.partitions)
+        topics.by_name[topic.topic].topic_id: frozenset(topic.partitions)
         for topic in listed
-        if topic.topic in topics.topics and topic.partitions
+        if topic.topic in topics.by_name and topic.partitions
     }
 
 
-def embedded_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
+def embedded_assignment(assignment: Assignment, topics: CurrentTopics, version: int) -> bytes:
     """An assignment for SyncGroup, without topics that are gone."""
-    known = [(topics.topic_by_id(topic_id), partitions) for topic_id, partitions in assignment.items()]
+    known = [(topics.by_id(topic_id), partitions) for topic_id, partitions in assignment.items()]
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedPartitions(topic=topic.name, partitions=sorted(partitions))

@@ -14,21 +14,31 @@ from .assignment import Assignment, is_within
 from .classic_protocol import Committer
 from .consumer_group import ConsumerGroup
 from .consumer_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
+from .current_topics import check_pattern
 
 
-def check_heartbeat(request: ConsumerGroupHeartbeatRequest, assignors: Collection[str]) -> None:
-    """Whether the request makes sense by itself. Raises BrokerError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+def check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, assignors: Collection[str], *, has_own_member_id: bool
+) -> None:
+    """Whether the request makes sense by itself; with `has_own_member_id` the client must have made its id (v1+).
+
+    Raises BrokerError INVALID_REQUEST, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_ASSIGNOR.
+    """
     _refuse_empty(request.group_id, "GroupId")
     _refuse_empty(request.instance_id, "InstanceId")
     _refuse_empty(request.rack_id, "RackId")
     if request.member_epoch == 0:
-        _check_first_heartbeat(request)
+        if has_own_member_id:
+            _refuse_empty(request.member_id, "MemberId")
+        _check_first_heartbeat(request, may_read_nothing=has_own_member_id)
     elif request.member_epoch < LEAVE_FOR_A_WHILE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     else:
         _refuse_empty(request.member_id, "MemberId")
         if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH and request.instance_id is None:
             raise _invalid("InstanceId can't be null.")
+    if request.subscribed_topic_regex:
+        check_pattern(request.subscribed_topic_regex)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -36,13 +46,15 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, assignors: Collectio
         )
 
 
-def _check_first_heartbeat(request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_first_heartbeat(request: ConsumerGroupHeartbeatRequest, *, may_read_nothing: bool) -> None:
     if request.rebalance_timeout_ms == -1:
         raise _invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
         raise _invalid("TopicPartitions must be empty when (re-)joining.")
-    if not request.subscribed_topic_names:
+    if not may_read_nothing and not request.subscribed_topic_names:
         raise _invalid("SubscribedTopicNames must be set in first request.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 def _refuse_empty(value: str | None, field: str) -> None:

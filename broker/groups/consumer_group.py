@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ..metadata_state import TopicState
 from .assignment import NOTHING, Assignment, without
 from .assignors import Assignor, Subscriber
 from .consumer_member import ConsumerMember, MemberState
+from .current_topics import CurrentTopics
 
 
 class ConsumerGroupState(Enum):
@@ -43,17 +43,6 @@ class TopicMetadata(NamedTuple):
     partition_count: int
 
 
-class Topics(Protocol):
-    """The topics that exist now (`MetadataStore`)."""
-
-    @property
-    def topics(self) -> Mapping[str, TopicState]:
-        """By name."""
-
-    def topic_by_id(self, topic_id: UUID) -> TopicState | None:
-        """One of them by its id."""
-
-
 @dataclass(frozen=True)
 class ConsumerGroup:
     """One group. The order of `members` is the order of joining."""
@@ -66,6 +55,8 @@ class ConsumerGroup:
     """By member id: what each is meant to have in the assignment epoch."""
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     """By name: the subscribed topics that existed when the group epoch began."""
+    matched: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
+    """Topics by the pattern that they match, for members that subscribe by one; worked out anew after a restart."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -149,21 +140,28 @@ class ConsumerGroup:
 
     # --- subscriptions and targets
 
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Names of the topics that a member wants to read, whether they exist or not."""
+        if not member.subscribed_regex:
+            return member.subscribed_topics
+        return member.subscribed_topics | self.matched.get(member.subscribed_regex, frozenset())
+
     @cached_property
-    def subscribed_topics(self) -> frozenset[str]:
-        """Names of all topics that members want to read, whether they exist or not."""
-        return frozenset().union(*(member.subscribed_topics for member in self.members.values()))
+    def _subscribed_topics(self) -> frozenset[str]:
+        return frozenset().union(*map(self.topics_of, self.members.values()))
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
-        return topic in self.subscribed_topics
+        return topic in self.topics or topic in self._subscribed_topics
 
-    def with_current_topics(self, topics: Topics) -> ConsumerGroup:
-        """The group that knows how many partitions its topics have now."""
-        known = topics.topics
-        existing = [known[name] for name in self.subscribed_topics if name in known]
+    def with_current_topics(self, topics: CurrentTopics) -> ConsumerGroup:
+        """The group that knows which topics its members want, and how many partitions these have now."""
+        patterns = {member.subscribed_regex for member in self.members.values()} - {None, ""}
+        matched = {pattern: topics.matching(pattern) for pattern in patterns if pattern}
+        group = self if matched == self.matched else replace(self, matched=matched)
+        existing = [topics.by_name[name] for name in group._subscribed_topics if name in topics.by_name]
         current = {topic.name: TopicMetadata(topic.topic_id, topic.name, len(topic.partitions)) for topic in existing}
-        return self if current == self.topics else replace(self, topics=current)
+        return group if current == group.topics else replace(group, topics=current)
 
     def with_new_epoch(self) -> ConsumerGroup:
         """The group after a change that needs another assignment."""
@@ -179,7 +177,7 @@ class ConsumerGroup:
         ids = {name: metadata.topic_id for name, metadata in self.topics.items()}
         subscribers = {
             member_id: Subscriber(
-                topics=frozenset(ids[name] for name in member.subscribed_topics if name in ids),
+                topics=frozenset(ids[name] for name in self.topics_of(member) if name in ids),
                 target=self.target.get(member_id, NOTHING),
                 instance_id=member.instance_id,
             )
@@ -194,7 +192,7 @@ class ConsumerGroup:
         self,
         member: ConsumerMember,
         owned: Assignment | None,
-        topics: Topics,
+        topics: CurrentTopics,
         assignors: Mapping[str, Assignor],
     ) -> ConsumerGroup:
         """The group after it has heard of a member: what that wants may have changed, and it may take a step.
@@ -203,15 +201,14 @@ class ConsumerGroup:
         `ConsumerMember.reconcile`.
         """
         before = self.members.get(member.member_id)
-        wanted_before = frozenset() if before is None else before.subscribed_topics
         group = self.with_member(member).with_current_topics(topics)
-        if member.subscribed_topics != wanted_before or group.topics != self.topics:
+        if before is None or not member.wants_the_same(before) or group.topics != self.topics:
             group = group.with_new_epoch()
         if group.epoch > group.assignment_epoch:
             group = group.with_new_target(assignors[group.preferred_assignor(next(iter(assignors)))])
         target = group.target.get(member.member_id, NOTHING)
         return group.with_member(member.reconcile(group.assignment_epoch, target, owned, group.is_free))
 
-    def remove(self, member_ids: Iterable[str], topics: Topics) -> ConsumerGroup:
+    def remove(self, member_ids: Iterable[str], topics: CurrentTopics) -> ConsumerGroup:
         """The group after members have left; the others get their partitions as they are heard of."""
         return self.without_members(member_ids).with_current_topics(topics).with_new_epoch()

@@ -15,9 +15,10 @@ from ..coordinator_log import KeyValue
 from ..timers import TimerQueue
 from .assignment import Assignment
 from .assignors import assignors_by_name
-from .consumer_group import ConsumerGroup, Topics
+from .consumer_group import ConsumerGroup
 from .consumer_group_log import ConsumerGroupLog, tombstones
 from .consumer_member import ConsumerMember, MemberState
+from .current_topics import CurrentTopics
 from .group_log import classic_group_record, classic_group_tombstone
 from .member_deadlines import Deadline, MemberDeadlines
 from .migration import Migration
@@ -32,7 +33,12 @@ class ConsumerGroups:
     """The groups by id, and every way in which one of them changes."""
 
     def __init__(
-        self, config: BrokerConfig, timers: TimerQueue, log: ConsumerGroupLog, topics: Topics, migration: Migration
+        self,
+        config: BrokerConfig,
+        timers: TimerQueue,
+        log: ConsumerGroupLog,
+        topics: CurrentTopics,
+        migration: Migration,
     ) -> None:
         self._config = config
         self._log = log

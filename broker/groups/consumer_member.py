@@ -78,6 +78,12 @@ class ConsumerMember:
         """Whether it has all of the target of this epoch, and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
+    def wants_the_same(self, other: ConsumerMember) -> bool:
+        """Whether both subscribe to the same topics."""
+        return self.subscribed_topics == other.subscribed_topics and (self.subscribed_regex or "") == (
+            other.subscribed_regex or ""
+        )
+
     def left_for_a_while(self) -> ConsumerMember:
         """The member that is gone and keeps its place until its session ends."""
         return replace(self, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)

@@ -33,6 +33,8 @@ class HeartbeatingClient(NamedTuple):
 
     client_id: str
     client_host: str
+    makes_member_id: bool = False
+    """ConsumerGroupHeartbeat v1+: it does not leave its member id to the broker (KIP-1082)."""
 
 
 class ConsumerProtocol:
@@ -46,7 +48,7 @@ class ConsumerProtocol:
         self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatingClient
     ) -> ConsumerGroupHeartbeatResponse:
         """Serve one heartbeat. Raises BrokerError for every refusal, with Kafka's message."""
-        check_heartbeat(request, self._groups.assignors)
+        check_heartbeat(request, self._groups.assignors, has_own_member_id=client.makes_member_id)
         if is_leaving(request.member_epoch):
             return self._leave(request)
         is_joining = request.member_epoch == 0
@@ -92,7 +94,11 @@ def _enter(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> tupl
 
 def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: HeartbeatingClient) -> ConsumerMember:
     """The member with what is new; null, or -1, means as before."""
-    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    names, regex, timeout_ms = (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.rebalance_timeout_ms,
+    )
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -100,6 +106,7 @@ def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         assignor=member.assignor if request.server_assignor is None else request.server_assignor,
         subscribed_topics=member.subscribed_topics if names is None else frozenset(names),
+        subscribed_regex=member.subscribed_regex if regex is None else regex,
         client_id=client.client_id,
         client_host=client.client_host,
         classic=None,

@@ -28,10 +28,11 @@ from .classic_protocol import ClassicProtocol, Committer, JoiningClient
 from .committed_offsets import TopicPartition
 from .consumer_description import describe_consumer_group, list_consumer_group
 from .consumer_fencing import check_commit, check_fetch
-from .consumer_group import ConsumerGroup, ConsumerGroupState, Topics
+from .consumer_group import ConsumerGroup, ConsumerGroupState
 from .consumer_group_log import ConsumerGroupLog
 from .consumer_groups import ConsumerGroups
 from .consumer_protocol import ConsumerProtocol, HeartbeatingClient
+from .current_topics import CurrentTopics, TopicSource
 from .description import describe_classic, describe_unknown, is_listed, list_classic
 from .expiry import MINUTE_MS, expired_offsets, unread_offsets
 from .group_log import GroupLog
@@ -48,7 +49,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class GroupCoordinator:
     """All groups of this broker. `run` must be running for anything to time out."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, internal_topics: InternalTopics, topics: Topics) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, internal_topics: InternalTopics, known_topics: TopicSource
+    ) -> None:
         self._config = config
         self._clock = clock
         codec = Codec(config.offsets_topic_compression_codec)
@@ -59,6 +62,7 @@ class GroupCoordinator:
         self._classic = ClassicProtocol(config, self._rebalancer, self._log)
         self._offsets = OffsetService(config, clock, self._log)
         self._groups: dict[str, ClassicGroup] = {}
+        topics = CurrentTopics(known_topics)
         migration = Migration(config, clock, self._groups, self._rebalancer, topics)
         self._consumer_groups = ConsumerGroups(config, self._timers, ConsumerGroupLog(self._log), topics, migration)
         self._consumer = ConsumerProtocol(config, self._consumer_groups)
@@ -80,9 +84,12 @@ class GroupCoordinator:
     async def _load(self) -> None:
         for index in sorted(self._loading):
             loader = PartitionLoader(self._groups, self._consumer_groups.by_id, self._offsets.offsets)
-            for entries in self._topic.replay(index):
-                loader.replay(entries)
-                await trio.lowlevel.checkpoint()
+            try:
+                for entries in self._topic.replay(index):
+                    loader.replay(entries)
+                    await trio.lowlevel.checkpoint()
+            except BrokerError as error:
+                logger.error("%s-%d is damaged; what follows is not loaded: %s", OFFSETS_TOPIC, index, error)
             loader.finish()
             self._loading.discard(index)
             for group_id in loader.group_ids & self._groups.keys():
@@ -364,7 +371,7 @@ class GroupCoordinator:
         if isinstance(group, ClassicGroup):
             expired = expired_offsets(group, offsets, now_ms=now_ms, retention_ms=retention_ms)
         else:
-            expired = unread_offsets(group.subscribed_topics, offsets, now_ms=now_ms, retention_ms=retention_ms)
+            expired = unread_offsets(group.is_subscribed_to, offsets, now_ms=now_ms, retention_ms=retention_ms)
         self._offsets.delete(group.group_id, expired)
         self._forget_if_unused(group)
 
@@ -377,7 +384,7 @@ class GroupCoordinator:
             self._forget(group)
 
     def _forget(self, group: ClassicGroup | ConsumerGroup) -> None:
-        committed = self._offsets.offsets.of(group.group_id).committed
+        committed = self._offsets.offsets.of(group.group_id).partitions
         if isinstance(group, ConsumerGroup):
             self._log.forget(group.group_id, committed)
             self._consumer_groups.forget(group)

@@ -5,7 +5,7 @@ Source: Kafka `GroupMetadata.removeExpiredOffsets` (KIP-186, KIP-211, KIP-496).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 from .classic_group import ClassicGroup, GroupState
 from .committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
@@ -42,11 +42,11 @@ def expired_offsets(
 
 
 def unread_offsets(
-    subscribed: Set[str], offsets: GroupOffsets, *, now_ms: int, retention_ms: int
+    is_subscribed_to: Callable[[str], bool], offsets: GroupOffsets, *, now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
     """The same for a group of the consumer protocol (KIP-848), whose subscriptions are always known."""
     old = _older_than(offsets, now_ms, retention_ms, lambda offset: offset.commit_timestamp_ms)
-    return [partition for partition in old if partition.topic not in subscribed]
+    return [partition for partition in old if not is_subscribed_to(partition.topic)]
 
 
 def _older_than(

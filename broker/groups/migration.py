@@ -22,8 +22,9 @@ from .assignment import NOTHING
 from .classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState, failed_join
 from .classic_member import ClassicMember
 from .consumer_embedding import assignment_of, embedded_assignment, subscription_of, subscription_version
-from .consumer_group import ConsumerGroup, Topics
+from .consumer_group import ConsumerGroup
 from .consumer_member import ClassicSide, ConsumerMember
+from .current_topics import CurrentTopics
 from .rebalance import Rebalancer
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Migration:
         clock: Clock,
         classic_groups: dict[str, ClassicGroup],
         rebalancer: Rebalancer,
-        topics: Topics,
+        topics: CurrentTopics,
     ) -> None:
         self._config = config
         self._clock = clock

@@ -14,6 +14,7 @@ from ..requests import RequestContext
 from .groups import GROUP_OPERATIONS
 
 CONSUMER = "consumer"
+MEMBER_ID_MADE_BY_CLIENT_SINCE = 1
 
 
 async def handle_consumer_group_heartbeat(
@@ -22,7 +23,11 @@ async def handle_consumer_group_heartbeat(
     """Join, stay in and leave a group."""
     if not _is_served(context):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    client = HeartbeatingClient(context.client_id or "", f"/{context.peer[0]}")
+    client = HeartbeatingClient(
+        context.client_id or "",
+        f"/{context.peer[0]}",
+        makes_member_id=context.api_version >= MEMBER_ID_MADE_BY_CLIENT_SINCE,
+    )
     try:
         return context.broker.groups.consumer_heartbeat(request, client)
     except BrokerError as error:

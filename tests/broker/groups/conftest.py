@@ -80,12 +80,18 @@ class KnownTopics:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
+        self.changes = 0
 
     def topic_by_id(self, topic_id: UUID) -> TopicState | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
+    @property
+    def end_offset(self) -> int:
+        return self.changes
+
     def add(self, name: str, partitions: int) -> UUID:
         """Create a topic, or give it more partitions."""
+        self.changes += 1
         topic = self.topics.setdefault(name, TopicState(name, uuid4()))
         topic.partitions = [PartitionState(index, 0, 0, [0], [0]) for index in range(partitions)]
         return topic.topic_id

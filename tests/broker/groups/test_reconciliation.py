@@ -16,6 +16,7 @@ from gregor.broker.groups.assignors import assign_range, assign_uniform
 from gregor.broker.groups.consumer_group import ConsumerGroup
 from gregor.broker.groups.consumer_group_log import difference, replay_record, tombstones
 from gregor.broker.groups.consumer_member import ConsumerMember, MemberState
+from gregor.broker.groups.current_topics import CurrentTopics
 from gregor.broker.metadata_state import PartitionState, TopicState
 from gregor.protocol.errors import BrokerError, ErrorCode
 
@@ -97,8 +98,10 @@ def test_nothing_is_free_of_the_dead_hand_of_a_full_group() -> None:
 class MemoryTopics:
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
+        self.end_offset = 0
 
     def set(self, name: str, partitions: int) -> None:
+        self.end_offset += 1
         topic = self.topics.setdefault(name, TopicState(name, UUID(int=ord(name))))
         topic.partitions = [PartitionState(index, 0, 0, [0], [0]) for index in range(partitions)]
 
@@ -111,9 +114,10 @@ class GroupOfClients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.topics = MemoryTopics()
-        self.topics.set("t", 5)
-        self.topics.set("u", 2)
+        self.known = MemoryTopics()
+        self.known.set("t", 5)
+        self.known.set("u", 2)
+        self.topics = CurrentTopics(self.known)
         self.group = ConsumerGroup("g")
         self.owned: dict[str, Assignment] = {}
         """What each client reads, by its own account."""
@@ -131,11 +135,17 @@ class GroupOfClients(RuleBasedStateMachine):
         # A client drops what it is no longer told to read, and begins with the rest.
         self.owned[member.member_id] = told.assigned
 
-    @rule(names=st.frozensets(st.sampled_from("tux"), min_size=1), assignor=st.sampled_from([None, "uniform", "range"]))
-    def join(self, names: frozenset[str], assignor: str | None) -> None:
+    @rule(
+        names=st.frozensets(st.sampled_from("tux"), min_size=1),
+        pattern=st.sampled_from(["", "", "[ux]", "."]),
+        assignor=st.sampled_from([None, "uniform", "range"]),
+    )
+    def join(self, names: frozenset[str], pattern: str, assignor: str | None) -> None:
         if len(self.group.members) < 5:
             self.created += 1
-            member = ConsumerMember(f"m{self.created}", subscribed_topics=names, assignor=assignor)
+            member = ConsumerMember(
+                f"m{self.created}", subscribed_topics=names, subscribed_regex=pattern, assignor=assignor
+            )
             self.heartbeat(member, {})
 
     @precondition(lambda self: self.owned)
@@ -163,8 +173,8 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("tux"), partitions=st.integers(1, 6))
     def change_topic(self, name: str, partitions: int) -> None:
-        self.topics.set(
-            name, max(partitions, len(self.topics.topics[name].partitions) if name in self.topics.topics else 0)
+        self.known.set(
+            name, max(partitions, len(self.known.topics[name].partitions) if name in self.known.topics else 0)
         )
 
     @invariant()
