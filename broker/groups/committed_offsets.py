@@ -45,6 +45,11 @@ class GroupOffsets:
     def __bool__(self) -> bool:
         return bool(self.committed or self.pending)
 
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """Every partition for which something is or will be committed."""
+        return {*self.committed, *(partition for offsets in self.pending.values() for partition in offsets)}
+
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether an open transaction may change this position (KIP-447)."""
         return any(partition in offsets for offsets in self.pending.values())
@@ -55,6 +60,8 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupOffsets] = {}
+        self._groups_of_producer: dict[int, set[str]] = {}
+        """Groups for which a producer has commits pending."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._groups))
@@ -71,12 +78,14 @@ class CommittedOffsets:
         """The group will have committed, if the producer's transaction is."""
         group = self._groups.setdefault(group_id, GroupOffsets())
         group.pending.setdefault(producer_id, {})[partition] = offset
+        self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
     def end_transaction(self, group_id: str, producer_id: int, *, is_commit: bool) -> None:
         """The producer's transaction has ended: what it has committed for the group counts, or is forgotten."""
         group = self._groups.get(group_id)
         if group is None:
             return
+        self._settle(producer_id, group_id)
         for partition, offset in group.pending.pop(producer_id, {}).items():
             present = group.committed.get(partition)
             if is_commit and (present is None or present.log_offset < offset.log_offset):
@@ -85,20 +94,31 @@ class CommittedOffsets:
 
     def groups_in_transaction(self, producer_id: int) -> list[str]:
         """Groups for which the producer's open transaction has commits."""
-        return [group_id for group_id, group in self._groups.items() if producer_id in group.pending]
+        return sorted(self._groups_of_producer.get(producer_id, ()))
 
-    def remove(self, group_id: str, partition: TopicPartition) -> bool:
-        """Forget a committed offset; False if there was none."""
+    def remove(self, group_id: str, partition: TopicPartition) -> None:
+        """Forget what was committed for a partition, by open transactions as well."""
         group = self._groups.get(group_id)
         if group is None:
-            return False
-        removed = group.committed.pop(partition, None)
+            return
+        group.committed.pop(partition, None)
+        for producer_id, pending in list(group.pending.items()):
+            if pending.pop(partition, None) is not None and not pending:
+                del group.pending[producer_id]
+                self._settle(producer_id, group_id)
         self._forget_if_empty(group_id)
-        return removed is not None
 
     def remove_group(self, group_id: str) -> None:
         """Forget all offsets of a group."""
-        self._groups.pop(group_id, None)
+        group = self._groups.pop(group_id, None)
+        for producer_id in () if group is None else group.pending:
+            self._settle(producer_id, group_id)
+
+    def _settle(self, producer_id: int, group_id: str) -> None:
+        groups = self._groups_of_producer.get(producer_id, set())
+        groups.discard(group_id)
+        if not groups:
+            self._groups_of_producer.pop(producer_id, None)
 
     def _forget_if_empty(self, group_id: str) -> None:
         if not self._groups[group_id]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from ...protocol.errors import DecodeError
+from ...protocol.errors import BrokerError, DecodeError
 from ...protocol.records.v2 import NO_PRODUCER_ID
 from ..coordinator_log import Replayed, ReplayedMarker, ReplayedRecord
 from .classic_group import ClassicGroup
@@ -42,7 +42,8 @@ class PartitionLoader:
                 continue
             try:
                 self._replay_record(entry)
-            except DecodeError as error:
+            except (DecodeError, BrokerError) as error:
+                # A BrokerError is a version that only a later Kafka writes.
                 logger.warning("a record at offset %d of __consumer_offsets cannot be read: %s", entry.offset, error)
 
     def _replay_record(self, record: ReplayedRecord) -> None:

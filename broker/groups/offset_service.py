@@ -109,7 +109,7 @@ class OffsetService:
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget committed offsets, those that exist. Raises BrokerError if that cannot be written."""
-        known = self.offsets.of(group_id).committed
+        known = self.offsets.of(group_id).partitions
         doomed = [partition for partition in partitions if partition in known]
         self._log.forget(group_id, doomed)
         for partition in doomed:
@@ -119,7 +119,7 @@ class OffsetService:
         """Forget all groups' offsets in a deleted topic; returns the groups that had some."""
         concerned = []
         for group_id in self.offsets:
-            doomed = [partition for partition in self.offsets.of(group_id).committed if partition.topic == topic]
+            doomed = [partition for partition in self.offsets.of(group_id).partitions if partition.topic == topic]
             if doomed:
                 self.delete(group_id, doomed)
                 concerned.append(group_id)

@@ -16,6 +16,7 @@ from gregor.broker.groups.offset_service import FetchedOffset, OffsetToCommit
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from gregor.protocol.messages.group_metadata_records import OffsetCommitKey
 from gregor.protocol.messages.leave_group import MemberIdentity
 
 NONE = ErrorCode.NONE
@@ -216,3 +217,30 @@ async def test_lists_can_be_narrowed(bench: Any, autojump_clock: MockClock) -> N
     assert listed(["stable"], ["Classic"]) == ["g"]
     assert listed(["Empty"], []) == ["simple"]
     assert listed([], ["consumer"]) == []
+
+
+async def test_records_of_a_later_kafka_are_passed_over(
+    bench: Any, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.start()
+    commit(bench)
+    index = bench.groups.partition_of("g")
+    log = bench.groups._topic
+    key = b"\0\1" + encode(OffsetCommitKey(group="g", topic="t", partition=0), 1)
+    log.append(index, [(key, b"\0\x63" + b"\0" * 20), (b"\0\x63unknown", b"?"), (b"\0\1", b"cut short"), (b"", b"")])
+    await bench.start()
+    assert fetch(bench).offset == 5
+    assert caplog.text.count("__consumer_offsets") == 4
+
+
+async def test_a_group_deleted_in_the_middle_of_a_transaction_leaves_nothing(
+    bench: Any, autojump_clock: MockClock
+) -> None:
+    await bench.start()
+    commit(bench, producer=PRODUCER)
+    assert bench.groups.delete("g") is NONE
+    bench.groups.transaction_ended(bench.groups.partition_of("g"), 7, is_commit=True)
+    assert (bench.state(), fetch(bench)) == ("Dead", FetchedOffset())
+    await bench.start()
+    bench.groups.transaction_ended(bench.groups.partition_of("g"), 7, is_commit=True)
+    assert (bench.state(), fetch(bench)) == ("Dead", FetchedOffset())
