@@ -19,7 +19,7 @@ and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by 
     H  zstd later  the chunk that holds it is left out, padding follows (C); the client comes back there, and it is G.
     I  bad first   as G, with CORRUPT_MESSAGE.
     J  bad later   what precedes the bad bytes is sent, padding follows.
-    K  exact       upwards, always: Spre is what the conversion gives. Clients of v2 have never seen a broker cut or pad.
+    K  exact       upwards, always: Spre is what the conversion gives, as clients of v2 have never seen a cut or a fake.
 
 The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
 The stored bytes may be a mapped file: they are read where they lie, a chunk at a time, and no copy is kept. What a
