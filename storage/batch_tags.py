@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..protocol.errors import BrokerError
 from ..protocol.records import v0, v2
@@ -28,8 +28,15 @@ class BatchTags(NamedTuple):
     flags: int | None
 
 
-class TagSource:
-    """Tags by batch, for one scan of one segment."""
+class Tags(Protocol):
+    """Where a scan finds the tags of the batches that it meets."""
+
+    def tags_of(self, batch: BatchView) -> BatchTags:
+        """The tags of a good batch."""
+
+
+class OldIndexTags:
+    """Tags from the index that a segment had, where it can be read, else from the batches."""
 
     def __init__(self, old_index: OffsetIndex, *, default_receipt_ms: int) -> None:
         self._default_receipt_ms = default_receipt_ms
@@ -45,18 +52,11 @@ class TagSource:
         receipt = NO_RECEIPT
         if batch.magic == v0.MAGIC:
             receipt = self._receipt_at(batch.position)
-        if not batch.is_compressed:
-            return BatchTags(batch.stored_offset, receipt, NO_COUNT, None)
-        if old is not None and batch.magic == v2.MAGIC:
+        if old is not None and batch.is_compressed and batch.magic == v2.MAGIC:
             return BatchTags(batch.stored_offset, receipt, NO_COUNT, old.flags)
         if old is not None and old.position == batch.position and old.num_messages != NO_COUNT:
             return BatchTags(old.offset, receipt, old.num_messages, old.flags)
-        try:
-            return _tags_inside(batch, receipt)
-        except BrokerError as fault:
-            # Its CRC is right, so it is what somebody wrote: it stays, with the tags that promise least.
-            logger.warning("tags of the batch to offset %d cannot be found: %s", batch.last_offset, fault)
-            return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0)
+        return tags_inside(batch, receipt)
 
     def _receipt_at(self, position: int) -> int:
         """What the last old entry up to `position` says; after a kill that is exact, since no entry is missing then."""
@@ -72,15 +72,23 @@ class TagSource:
         return self._entries[index - 1]
 
 
-def _tags_inside(batch: BatchView, receipt: int) -> BatchTags:
+def tags_inside(batch: BatchView, receipt: int) -> BatchTags:
+    """What the batch itself says, decompressed if it is; `receipt` is passed on."""
+    if not batch.is_compressed:
+        return BatchTags(batch.stored_offset, receipt, NO_COUNT, None)
     first_offset, count, is_keyed = batch.stored_offset, 0, False
-    for record in iter_records(batch):
-        if count == 0:
-            first_offset = record.offset
-        count += 1
-        is_keyed = is_keyed or record.key is not None
-        if batch.magic == v2.MAGIC and is_keyed:
-            break
+    try:
+        for record in iter_records(batch):
+            if count == 0:
+                first_offset = record.offset
+            count += 1
+            is_keyed = is_keyed or record.key is not None
+            if batch.magic == v2.MAGIC and is_keyed:
+                break
+    except BrokerError as fault:
+        # Its CRC is right, so it is what somebody wrote: it stays, with the tags that promise least.
+        logger.warning("tags of the batch to offset %d cannot be found: %s", batch.last_offset, fault)
+        return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0)
     return BatchTags(
         first_offset if batch.magic < v2.MAGIC else batch.stored_offset,
         receipt,

@@ -10,7 +10,9 @@ from functools import partial
 from ..protocol.errors import BrokerError
 from . import paths
 from .checkpoints import encode_uuid
+from .cleaner import LogCleaner
 from .clock import Clock
+from .compaction import DEDUPE_BUFFER_BYTES, Compaction
 from .files import Files, OsFiles
 from .log_config import LogConfig
 from .log_directory import LogDirectory, StorageUnavailableError
@@ -43,6 +45,7 @@ class LogManager:
         node_id: int = 1,
         cluster_id: str | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
         files: Files | None = None,
         max_open_files: int | None = None,
     ) -> None:
@@ -55,6 +58,7 @@ class LogManager:
         self._files = OsFiles() if files is None else files
         self._pool = OpenFiles(self._files, max_open_files)
         self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
+        self._cleaner = LogCleaner(self._files, clock, buffer_bytes=dedupe_buffer_bytes)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._deleted: list[tuple[int, str]] = []
@@ -95,6 +99,7 @@ class LogManager:
     def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
         recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
         log_starts = directory.read_checkpoint(paths.LOG_START_CHECKPOINT)
+        self._cleaner.add_directory(directory)
         for name in sorted(directory.partitions()):
             if name in self._logs:
                 logger.error("%s is also in %s: left alone", directory.partition_path(name), self._homes[name].path)
@@ -184,6 +189,7 @@ class LogManager:
             return
         directory = self._homes.pop(name)
         directory.partition_count -= 1
+        self._cleaner.forget(name)
         log.abandon()
         doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
         self._files.rename(log.directory, doomed)
@@ -222,6 +228,15 @@ class LogManager:
         slow.extend(self._due_directory_removals(now_ms))
         return [_logged(step) for step in slow]
 
+    @property
+    def cleaner(self) -> LogCleaner:
+        """Compacts logs; see `begin_compaction`."""
+        return self._cleaner
+
+    def begin_compaction(self) -> Compaction | None:
+        """The compaction that is most needed, if any is: run it in a worker thread, then give it to the `cleaner`."""
+        return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
+
     def _due_checkpoints(self) -> Iterator[Callable[[], None]]:
         for directory in self._directories:
             yield partial(self._write_checkpoints, directory)
@@ -231,7 +246,7 @@ class LogManager:
         directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in logs})
         directory.write_checkpoint(
             paths.LOG_START_CHECKPOINT,
-            {name: log.log_start_offset for name, log in logs if log.starts_within_segment},
+            {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segment_list.base_offset},
         )
 
     def _due_directory_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:

@@ -107,6 +107,20 @@ class LogSegments:
         active.transactions.truncate_to(offset)
         return active.next_offset
 
+    def may_replace(self, replaced: list[Segment]) -> bool:
+        """Whether these are still neighbours in this log, and none is the active one."""
+        number = self.number_at(replaced[0].base_offset)
+        return self.all[number : number + len(replaced)] == replaced and self.active is not replaced[-1]
+
+    def replace(self, replaced: list[Segment], swap: Callable[[], None], *, index_interval_bytes: int) -> None:
+        """Put the one segment in the place of `replaced` that `swap` leaves on the disk. Raises OSError."""
+        for segment in replaced:
+            segment.close()
+        swap()
+        number = self.number_at(replaced[0].base_offset)
+        segment = Segment(self._pool, self._directory, replaced[0].base_offset, index_interval_bytes)
+        self.all = [*self.all[:number], segment, *self.all[number + len(replaced) :]]
+
     def drop_head(self, log_start_offset: int, *, due_ms: int) -> bool:
         """Take out the segments that lie wholly below `log_start_offset`, but the active one; whether there were any.
 

@@ -26,6 +26,7 @@ from .files import OsFiles
 from .flushing import Flusher
 from .log_config import LogConfig
 from .log_opening import OpeningFacts, open_log
+from .log_segments import LogSegments
 from .log_slice import LogSlice
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
@@ -144,7 +145,9 @@ class PartitionLog:
         jitter_ms = (
             min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
         )
-        self._roll_after_ms = config.segment_ms - jitter_ms
+        # What is in the active segment is not compacted, so it must not grow old either (KIP-354).
+        longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+        self._roll_after_ms = longest_ms - jitter_ms
 
     def _load_producers(self) -> None:
         load_producers(
@@ -174,14 +177,14 @@ class PartitionLog:
         return self._segments.size_bytes
 
     @property
-    def starts_within_segment(self) -> bool:
-        """Whether the log start is not told by the segments' names alone."""
-        return self.log_start_offset > self._segments.base_offset
-
-    @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments in the order of their offsets; the last one is being written."""
         return tuple(self._segments.all)
+
+    @property
+    def segment_list(self) -> LogSegments:
+        """The same for who may change them: compaction."""
+        return self._segments
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""

@@ -249,6 +249,12 @@ class ProducerStates:
         for producer_id in expired:
             del self.producers[producer_id]
 
+    def copy(self) -> ProducerStates:
+        """The producers as they are now, for a reader in another thread; without what replay alone needs."""
+        twin = ProducerStates()
+        twin.restore(self.snapshot())
+        return twin
+
     def clear(self) -> None:
         """Forget all."""
         self.producers.clear()

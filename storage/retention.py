@@ -40,10 +40,7 @@ def first_offset_younger_than(log: PartitionLog, cutoff_ms: int) -> int:
     """The first offset that time retention keeps: no batch before it is of `cutoff_ms` or later. Raises OSError."""
     for segment in log.segments:
         segment.load()
-        newest_ms = segment.max_timestamp
-        if newest_ms < 0 and segment.size_bytes:
-            newest_ms = segment.modified_ms()
-        if newest_ms >= cutoff_ms:
+        if segment.newest_ms() >= cutoff_ms:
             if segment.first_timestamp < 0:
                 return segment.base_offset
             return segment.first_offset_since(cutoff_ms)

@@ -18,7 +18,7 @@ from ..protocol.records.batches import MAGIC_AT, BatchView, iter_batches, read_b
 from ..protocol.records.compression import Codec
 from ..protocol.records.produced import ProducedBatch
 from . import paths
-from .batch_tags import BatchTags, TagSource
+from .batch_tags import BatchTags, OldIndexTags, Tags
 from .files import Buffer
 from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexSummary, OffsetIndex
 from .open_files import OpenFiles, SharedFile
@@ -64,9 +64,10 @@ class Segment:
     __slots__ = (
         "_checked_from",
         "_checked_to",
+        "_directory",
         "_file",
+        "_paths",
         "_pool",
-        "_stem",
         "_trusted_from",
         "base_offset",
         "created_ms",
@@ -79,20 +80,27 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
+        "path",
         "receipt_ms",
         "recently_used",
         "size_bytes",
         "transactions",
     )
 
-    def __init__(self, pool: OpenFiles, directory: str, base_offset: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self, pool: OpenFiles, directory: str, base_offset: int, index_interval_bytes: int, *, suffix: str = ""
+    ) -> None:
+        """`suffix` stands behind the names of all its files, for one that is not part of a log (`.cleaned`)."""
         self._pool = pool
-        self._stem = f"{directory}/{base_offset:020d}"
+        self._directory = directory
+        stem = f"{directory}/{base_offset:020d}"
+        self._paths = tuple(stem + kind + suffix for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX))
+        self.path, index_path, transactions_path = self._paths
         self._file: SharedFile | None = None
         self.recently_used = False
         self.base_offset = base_offset
-        self.index = OffsetIndex(pool, self._stem + paths.INDEX, base_offset, index_interval_bytes)
-        self.transactions = TransactionIndex(pool.files, self._stem + paths.TRANSACTION_INDEX)
+        self.index = OffsetIndex(pool, index_path, base_offset, index_interval_bytes)
+        self.transactions = TransactionIndex(pool.files, transactions_path)
         self.is_loaded = False
         self.is_damaged = False
         """Whether a bad batch was met in it; nothing more should be written here."""
@@ -113,11 +121,6 @@ class Segment:
         self.magics = 0
         self._trusted_from = 0
         self._checked_from = self._checked_to = 0
-
-    @property
-    def path(self) -> str:
-        """The .log file. Needs no `load`."""
-        return self._stem + paths.LOG
 
     @property
     def file(self) -> SharedFile:
@@ -152,6 +155,8 @@ class Segment:
         result = self.rebuild(ScanRules(self.base_offset, self.base_offset, self.may_have_gaps(summary)))
         if result.reason is not None:
             logger.error("%s: good up to position %d, then %s", self.path, result.valid_bytes, result.reason)
+        else:
+            self.finish()
 
     @staticmethod
     def may_have_gaps(summary: IndexSummary | None) -> bool:
@@ -171,7 +176,7 @@ class Segment:
         self.index.interval_bytes = summary.interval_bytes
         self.is_loaded = True
 
-    def rebuild(self, rules: ScanRules) -> ScanResult:
+    def rebuild(self, rules: ScanRules, tags: Tags | None = None) -> ScanResult:
         """Check the whole file and build the index anew from it.
 
         What follows the first bad batch is left where it is, but is no part of the segment any more. Receipt times
@@ -180,13 +185,15 @@ class Segment:
         """
         file = self.file
         size_bytes = file.size()
-        tags = TagSource(self.index, default_receipt_ms=self._pool.files.modified_ms(self.path))
+        if tags is None:
+            tags = OldIndexTags(self.index, default_receipt_ms=self._pool.files.modified_ms(self.path))
+        tags_of = tags.tags_of
         self._forget_contents()
         self.has_gaps = False
         self.index.create(has_gaps=rules.has_gaps)
 
         buffer = file.map(0, size_bytes) if size_bytes else memoryview(b"")
-        result = scan(buffer, rules, lambda batch: self._take(batch, tags.tags_of(batch)))
+        result = scan(buffer, rules, lambda batch: self._take(batch, tags_of(batch)))
         self.size_bytes = result.valid_bytes
         self.next_offset = max(result.next_offset, self.base_offset)
         self.index.note_gaps(has_gaps=self.has_gaps)
@@ -255,15 +262,14 @@ class Segment:
     def remove_files(self) -> None:
         """Delete the segment; slices that are held stay readable. Raises OSError. Needs no `load`."""
         self.close()
-        for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX):
-            self._pool.files.remove(self._stem + kind)
+        for path in self._paths:
+            self._pool.files.remove(path)
 
     def set_aside(self) -> list[str]:
         """Rename the files to `.deleted`, as Kafka does; returns them for later removal. Raises OSError."""
         self.close()
         renamed = []
-        for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX):
-            path = self._stem + kind
+        for path in self._paths:
             if self._pool.files.exists(path):
                 self._pool.files.rename(path, path + paths.DELETED)
                 renamed.append(path + paths.DELETED)
@@ -475,9 +481,17 @@ class Segment:
                 return batch.base_offset
         return self.next_offset
 
-    def modified_ms(self) -> int:
-        """When the file was last written. Raises OSError. Needs no `load`."""
+    def newest_ms(self) -> int:
+        """The largest timestamp; where no record has one, when the file was last written. Raises OSError."""
+        if self.max_timestamp >= 0 or not self.size_bytes:
+            return self.max_timestamp
         return self._pool.files.modified_ms(self.path)
+
+    def reopened_in(self, pool: OpenFiles) -> Segment:
+        """A second view of the same finished files for another thread, with open files of its own. Raises OSError."""
+        segment = Segment(pool, self._directory, self.base_offset, self.index.interval_bytes)
+        segment.load()
+        return segment
 
     def _looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
         """What `look` finds in the index, which is built anew if it turns out to be damaged. Raises OSError."""

@@ -16,6 +16,7 @@ from .log_config import LogConfig
 from .open_files import OpenFiles
 from .recovery import ScanRules
 from .segment import Segment
+from .segment_swap import finish_swaps_of_before
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class SegmentOpener:
         self, *, is_clean: bool, recovery_point: int, first_offset: int, max_leader_epoch: int | None
     ) -> OpenedSegments:
         """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
+        finish_swaps_of_before(self._files, self._directory)
         names = self._files.list(self._directory)
         bases = self._tidy(names)
         segments = [self._segment(base) for base in bases]
@@ -115,7 +117,11 @@ class SegmentOpener:
                 self._remove(name)
             elif parsed is None:
                 continue
-            elif parsed.state.endswith(_LEFT_OVER_STATES) or (not parsed.state and parsed.kind in paths.KAFKA_INDEXES):
+            elif (
+                parsed.state.endswith(_LEFT_OVER_STATES)
+                or parsed.state == paths.SWAP
+                or (not parsed.state and parsed.kind in paths.KAFKA_INDEXES)
+            ):
                 self._remove(name)
             elif not parsed.state and parsed.kind == paths.LOG:
                 bases.append(parsed.offset)

@@ -1,0 +1,84 @@
+"""Which offset is the last of each key: the memory of one compaction, of fixed size (Kafka `SkimpyOffsetMap`).
+
+24 bytes an entry: the MD5 of the key and the offset. Keys are never compared, so two keys of one digest count as one,
+which takes a deliberate attack on a topic by those who may write to it anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from struct import Struct
+
+DIGEST_BYTES = 16
+SLOT = Struct(">16sq")
+LOAD_FACTOR = 0.9
+"""How full the table may get (`log.cleaner.io.buffer.load.factor`)."""
+
+_EMPTY = bytes(DIGEST_BYTES)
+MIN_SLOTS = 64
+
+
+class OffsetMap:
+    """Keys to offsets, in at most `limit_bytes` (`log.cleaner.dedupe.buffer.size`); it grows up to that as needed."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._most_slots = max(limit_bytes // SLOT.size, MIN_SLOTS)
+        self._slots = MIN_SLOTS
+        self._table = bytearray(self._slots * SLOT.size)
+        self._count = 0
+        self.end_offset = -1
+        """All records below it that the map was shown are in it; -1 if none was."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no new key fits."""
+        return self._count >= int(self._most_slots * LOAD_FACTOR)
+
+    def put(self, key: bytes, offset: int) -> bool:
+        """Remember that `key` is at `offset`, later than any before; False if it is new and there is no room."""
+        digest = _digest(key)
+        position, is_known = self._find(digest)
+        if not is_known:
+            if self.is_full:
+                return False
+            if self._count >= int(self._slots * LOAD_FACTOR):
+                self._grow()
+                position, _ = self._find(digest)
+            self._count += 1
+        SLOT.pack_into(self._table, position, digest, offset)
+        return True
+
+    def get(self, key: bytes) -> int:
+        """The last offset of `key`, -1 if it was never put."""
+        position, is_known = self._find(_digest(key))
+        offset: int = SLOT.unpack_from(self._table, position)[1]
+        return offset if is_known else -1
+
+    def _find(self, digest: bytes) -> tuple[int, bool]:
+        """Where the digest is, or would be put."""
+        table, slots = self._table, self._slots
+        slot = int.from_bytes(digest[:8], "big") % slots
+        while True:
+            position = slot * SLOT.size
+            found = table[position : position + DIGEST_BYTES]
+            if found == digest:
+                return position, True
+            if found == _EMPTY:
+                return position, False
+            slot = slot + 1 if slot + 1 < slots else 0
+
+    def _grow(self) -> None:
+        old = self._table
+        self._slots = min(self._slots * 4, self._most_slots)
+        self._table = bytearray(self._slots * SLOT.size)
+        for digest, offset in SLOT.iter_unpack(old):
+            if digest != _EMPTY:
+                position, _ = self._find(digest)
+                SLOT.pack_into(self._table, position, digest, offset)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.md5(key, usedforsecurity=False).digest()
