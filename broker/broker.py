@@ -12,9 +12,9 @@ from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
 from .client_census import ClientCensus
 from .config import BrokerConfig
+from .conversion import ConversionMemory
 from .coordinator_log import CoordinatorLog
 from .dispatch import APIS, Dispatcher
-from .down_conversion import ConversionMemory
 from .fetch_sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
 from .internal_topics import TRANSACTION_STATE

@@ -2,7 +2,7 @@
 
 A part has two members. ``size`` is known before the first byte of the answer is sent, since the frame's length goes
 first; ``send_to(sink)`` delivers exactly so many bytes, in as little memory as it can. Plain ``bytes`` are parts too
-(the connection sends them as they are); `Encoded`, `FileSlice` and `LazyDownConvertRecords` (in `down_conversion.py`)
+(the connection sends them as they are); `Encoded`, `FileSlice` and `LazyConvertRecords` (in `conversion.py`)
 are the others.
 """
 

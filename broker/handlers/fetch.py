@@ -11,7 +11,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from ...protocol.records import v0, v1, v2
 from ...protocol.schema import NO_UUID
-from ..down_conversion import LazyDownConvertRecords, must_convert
+from ..conversion import LazyConvertRecords, must_convert
 from ..fetch_reading import FetchLimits, PartitionRead, failed_partition, read_partitions
 from ..fetch_sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
@@ -135,11 +135,11 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
     assert records is not None
     broker = context.broker
     may_convert = to_magic < v2.MAGIC or broker.config.gregor_message_upconversion_enable
-    if may_convert and must_convert(records, to_magic):
+    if may_convert and must_convert(records, to_magic, broker.conversion_memory):
         costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
         if to_magic < v2.MAGIC:
             costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
-        read.answer.records = await LazyDownConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
+        read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
     else:
         read.answer.records = FileSlice(records)
     broker.metrics.count_fetched(read.fetched.topic, records.size_bytes)

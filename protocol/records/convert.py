@@ -127,7 +127,12 @@ def conversion_error(conversion: kernel_cy.DownConversion | up_kernel_cy.UpConve
     """The error for a conversion that stopped at something wrong."""
     if conversion.stop == Stop.BAD_TIMESTAMP:
         return _bad_timestamp(conversion.timestamp)
-    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure at byte {conversion.position}")
+    return structure_error(conversion.position)
+
+
+def structure_error(position: int) -> BrokerError:
+    """The error for stored bytes at `position` that break their format."""
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure at byte {position}")
 
 
 def zstd_error() -> BrokerError:

@@ -1,4 +1,4 @@
-"""The heart of `LazyDownConvertRecords` (KIP-283): a promised size first, the bytes for it later, chunk by chunk.
+"""The heart of `LazyConvertRecords` (KIP-283): a promised size first, the bytes for it later, chunk by chunk.
 
 A fetch answer begins with its length, before anything is converted. So `plan_down_conversion` promises
 
@@ -22,7 +22,7 @@ and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by 
     K  exact       upwards, always: Spre is what the conversion gives, as clients of v2 have never seen a cut or a fake.
 
 The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
-The stored bytes may be a mapped file: they are read where they lie, a chunk at a time, and no copy is kept. What a
+The stored bytes may lie in a file: they are looked at a chunk at a time (see ``stretch``), and no copy is kept. What a
 conversion holds is one caller-given buffer, and one batch while that has to be decompressed.
 
 Two faults of Kafka's own sender are not copied: it sends the first batch twice if batches that give nothing precede
@@ -31,7 +31,8 @@ it, and fails on the padding after zstd. Sources: Kafka `LazyDownConversionRecor
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from struct import Struct
 from typing import TypeAlias
 
@@ -39,14 +40,17 @@ from ..errors import BrokerError
 from . import kernel_cy, up_kernel_cy, v2
 from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
-from .convert import MERGED_BATCH_BYTES, conversion_error, convert_with_codec, zstd_error
+from .convert import MERGED_BATCH_BYTES, conversion_error, convert_with_codec, structure_error, zstd_error
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
+from .stretch import Stretch, StretchHead, as_stretch, window_with_batch
 
 Conversion: TypeAlias = kernel_cy.DownConversion | up_kernel_cy.UpConversion
 
 DEFAULT_CHUNK_BYTES = 128 * 1024
 """Default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, found best in KIP-283."""
+PLANNED_BYTES = 16 * 1024
+"""How much is looked at to find the first batch that gives messages, and again as much until it is found."""
 
 FAKE_BATCH_HEAD = Struct(">qi")
 """Offset (-1) and length of a fake batch."""
@@ -88,7 +92,7 @@ class LazyConversion:
 
     def __init__(
         self,
-        stored: memoryview,
+        stored: Stretch,
         to_magic: int,
         first_offset: int,
         *,
@@ -111,7 +115,7 @@ class LazyConversion:
     @property
     def stored_bytes(self) -> int:
         """How much of the stored stretch, from its beginning, the promise is about."""
-        return len(self._stored)
+        return self._stored.size_bytes
 
     @property
     def converted_count(self) -> int:
@@ -138,8 +142,6 @@ class LazyConversion:
         yield from padding(remaining)
 
     def _converted(self, out: bytearray | memoryview) -> Iterator[memoryview]:
-        if self.first_end == 0:
-            return iter(())
         return converted_chunks(
             self._stored,
             self.to_magic,
@@ -153,7 +155,7 @@ class LazyConversion:
 
 
 def plan_down_conversion(
-    stored: memoryview,
+    stored: memoryview | Stretch,
     to_magic: int,
     first_offset: int,
     *,
@@ -165,23 +167,28 @@ def plan_down_conversion(
     Looks no further than the first batch that gives messages, and converts it only if it is compressed.
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
-    conversion = _begin(to_magic, first_offset)
-    first_size = conversion.measure_batch(stored, len(stored))
+    stretch = as_stretch(stored)
+    position = first_size = 0
     is_compressed = False
-    while conversion.stop == Stop.NEEDS_CODEC and first_size == 0:
-        is_compressed = True
-        first_size = _size_with_codec(conversion, stored, limit_bytes)
-        if first_size == 0:
-            first_size = conversion.measure_batch(stored, len(stored))
-    if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
-        raise conversion_error(conversion)
-    size_of_nothing = NOTHING_SIZE if conversion.position > 0 else 0
+    while first_size == 0:
+        window = window_with_batch(stretch, position, PLANNED_BYTES)
+        conversion = _begin(to_magic, first_offset)
+        first_size = conversion.measure_batch(window, len(window))
+        if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
+            raise conversion_error(conversion)
+        if conversion.stop == Stop.NEEDS_CODEC:
+            is_compressed = True
+            first_size = _size_with_codec(conversion, window, limit_bytes)
+        if conversion.position == 0:
+            break
+        position += conversion.position
+    size_of_nothing = NOTHING_SIZE if position > 0 else 0
     return LazyConversion(
-        stored,
+        stretch,
         to_magic,
         first_offset,
-        size=max(len(stored), first_size) if first_size else size_of_nothing,
-        first_end=conversion.position if first_size else 0,
+        size=max(stretch.size_bytes, first_size) if first_size else size_of_nothing,
+        first_end=position if first_size else 0,
         is_compressed=is_compressed,
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
@@ -189,46 +196,58 @@ def plan_down_conversion(
 
 
 def plan_up_conversion(
-    stored: memoryview,
+    stored: memoryview | Stretch,
     first_offset: int,
     *,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> LazyConversion:
-    """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes.
+    """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes (K).
 
     No broker sends fake batches to such clients, so nothing is padded or trimmed. All of `stored` is measured, but only
     to the end of the first chunk in which that takes decompressing: the client comes back for the rest.
     Raises BrokerError CORRUPT_MESSAGE (I).
     """
-    conversion = _begin(v2.MAGIC, first_offset)
-    first_end, _ = kernel_cy.survey(stored, 0, len(stored), chunk_bytes, v2.MAGIC)
-    chunk_end, size_bytes, is_compressed = first_end, 0, False
+    stretch = as_stretch(stored)
+    position = first_end = size_bytes = 0
+    is_compressed = False
     try:
-        while conversion.position < chunk_end:
-            size_bytes += conversion.measure_batch(stored, chunk_end)
-            if conversion.stop == Stop.NEEDS_CODEC:
-                is_compressed = True
-                size_bytes += _size_with_codec(conversion, stored, limit_bytes)
-            elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
-                raise conversion_error(conversion)
-            if conversion.position == chunk_end and not is_compressed:
-                chunk_end, _ = kernel_cy.survey(stored, chunk_end, len(stored), chunk_bytes, v2.MAGIC)
+        while not is_compressed and (size_of_chunk := _chunk_size(stretch, position, chunk_bytes, v2.MAGIC)):
+            begin = position
+            for conversion, converted_bytes in _measured_batches(
+                stretch.window(begin, size_of_chunk), first_offset, limit_bytes
+            ):
+                size_bytes += converted_bytes
+                position = begin + conversion.position
+                is_compressed = is_compressed or conversion.stop == Stop.NEEDS_CODEC
+            first_end = first_end or position
     except BrokerError:
         if size_bytes == 0:
             raise
-    if conversion.position == 0 and kernel_cy.survey(stored, 0, len(stored), chunk_bytes, v2.MAGIC)[1]:
-        raise conversion_error(conversion)
     return LazyConversion(
-        stored[: conversion.position],
+        StretchHead(stretch, position),
         v2.MAGIC,
         first_offset,
         size=size_bytes,
-        first_end=min(first_end, conversion.position) if size_bytes else 0,
+        first_end=(first_end or position) if size_bytes else 0,
         is_compressed=is_compressed,
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
     )
+
+
+def _measured_batches(
+    window: memoryview, first_offset: int, limit_bytes: int
+) -> Iterator[tuple[up_kernel_cy.UpConversion, int]]:
+    """The up-conversion of a chunk after each batch that it makes, and the size of that."""
+    conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES)
+    while conversion.position < len(window):
+        size_bytes = conversion.measure_batch(window, len(window))
+        if conversion.stop == Stop.NEEDS_CODEC:
+            size_bytes = _size_with_codec(conversion, window, limit_bytes)
+        elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
+            raise conversion_error(conversion)
+        yield conversion, size_bytes
 
 
 def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int) -> int:
@@ -245,21 +264,24 @@ def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
     return kernel_cy.DownConversion(to_magic, first_offset, position)
 
 
-def needs_down_conversion(stored: memoryview, to_magic: int) -> bool:
+def needs_conversion(stored: memoryview | Stretch, to_magic: int) -> bool:
     """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
 
-    That is any of a newer format, and v0 or v1 wrappers that are to be numbered by index.
+    For 0 and 1 that is any of a newer format, and v0 or v1 wrappers that are to be numbered by index; for 2 any that is
+    older.
     """
-    return kernel_cy.survey(stored, 0, len(stored), len(stored), to_magic)[1] != 0
-
-
-def needs_up_conversion(stored: memoryview) -> bool:
-    """Whether any complete batch of `stored` is older than format v2."""
-    return kernel_cy.survey(stored, 0, len(stored), len(stored), v2.MAGIC)[1] != 0
+    stretch = as_stretch(stored)
+    position = 0
+    while True:
+        window = window_with_batch(stretch, position, DEFAULT_CHUNK_BYTES)
+        size_bytes, work = kernel_cy.survey(window, 0, len(window), len(window), to_magic)
+        if work or size_bytes == 0:
+            return work != 0
+        position += size_bytes
 
 
 def converted_chunks(
-    stored: memoryview,
+    stored: memoryview | Stretch,
     to_magic: int,
     first_offset: int,
     out: memoryview,
@@ -273,29 +295,37 @@ def converted_chunks(
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
-    conversion = _begin(to_magic, first_offset)
+    stretch = as_stretch(stored)
     tally = tally or Tally()
-    chunk_end = first_end
-    try:
-        while True:
-            yield from _chunk_pieces(conversion, stored, chunk_end, out, limit_bytes, tally)
-            chunk_end, work = kernel_cy.survey(stored, conversion.position, len(stored), chunk_bytes, to_magic)
-            if work & 1 << Codec.ZSTD:
-                raise zstd_error()
-            if chunk_end == conversion.position:
-                if work:
-                    raise conversion_error(conversion)
-                return
-    finally:
-        tally.record_count += conversion.converted_count
+    position, size_bytes = 0, first_end
+    while size_bytes > 0:
+        conversion = _begin(to_magic, first_offset)
+        try:
+            yield from _chunk_pieces(conversion, partial(stretch.window, position, size_bytes), out, limit_bytes, tally)
+        finally:
+            tally.record_count += conversion.converted_count
+        position += size_bytes
+        size_bytes = _chunk_size(stretch, position, chunk_bytes, to_magic)
+
+
+def _chunk_size(stretch: Stretch, position: int, chunk_bytes: int, to_magic: int) -> int:
+    window = window_with_batch(stretch, position, chunk_bytes)
+    size_bytes, work = kernel_cy.survey(window, 0, len(window), chunk_bytes, to_magic)
+    if work & 1 << Codec.ZSTD:
+        raise zstd_error()
+    if size_bytes == 0 and work:
+        raise structure_error(position)
+    return size_bytes
 
 
 def _chunk_pieces(
-    conversion: Conversion, stored: memoryview, end: int, out: memoryview, limit_bytes: int, tally: Tally
+    conversion: Conversion, window: Callable[[], memoryview], out: memoryview, limit_bytes: int, tally: Tally
 ) -> Iterator[memoryview]:
     filled = 0
     while True:
-        filled = conversion.fill(stored, end, out, filled)
+        # After each piece that was yielded the chunk may have to be read anew.
+        stored = window()
+        filled = conversion.fill(stored, len(stored), out, filled)
         stop = conversion.stop
         if stop == Stop.NEEDS_CODEC:
             batch = complete_batch_at(stored, conversion.position)
@@ -318,20 +348,20 @@ def _chunk_pieces(
         elif filled:
             yield out[:filled]
         elif stop == Stop.OUT_IS_FULL:
-            yield from _larger_than_the_buffer(conversion, stored, end)
-        if stop == Stop.AT_END and conversion.position == end:
+            yield from _larger_than_the_buffer(conversion, stored)
+        if stop == Stop.AT_END and conversion.position == len(stored):
             return
         if stop not in (Stop.NEEDS_CODEC, Stop.OUT_IS_FULL):
             raise conversion_error(conversion)
         filled = 0
 
 
-def _larger_than_the_buffer(conversion: Conversion, stored: memoryview, end: int) -> Iterator[memoryview]:
+def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Iterator[memoryview]:
     if isinstance(conversion, kernel_cy.DownConversion):
         yield from large_message(conversion, stored)
         return
     measured = _begin(v2.MAGIC, conversion.first_offset, conversion.position)
-    size_bytes = measured.measure_batch(stored, end)
+    size_bytes = measured.measure_batch(stored, len(stored))
     if size_bytes > MERGED_BATCH_BYTES:
         yield from large_batch(conversion, stored)
     else:

@@ -13,8 +13,7 @@ from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.lazy import (
     FAKE_BATCH_BYTES,
     LazyConversion,
-    needs_down_conversion,
-    needs_up_conversion,
+    needs_conversion,
     padding,
     plan_down_conversion,
     plan_up_conversion,
@@ -181,7 +180,7 @@ def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they
     wrapper[: v0.SIZE_AT] = (102).to_bytes(8, "big")
     v0.UINT32.pack_into(wrapper, v0.CRC_AT, v0.message_crc(wrapper, 0, len(wrapper)))
     stored = bytes(wrapper)
-    assert needs_down_conversion(memoryview(stored), 1)
+    assert needs_conversion(memoryview(stored), 1)
     for to_magic in (0, 1):
         received = complete_batches(sent(plan(stored, to_magic=to_magic)))
         assert [each.is_numbered_by_index for each in received] == [False]
@@ -192,10 +191,10 @@ def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they
 
 def test_what_needs_conversion() -> None:
     old, middle, new = v0.build_message_set(records(2)), v1.build_message_set(records(2)), batch(2)
-    assert [needs_down_conversion(memoryview(each), 0) for each in (old, middle, new)] == [False, True, True]
-    assert [needs_down_conversion(memoryview(each), 1) for each in (old, middle, new)] == [False, False, True]
-    assert [needs_up_conversion(memoryview(each)) for each in (old, middle, new)] == [True, True, False]
-    assert needs_down_conversion(memoryview(old + new), 1)
+    assert [needs_conversion(memoryview(each), 0) for each in (old, middle, new)] == [False, True, True]
+    assert [needs_conversion(memoryview(each), 1) for each in (old, middle, new)] == [False, False, True]
+    assert [needs_conversion(memoryview(each), 2) for each in (old, middle, new)] == [True, True, False]
+    assert needs_conversion(memoryview(old + new), 1)
 
 
 def test_memory_does_not_grow_with_the_answer() -> None:
@@ -209,6 +208,42 @@ def test_memory_does_not_grow_with_the_answer() -> None:
         tracemalloc.stop()
         assert total == conversion.size
         assert peak < 64 * 1024
+
+
+class ForgetfulStretch:
+    """One small buffer for all windows, which others use after each piece; larger windows are lent for good."""
+
+    def __init__(self, stored: bytes, buffer_bytes: int) -> None:
+        self._stored = stored
+        self.buffer = memoryview(bytearray(buffer_bytes))
+        self.size_bytes = len(stored)
+
+    def window(self, position: int, size_bytes: int) -> memoryview:
+        found = memoryview(self._stored)[position : position + size_bytes]
+        if len(found) > len(self.buffer):
+            return found
+        self.buffer[: len(found)] = found
+        return self.buffer[: len(found)]
+
+
+@pytest.mark.parametrize("to_magic", [0, 1, 2])
+def test_what_was_read_may_be_gone_after_each_piece(to_magic: int) -> None:
+    large = v1.build_message_set(records(1, first=900, value_bytes=50_000))
+    stored = b"".join(batch(90, first=n * 90, value_bytes=n) for n in range(10)) + large + control_batch(901)
+    stretch = ForgetfulStretch(stored, 4096)
+
+    def planned(stored: memoryview | ForgetfulStretch) -> LazyConversion:
+        if to_magic == v2.MAGIC:
+            return plan_up_conversion(stored, 0, chunk_bytes=4096)
+        return plan_down_conversion(stored, to_magic, 0, chunk_bytes=4096)
+
+    expected = sent(planned(memoryview(stored)), 8192)
+    received = bytearray()
+    for piece in planned(stretch).pieces(bytearray(8192)):
+        received += piece
+        stretch.buffer[:] = b"\xff" * len(stretch.buffer)
+    assert received == expected
+    assert needs_conversion(stretch, to_magic)
 
 
 keys_and_values = st.none() | st.binary(max_size=40)
