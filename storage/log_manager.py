@@ -14,6 +14,7 @@ from .cleaner import LogCleaner
 from .clock import Clock
 from .compaction import DEDUPE_BUFFER_BYTES, Compaction
 from .files import Files, OsFiles
+from .head_space import due_reclaiming
 from .log_config import LogConfig
 from .log_directory import LogDirectory, StorageUnavailableError
 from .open_files import OpenFiles
@@ -21,6 +22,7 @@ from .partition_log import PartitionLog
 from .paths import TopicPartition
 from .producer_state import PRODUCER_ID_EXPIRATION_MS
 from .retention import apply_retention
+from .segment import SegmentDamagedError
 
 __all__ = ["LogManager", "StorageUnavailableError"]
 
@@ -216,14 +218,11 @@ class LogManager:
                 apply_retention(log, now_ms)
                 log.producers.expire(now_ms, self._producer_id_expiration_ms)
                 flush = log.due_flush(now_ms)
-            except (OSError, BrokerError) as fault:
+                reclaiming = due_reclaiming(log, self._files)
+            except (OSError, BrokerError, SegmentDamagedError) as fault:
                 logger.error("maintenance of %s: %s", log.directory, fault)
                 continue
-            if flush is not None:
-                slow.append(flush)
-            removal = log.due_removals(now_ms)
-            if removal is not None:
-                slow.append(removal)
+            slow.extend(step for step in (flush, reclaiming, log.due_removals(now_ms)) if step is not None)
         slow.extend(self._due_checkpoints())
         slow.extend(self._due_directory_removals(now_ms))
         return [_logged(step) for step in slow]

@@ -167,9 +167,8 @@ class OffsetIndex:
         end = HEADER_SIZE + self._count * ENTRY_SIZE
         if end + ENTRY_SIZE > len(table):
             table = self._map(len(table) + min(len(table), MAX_GROWTH))
-        relative = first_offset - self.base_offset
-        body = ENTRY.pack(relative, position, timestamp, receipt, num_messages, flags, 0)
-        table.pack(ENTRY, end, relative, position, timestamp, receipt, num_messages, flags, self._checksum(body))
+        entry = IndexEntry(first_offset, position, timestamp, receipt, num_messages, flags)
+        self._write_entry(table, self._count, entry)
         self._count += 1
         self._set_last(first_offset, position, receipt, flags)
 
@@ -195,6 +194,24 @@ class OffsetIndex:
         if self._is_finished:
             self._reopen()
         self._count = self._count_up_to(_POSITION, log_size_bytes - 1)
+        self._erase_from(self._count)
+        self._restore_last()
+
+    def drop_before(self, log_position: int, first_offset: int) -> None:
+        """Drop the entries of batches before `log_position`, where the batch that begins with `first_offset` gets one.
+
+        Raises OSError, IndexDamagedError.
+        """
+        kept = [entry for entry in self.entries() if entry.position >= log_position]
+        before = self.tags_at(log_position) or IndexEntry(0, -1, -1, NO_RECEIPT, NO_COUNT, 0)
+        if before.position != log_position:
+            kept.insert(0, before._replace(offset=first_offset, position=log_position, num_messages=NO_COUNT))
+        table = self._table or self._open()
+        if self._is_finished:
+            self._reopen()
+        for number, entry in enumerate(kept):
+            self._write_entry(table, number, entry)
+        self._count = len(kept)
         self._erase_from(self._count)
         self._restore_last()
 
@@ -347,6 +364,11 @@ class OffsetIndex:
         self._receipt = receipt
         self._flags = flags
         self.next_entry_position = position + self.interval_bytes + 1
+
+    def _write_entry(self, table: MappedTable, number: int, entry: IndexEntry) -> None:
+        fields = (entry.offset - self.base_offset, *entry[1:])
+        checksum = self._checksum(ENTRY.pack(*fields, 0))
+        table.pack(ENTRY, HEADER_SIZE + number * ENTRY_SIZE, *fields, checksum)
 
     def _checksum(self, entry: bytes) -> int:
         return zlib.crc32(entry[:_CHECKED_SIZE], self.base_offset & 0xFFFFFFFF) & 0xFFFF | 1

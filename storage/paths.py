@@ -23,6 +23,7 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+RECLAIM = ".reclaim"
 TEMPORARY = ".tmp"
 
 KAFKA_INDEXES = (".index", ".timeindex")

@@ -41,9 +41,7 @@ def first_offset_younger_than(log: PartitionLog, cutoff_ms: int) -> int:
     for segment in log.segments:
         segment.load()
         if segment.newest_ms() >= cutoff_ms:
-            if segment.first_timestamp < 0:
-                return segment.base_offset
-            return segment.first_offset_since(cutoff_ms)
+            return segment.base_offset if segment.max_timestamp < 0 else segment.first_offset_since(cutoff_ms)
     return log.log_end_offset
 
 

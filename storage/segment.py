@@ -115,7 +115,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = -1
         self.first_timestamp = NO_TIMESTAMP
-        """Largest timestamp of the first batch: rolling by time counts from it."""
+        """Largest timestamp of the first batch that has one: rolling by time counts from it."""
         self.receipt_ms = NO_RECEIPT
         """When the last v0 message came."""
         self.magics = 0
@@ -205,7 +205,7 @@ class Segment:
         self.has_gaps = self.has_gaps or tags.first_offset != self.next_offset
         self.next_offset = batch.last_offset + 1
         timestamp = tags.receipt if batch.magic == v0.MAGIC else batch.max_timestamp
-        self._count(batch.magic, timestamp, batch.last_offset, tags.receipt, is_first=batch.position == 0)
+        self._count(batch.magic, timestamp, batch.last_offset, tags.receipt)
         self.index.offer(
             tags.first_offset,
             batch.position,
@@ -215,9 +215,9 @@ class Segment:
             flags=tags.flags,
         )
 
-    def _count(self, magic: int, timestamp: int, offset: int, receipt_ms: int, *, is_first: bool) -> None:
+    def _count(self, magic: int, timestamp: int, offset: int, receipt_ms: int) -> None:
         self.magics |= 1 << magic
-        if is_first:
+        if self.first_timestamp < 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
@@ -314,7 +314,7 @@ class Segment:
             if timestamp > self.max_timestamp:
                 self.max_timestamp = timestamp
                 self.max_timestamp_offset = batch.last_offset
-            if not position:
+            if self.first_timestamp < 0:
                 self.first_timestamp = timestamp
         else:
             try:
@@ -349,7 +349,7 @@ class Segment:
             self._index_run(data, batch, position, receipt_ms)
             return
         timestamp = receipt_ms if batch.magic == v0.MAGIC else batch.max_timestamp
-        self._count(batch.magic, timestamp, batch.last_offset, receipt_ms, is_first=position == 0)
+        self._count(batch.magic, timestamp, batch.last_offset, receipt_ms)
         is_compressed = batch.codec is not Codec.NONE
         self.index.offer(
             batch.base_offset,
@@ -365,7 +365,7 @@ class Segment:
         for message in iter_batches(data):
             timestamp = receipt_ms if run.magic == v0.MAGIC else message.max_timestamp
             at = position + message.position
-            self._count(run.magic, timestamp, message.last_offset, receipt_ms, is_first=at == 0)
+            self._count(run.magic, timestamp, message.last_offset, receipt_ms)
             self.index.offer(message.last_offset, at, self.max_timestamp, receipt=receipt_ms)
 
     def truncate(self, position: int) -> None:
@@ -472,12 +472,13 @@ class Segment:
         return NO_TIMESTAMP if entry is None else entry.receipt
 
     def first_offset_since(self, timestamp: int) -> int:
-        """First offset of the first batch of `timestamp` or later, else the segment's end.
+        """First offset of the first batch of `timestamp` or later, or of no time; else the segment's end.
 
         Raises OSError, SegmentDamagedError.
         """
         for batch in self.batches_from(self.position_before_timestamp(timestamp)):
-            if self.timestamp_of(batch) >= timestamp:
+            found = self.timestamp_of(batch)
+            if found >= timestamp or (found < 0 and batch.record_count != 0):
                 return batch.base_offset
         return self.next_offset
 

@@ -12,6 +12,7 @@ import logging
 from typing import NamedTuple
 
 from . import paths
+from .head_space import finish_reclaiming
 from .log_config import LogConfig
 from .open_files import OpenFiles
 from .recovery import ScanRules
@@ -46,6 +47,7 @@ class SegmentOpener:
     ) -> OpenedSegments:
         """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
         finish_swaps_of_before(self._files, self._directory)
+        finish_reclaiming(self._files, self._directory)
         names = self._files.list(self._directory)
         bases = self._tidy(names)
         segments = [self._segment(base) for base in bases]

@@ -8,6 +8,9 @@ import pytest
 
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
+from gregor.storage.compaction import plan
+from gregor.storage.files import OsFiles
+from gregor.storage.head_space import due_reclaiming
 from gregor.storage.log_config import LogConfig
 from gregor.storage.partition_log import AppendOrigin, PartitionLog
 from tests.storage.payloads import append, marker, payload
@@ -79,3 +82,32 @@ def test_snapshots_and_transaction_indexes(tmp_path: Path, dump: Dump) -> None:
     assert "lastSequence: 0" in snapshot
     index = dump(tmp_path / "topic-0" / "00000000000000000000.txnindex")
     assert "producerId: 6 firstOffset: 1 lastOffset: 2 lastStableOffset: 0" in index
+
+
+def test_a_compacted_segment_and_one_with_a_reclaimed_head(tmp_path: Path, dump: Dump) -> None:
+    compacted = PartitionLog.open(
+        str(tmp_path / "compacted-0"), LogConfig(cleanup_policy="compact"), ManualClock(NOW_MS)
+    )
+    for number in range(20):
+        append(compacted, b"%d" % number, timestamp=NOW_MS, codec=Codec.GZIP if number % 2 else Codec.NONE)
+    compacted.roll()
+    planned = plan(compacted, OsFiles(), ManualClock(NOW_MS), 0)
+    assert planned is not None
+    planned.run()
+    assert planned.commit()
+    path = Path(compacted.segments[0].path)
+    compacted.close()
+    assert "payload: 19" in dump(path)
+
+    reclaimed = open_log(tmp_path / "reclaimed-0")
+    for number in range(20):
+        append(reclaimed, b"%d" % number + b"x" * 100_000, timestamp=NOW_MS)
+    reclaimed.advance_log_start(15)
+    reclaim = due_reclaiming(reclaimed, OsFiles())
+    assert reclaim is not None
+    reclaim()
+    path = Path(reclaimed.segments[0].path)
+    reclaimed.close()
+    output = dump(path)
+    assert "baseOffset: 0 lastOffset: 14 count: 0" in output
+    assert "offset: 15 " in output

@@ -81,6 +81,7 @@ class MemoryFile:
         self._node.data.extend(bytes(size_bytes - len(self._node.data)))
 
     def punch_hole(self, position: int, size_bytes: int) -> bool:
+        self._files.allow("write", 0)
         self._node.data[position : position + size_bytes] = bytes(size_bytes)
         return True
 
@@ -190,3 +191,30 @@ class ForgetfulFiles:
 
     def sync_directory(self, directory: str) -> None:
         self.allow("sync", 0)
+
+
+class Crashing(ForgetfulFiles):
+    """Counts changes of the disk, and dies at one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps_to_live: int | None = None
+
+    def step(self) -> None:
+        if self.steps_to_live is not None:
+            if self.steps_to_live == 0:
+                raise KeyboardInterrupt
+            self.steps_to_live -= 1
+
+    def allow(self, operation: str, size_bytes: int) -> int:
+        if operation in ("write", "sync", "allocate"):
+            self.step()
+        return super().allow(operation, size_bytes)
+
+    def rename(self, source: str, target: str) -> None:
+        self.step()
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self.step()
+        super().remove(path)

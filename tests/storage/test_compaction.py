@@ -1,7 +1,5 @@
 """Compaction: which records stay, in what batches; a crash at any point leaves the log as before or as after."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from gregor.protocol.records import v2
@@ -14,7 +12,7 @@ from gregor.storage.compaction_map import OffsetMap
 from gregor.storage.log_config import LogConfig
 from gregor.storage.open_files import OpenFiles
 from gregor.storage.partition_log import AppendOrigin, PartitionLog
-from tests.storage.forgetful_files import ForgetfulFiles
+from tests.storage.forgetful_files import Crashing, ForgetfulFiles
 from tests.storage.payloads import marker, payload, read_all
 
 DIRECTORY = "/logs/topic-0"
@@ -290,37 +288,6 @@ class TestTransactions:
         self.send(bench, 1, 2, "b", is_transactional=False)
 
 
-class Crashing(ForgetfulFiles):
-    """Counts changes of the disk, and dies at one of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps_to_live: int | None = None
-
-    def step(self) -> None:
-        if self.steps_to_live is not None:
-            if self.steps_to_live == 0:
-                raise KeyboardInterrupt
-            self.steps_to_live -= 1
-
-    def allow(self, operation: str, size_bytes: int) -> int:
-        if operation in ("write", "sync", "allocate"):
-            self.step()
-        return super().allow(operation, size_bytes)
-
-    def rename(self, source: str, target: str) -> None:
-        self.step()
-        super().rename(source, target)
-
-    def remove(self, path: str) -> None:
-        self.step()
-        super().remove(path)
-
-
-def crash_points() -> Iterator[int]:
-    yield from range(200)
-
-
 def test_a_crash_at_any_point_leaves_all_or_nothing() -> None:
     def filled() -> Bench:
         files = Crashing()
@@ -336,7 +303,7 @@ def test_a_crash_at_any_point_leaves_all_or_nothing() -> None:
     after = untouched.left()
     assert before != after
     outcomes = set()
-    for point in crash_points():
+    for point in range(200):
         bench = filled()
         assert isinstance(bench.files, Crashing)
         bench.log.roll()
