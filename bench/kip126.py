@@ -9,7 +9,7 @@ does what producers did before the KIP: one ratio for all topics, the mean of wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from uuid import uuid4
 
@@ -69,7 +69,7 @@ def mixed(random: Random, mix: tuple[float, ...], count: int) -> Iterator[bytes]
             yield record(random, ratio)
 
 
-async def send_all(bootstrap: str, topics: dict[str, Iterator[bytes]], codec: str, *, old: bool) -> dict[str, float]:
+async def send_all(bootstrap: str, topics: Mapping[str, Iterator[bytes]], codec: str, *, old: bool) -> dict[str, float]:
     """Send everything, one topic after the other; returns the producer's metrics."""
     async with Producer(
         bootstrap, compression_type=codec, batch_size=LIMIT_BYTES, linger_ms=100, max_request_size=10 * LIMIT_BYTES
@@ -109,7 +109,8 @@ async def mixes(bootstrap: str) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for codec in ("gzip", "lz4", "zstd"):
         for name, mix in MIXES.items():
-            shares, first = [], {}
+            shares: list[float] = []
+            first: dict[str, float] = {}
             for old in (False, True):
                 topic = await new_topic(bootstrap)
                 values = mixed(Random(1), mix, RECORDS_PER_MIX)

@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random, choices
+from typing import Any
 from uuid import uuid4
 
 import trio
@@ -28,7 +29,7 @@ from gregor.client.partitioner import StickyPartitioner
 KAFKA = Path(__file__).resolve().parents[2] / "shared" / "peer" / "kafka39"
 RECORD_BYTES = 512
 RECORD_COUNT = 122_880
-VARIANTS: dict[str, dict[str, object]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "old sticky": {},
     "adaptive off": {"partitioner_adaptive_partitioning_enable": False},
     "all defaults": {},
@@ -45,7 +46,7 @@ JAVA_BYTES = re.compile(r"outgoing-byte-total:\{client-id=[^,]+, node-id=node-(\
 class OldStickyPartitioner(StickyPartitioner):
     """KIP-480's: stays until a new batch would be begun, and then goes to any other partition."""
 
-    def is_due(self, next_bytes: int, fits_open_batch: bool) -> bool:
+    def is_due(self, next_bytes: float, fits_open_batch: bool) -> bool:
         """Due whenever the record does not fit into the open batch."""
         return self.partition < 0 or not fits_open_batch
 

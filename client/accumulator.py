@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+import trio
+
 from ..protocol.records.compression import Codec
 from .batch import BatchState, ProducerBatch
 from .buffer_memory import BufferMemory
@@ -19,30 +21,25 @@ from .compression_estimator import CompressionRatioEstimator
 from .config import ProducerConfig
 from .delivery import Delivery
 from .partitioner import StickyPartitioner, adaptive_weights
-from .record_encoding import Headers
+from .record_size import Headers
 from .sequences import PartitionSequence
 
 ANY_PARTITION = -1
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first; only the last one may be open."""
+    """The batches of one partition, oldest first; only the last one may be open, and is `open_batch` then."""
 
-    __slots__ = ("batches", "leader", "partition", "sequence", "topic", "under_way")
+    __slots__ = ("batches", "leader", "open_batch", "partition", "sequence", "topic", "under_way")
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.leader: int | None = None
         self.batches: deque[ProducerBatch] = deque()
+        self.open_batch: ProducerBatch | None = None
         self.sequence = PartitionSequence()
         self.under_way: list[ProducerBatch] = []
-
-    def open_batch(self) -> ProducerBatch | None:
-        """The batch that still takes records."""
-        if self.batches and self.batches[-1].state is BatchState.OPEN:
-            return self.batches[-1]
-        return None
 
 
 class TopicQueues:
@@ -82,7 +79,12 @@ class Accumulator:
     """
 
     def __init__(
-        self, config: ProducerConfig, estimator: CompressionRatioEstimator, memory: BufferMemory, random: Random
+        self,
+        config: ProducerConfig,
+        estimator: CompressionRatioEstimator,
+        memory: BufferMemory,
+        random: Random,
+        clock: Callable[[], float] = trio.current_time,
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.new_sticky: Callable[[int, Random], StickyPartitioner] = StickyPartitioner
@@ -92,6 +94,7 @@ class Accumulator:
         self.flushes = 0
         """How many callers wait for everything to be sent; while there are any, nothing lingers."""
         self._random = random
+        self._clock = clock
         self._waiting: dict[PartitionQueue, None] = {}
         self._blocked_since: dict[int, float] = {}
         self._batch_size = config.batch_size
@@ -129,7 +132,6 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         size_bound: int,
-        now: float,
     ) -> tuple[Delivery, bool, bool]:
         """Add one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION leaves the choice to us.
 
@@ -137,32 +139,30 @@ class Accumulator:
         """
         is_sticky = partition == ANY_PARTITION
         if is_sticky:
-            partition = self._sticky_partition(queues, size_bound, now)
+            partition = self._sticky_partition(queues, size_bound)
         queue = queues.queues[partition]
-        batch = queue.open_batch()
-        news = False
-        if batch is None or not batch.has_room_for(size_bound):
-            batch = self._begin_batch(queue, now)
-            size_before = 0
-            news = True
+        batch = queue.open_batch
+        is_begun = batch is None or (batch.room < size_bound and batch.record_count > 0)
+        if batch is None or is_begun:
+            batch = self._begin_batch(queue)
+            room_before = float(batch.size_limit)
         else:
-            size_before = batch.estimated_size
+            room_before = batch.room
         delivery = batch.append(timestamp, key, value, headers)
         batch.reserved_bytes += size_bound
-        size_after = batch.estimated_size
         if is_sticky:
-            queues.sticky.count(size_after - size_before)
-        return delivery, news, size_after >= self._batch_size or (news and len(queue.batches) > 1)
+            queues.sticky.produced_bytes += room_before - batch.room
+        return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)
 
-    def append_raw(self, queue: PartitionQueue, payload: bytes, now: float) -> Delivery:
+    def append_raw(self, queue: PartitionQueue, payload: bytes) -> Delivery:
         """Add a batch that is built already. Returns the delivery of its first record."""
-        batch = ProducerBatch.from_raw(queue.topic, queue.partition, payload, now)
+        batch = ProducerBatch.from_raw(queue.topic, queue.partition, payload, self._clock())
         batch.reserved_bytes = len(payload)
         self._seal_open(queue)
         self._enqueue(queue, batch)
         return batch.deliveries[0]
 
-    def _begin_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+    def _begin_batch(self, queue: PartitionQueue) -> ProducerBatch:
         self._seal_open(queue)
         ratio = self.estimator.ratio(queue.topic, self._codec) if self._codec is not Codec.NONE else 1.0
         batch = ProducerBatch(
@@ -171,9 +171,10 @@ class Accumulator:
             codec=self._codec,
             ratio=ratio,
             size_limit=self._batch_size,
-            created_at=now,
+            created_at=self._clock(),
         )
         self._enqueue(queue, batch)
+        queue.open_batch = batch
         return batch
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -182,11 +183,12 @@ class Accumulator:
         self.incomplete[batch] = None
 
     def _seal_open(self, queue: PartitionQueue) -> None:
-        if (batch := queue.open_batch()) is not None:
-            self._seal(batch)
+        if queue.open_batch is not None:
+            self._seal(queue, queue.open_batch)
 
-    def _seal(self, batch: ProducerBatch) -> None:
+    def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Close a batch and give back the memory that compression has saved."""
+        queue.open_batch = None
         batch.seal(self.estimator, is_transactional=self._is_transactional)
         saved = batch.reserved_bytes - len(batch.payload)
         if saved > 0:
@@ -195,21 +197,25 @@ class Accumulator:
 
     # --- the sticky partition (KIP-794) ---
 
-    def _sticky_partition(self, queues: TopicQueues, size_bound: int, now: float) -> int:
+    def _sticky_partition(self, queues: TopicQueues, size_bound: int) -> int:
         sticky = queues.sticky
-        batch = queues.queues[sticky.partition].open_batch() if sticky.partition >= 0 else None
-        fits_open_batch = batch is not None and batch.record_count > 0 and batch.has_room_for(size_bound)
-        if not sticky.is_due(int(size_bound * batch.growth_factor) if batch else size_bound, fits_open_batch):
-            return sticky.partition
+        partition = sticky.partition
+        if partition >= 0:
+            batch = queues.queues[partition].open_batch
+            fits_open_batch = batch is not None and batch.room >= size_bound
+            growth = size_bound if batch is None else size_bound * batch.growth_factor
+            if not sticky.is_due(growth, fits_open_batch):
+                return partition
         partitions: Sequence[int] = queues.available or range(len(queues.queues))
         if not self._is_adaptive or len(partitions) == 1:
             return sticky.switch(partitions)
         if self._availability_timeout > 0:
-            partitions = self._reachable(queues, partitions, now) or partitions
+            partitions = self._reachable(queues, partitions) or partitions
         return sticky.switch(partitions, adaptive_weights([len(queues.queues[p].batches) for p in partitions]))
 
-    def _reachable(self, queues: TopicQueues, partitions: Iterable[int], now: float) -> list[int]:
+    def _reachable(self, queues: TopicQueues, partitions: Iterable[int]) -> list[int]:
         """The partitions whose broker has taken what was ready within `partitioner.availability.timeout.ms`."""
+        now = self._clock()
         late = {node for node, since in self._blocked_since.items() if now - since > self._availability_timeout}
         return [p for p in partitions if queues.queues[p].leader not in late]
 
@@ -263,7 +269,7 @@ class Accumulator:
             if taken and size + batch.estimated_size > max_bytes:
                 break
             if batch.state is BatchState.OPEN:
-                self._seal(batch)
+                self._seal(queue, batch)
             queue.batches.popleft()
             queue.under_way.append(batch)
             # Going to the end of the line is what shares requests that are cut at max.request.size fairly.
@@ -301,6 +307,8 @@ class Accumulator:
             queue.under_way.remove(batch)
         elif batch in queue.batches:
             queue.batches.remove(batch)
+            if queue.open_batch is batch:
+                queue.open_batch = None
             if not queue.batches:
                 self._waiting.pop(queue, None)
         self.incomplete.pop(batch, None)

@@ -23,11 +23,12 @@ import trio
 
 from ..protocol.records import v1, v2
 from ..protocol.records.batches import iter_records, read_batch
+from ..protocol.records.client_records_cy import encode_record
 from ..protocol.records.compression import Codec, compress
 from ..protocol.records.record import NO_TIMESTAMP, Record
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
 from .delivery import Delivery
-from .record_encoding import Headers, encode_record
+from .record_size import Headers
 
 _PRODUCER_FIELDS = Struct(">qhi")
 """Producer id, epoch, base sequence: neighbours in a v2 header, from PRODUCER_ID_AT on."""
@@ -58,6 +59,7 @@ class ProducerBatch:
     """Records of one partition that travel together.
 
     Sizes are bytes, times are seconds of trio's clock, `base_timestamp` and the records' are milliseconds.
+    `room` is what is left of batch.size by the estimate of KIP-126; negative when the first record was larger.
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class ProducerBatch:
         "record_errors",
         "reserved_bytes",
         "retry_at",
+        "room",
         "size_limit",
         "state",
         "topic",
@@ -98,6 +101,7 @@ class ProducerBatch:
         self.codec = codec
         self.growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
         self.size_limit = size_limit
+        self.room = float(size_limit - v2.HEADER_SIZE)
         self.created_at = created_at
         self.state = BatchState.OPEN
         self.body = bytearray()
@@ -127,26 +131,20 @@ class ProducerBatch:
     def estimated_size(self) -> int:
         """Bytes that the batch is expected to take on the wire: exact unless it is compressed and still open."""
         if self.state is BatchState.OPEN:
-            return v2.HEADER_SIZE + int(len(self.body) * self.growth_factor)
+            return int(self.size_limit - self.room)
         return len(self.payload)
 
     def has_room_for(self, record_bytes: int) -> bool:
-        """Whether a record of at most that size may join; the first one always may.
+        """Whether a record of at most that size may join an open batch; the first one always may.
 
         The newcomer is counted uncompressed, as in Kafka's MemoryRecordsBuilder.hasRoomFor.
         """
-        if self.state is not BatchState.OPEN:
-            return False
-        if not self.record_count:
-            return True
-        return v2.HEADER_SIZE + len(self.body) * self.growth_factor + record_bytes <= self.size_limit
+        return self.room >= record_bytes or not self.record_count
 
     @property
     def is_full(self) -> bool:
         """Whether the estimated size has reached batch.size, or nothing can be added any more."""
-        if self.state is not BatchState.OPEN:
-            return True
-        return self.record_count > 0 and self.estimated_size >= self.size_limit
+        return self.state is not BatchState.OPEN or (self.room <= 0 and self.record_count > 0)
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> Delivery:
         """Take a record in; the caller asked `has_room_for` before."""
@@ -155,10 +153,12 @@ class ProducerBatch:
             self.base_timestamp = self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        self.body += encode_record(timestamp - self.base_timestamp, count, key, value, headers)
+        record = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
+        self.body += record
+        self.room -= len(record) * self.growth_factor
+        self.record_count = count + 1
         delivery = Delivery(self, count, timestamp)
         self.deliveries.append(delivery)
-        self.record_count = count + 1
         return delivery
 
     # --- bytes ---

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -42,7 +42,17 @@ SESSION_CODES = frozenset(
 class FetchedPartition:
     """What one Fetch brought for one partition, not handed out yet."""
 
-    __slots__ = ("_aborted", "_batches", "_check_crcs", "_hides_aborted", "_records", "place", "position")
+    __slots__ = (
+        "_aborted",
+        "_batches",
+        "_check_crcs",
+        "_end_offset",
+        "_hides_aborted",
+        "_next",
+        "_records",
+        "place",
+        "position",
+    )
 
     def __init__(
         self, place: TopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
@@ -50,7 +60,9 @@ class FetchedPartition:
         self.place = place
         self.position = position
         self._batches = iter_batches(data.records or b"")  # type: ignore[arg-type]
-        self._records: Iterator[ConsumerRecord] = iter(())
+        self._records: list[ConsumerRecord] = []
+        self._next = 0
+        self._end_offset = 0
         self._check_crcs = config.check_crcs
         self._hides_aborted = config.is_read_committed
         aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
@@ -63,36 +75,31 @@ class FetchedPartition:
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count:
-            record = next(self._records, None)
-            if record is not None:
-                taken.append(record)
+            if self._next == len(self._records):
+                # Behind the batch, whose last records may have been compacted away.
+                self.position.offset = max(self.position.offset or 0, self._end_offset)
+                batch = next(self._batches, None)
+                if batch is None:
+                    return taken
+                self._open(batch)
                 continue
-            batch = next(self._batches, None)
-            if batch is None:
-                return taken
-            self._open(batch)
-        self.position.offset = taken[-1].offset + 1
+            end = self._next + count - len(taken)
+            taken += self._records[self._next : end]
+            self._next = min(end, len(self._records))
+            self.position.offset = taken[-1].offset + 1
         return taken
 
     def _open(self, batch: BatchView) -> None:
         """Begin with a batch, or step over it if it is a marker or belongs to an aborted transaction."""
-        assert self.position.offset is not None
+        from_offset = self.position.offset or 0
         if self._check_crcs and not batch.crc_is_valid:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
-        if batch.last_offset < self.position.offset:
-            return
-        if batch.is_control or (self._hides_aborted and self._aborted.hides(batch)):
-            if batch.is_control:
-                self._aborted.pass_marker(batch)
-            self.position.offset = batch.last_offset + 1
-            return
-        self._records = self._with_end(batch)
-
-    def _with_end(self, batch: BatchView) -> Iterator[ConsumerRecord]:
-        """The batch's records; after them the position moves behind the batch, whose last records may be compacted."""
-        assert self.position.offset is not None
-        yield from decode_batch(*self.place, batch, self.position.offset)
-        self.position.offset = batch.last_offset + 1
+        self._records, self._next = [], 0
+        self._end_offset = batch.last_offset + 1
+        if batch.is_control:
+            self._aborted.pass_marker(batch)
+        elif batch.last_offset >= from_offset and not (self._hides_aborted and self._aborted.hides(batch)):
+            self._records = decode_batch(*self.place, batch, from_offset)
 
 
 class AbortedFilter:

@@ -57,7 +57,8 @@ def adaptive_weights(queue_sizes: Sequence[int]) -> list[float]:
 class StickyPartitioner:
     """One topic's sticky choice for records that are not partitioned by key.
 
-    The accumulator asks `is_due` before each append, calls `switch` when it says so, and `count`s what it appended.
+    The accumulator asks `is_due` before each append, calls `switch` when it says so, and adds to `produced_bytes` what
+    the append took there: headers, overheads and the compression estimate included.
     Invariant: over a long run each visit of a partition is worth `batch_size` bytes, however long it really was.
     """
 
@@ -67,11 +68,11 @@ class StickyPartitioner:
         # batch.size may be 0, which means a batch for each record and a switch after each.
         self._batch_size = max(1, batch_size)
         self._random = random
-        self._debts: dict[int, int] = {}
+        self._debts: dict[int, float] = {}
         self.partition = -1
-        self.produced_bytes = 0
+        self.produced_bytes = 0.0
 
-    def is_due(self, next_bytes: int, fits_open_batch: bool) -> bool:
+    def is_due(self, next_bytes: float, fits_open_batch: bool) -> bool:
         """Whether to leave the current partition before appending `next_bytes` more.
 
         `fits_open_batch`: the record would join a batch that is already begun. Leaving then would strand that batch
@@ -83,10 +84,6 @@ class StickyPartitioner:
             return self.produced_bytes >= 2 * self._batch_size
         return self.produced_bytes + next_bytes > self._batch_size and self.produced_bytes > 0
 
-    def count(self, appended_bytes: int) -> None:
-        """Charge what an append added to the accumulator: headers, overheads and compression estimate included."""
-        self.produced_bytes += appended_bytes
-
     def switch(self, partitions: Sequence[int], weights: Sequence[float] | None = None) -> int:
         """Draw the next partition, uniformly or by `weights`, and return it.
 
@@ -96,13 +93,13 @@ class StickyPartitioner:
             self._debts[self.partition] = self.produced_bytes - self._batch_size
         while True:
             chosen = self._draw(partitions, weights)
-            debt = self._debts.pop(chosen, 0)
+            debt = self._debts.pop(chosen, 0.0)
             if debt < self._batch_size or len(partitions) == 1:
                 break
             if debt > self._batch_size:
                 self._debts[chosen] = debt - self._batch_size
         self.partition = chosen
-        self.produced_bytes = debt if len(partitions) > 1 else 0
+        self.produced_bytes = debt if len(partitions) > 1 else 0.0
         return chosen
 
     def _draw(self, partitions: Sequence[int], weights: Sequence[float] | None) -> int:

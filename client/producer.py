@@ -39,7 +39,7 @@ from .lifetime import BackgroundTasks
 from .metrics import Metrics
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
-from .record_encoding import Headers, record_size_bound
+from .record_size import Headers, record_size_bound
 from .sender import Sender
 from .sequences import PartitionSequence
 from .transactions import TopicPartition, TransactionManager
@@ -155,7 +155,7 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
         delivery, is_begun, is_filled = self._accumulator.append(
-            queues, partition, timestamp_ms, key, value, headers, size_bound, trio.current_time()
+            queues, partition, timestamp_ms, key, value, headers, size_bound
         )
         if self._transactions is not None:
             self._transactions.note_partition(topic, delivery.partition)
@@ -183,7 +183,7 @@ class Producer:
             queues = await self._metadata.wait_for(topic, partition)
         await self._reserve(len(raw))
         try:
-            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw), trio.current_time())
+            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw))
         except ValueError:
             self._memory.release(len(raw))
             raise

@@ -8,7 +8,7 @@ from gregor.client.buffer_memory import BufferMemory
 from gregor.client.compression_estimator import CompressionRatioEstimator
 from gregor.client.config import ProducerConfig
 from gregor.client.delivery import Delivery
-from gregor.client.record_encoding import record_size_bound
+from gregor.client.record_size import record_size_bound
 from gregor.protocol.records.compression import Codec
 
 VALUE = b"x" * 1000
@@ -25,13 +25,15 @@ class Scene:
         self.config = ProducerConfig.from_properties(config)
         self.memory = BufferMemory(self.config.buffer_memory)
         self.estimator = CompressionRatioEstimator()
-        self.accumulator = Accumulator(self.config, self.estimator, self.memory, Random(1))
+        self.accumulator = Accumulator(self.config, self.estimator, self.memory, Random(1), lambda: self.now)
+        self.now = 0.0
         self.topic: TopicQueues = self.accumulator.update_topic("t", list(range(partitions)))
 
     def append(self, value: bytes = VALUE, partition: int = 0, now: float = 0.0) -> Delivery:
         bound = record_size_bound(None, value, ())
         assert self.memory.try_reserve(bound)
-        return self.accumulator.append(self.topic, partition, 0, None, value, (), bound, now)[0]
+        self.now = now
+        return self.accumulator.append(self.topic, partition, 0, None, value, (), bound)[0]
 
     def drain(self, node: int = 0, now: float = 0.0, max_bytes: int = 1 << 20) -> list[ProducerBatch]:
         return [batch for _, batch in self.accumulator.drain(node, now, max_bytes, anything_goes)]

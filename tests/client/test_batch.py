@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gregor.client.batch import BatchState, ProducerBatch, next_sequence
 from gregor.client.compression_estimator import CompressionRatioEstimator
-from gregor.client.record_encoding import record_size_bound
+from gregor.client.record_size import record_size_bound
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
 from gregor.protocol.records.compression import Codec

@@ -1,0 +1,99 @@
+"""Records as a client writes and reads them, compiled and not: the same bytes as the specification's own code."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gregor.protocol.records import client_records_cy as in_use
+from gregor.protocol.records import v2
+from gregor.protocol.records.batches import iter_records, read_batch
+from gregor.protocol.records.record import Header, Record
+from gregor.protocol.records.varint import append_varint
+from tests.conftest import pure_twin
+
+PURE = next(pure_twin(source) for source in __import__("pathlib").Path(v2.__file__).parent.glob("client_records_cy.py"))
+BUILDS = pytest.mark.parametrize("build", [in_use, PURE], ids=["in use", "pure"])
+
+nullable = st.none() | st.binary(max_size=200)
+header_lists = st.lists(st.tuples(st.text(max_size=10), nullable), max_size=3)
+rows = st.tuples(st.integers(0, 2**41), nullable, nullable, header_lists)
+
+
+class Nine(NamedTuple):
+    """What `decode_records` fills."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: object
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    leader_epoch: int
+
+
+@BUILDS
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_numbers(build: ModuleType, number: int) -> None:
+    expected = bytearray()
+    append_varint(expected, number)
+    assert build.encode_varint(number) == bytes(expected)
+    assert build.read_number(bytes(expected), 0, len(expected)) == (number, len(expected))
+
+
+@BUILDS
+@given(st.lists(rows, min_size=1, max_size=20), st.integers(0, 25))
+def test_round_trip_and_bytes(
+    build: ModuleType, written: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], skip: int
+) -> None:
+    base = written[0][0]
+    body = b"".join(
+        build.encode_record(timestamp - base, index, key, value, headers)
+        for index, (timestamp, key, value, headers) in enumerate(written)
+    )
+    records = [
+        Record(index, timestamp, key, value, tuple(Header(name.encode(), content) for name, content in headers))
+        for index, (timestamp, key, value, headers) in enumerate(written)
+    ]
+    batch = v2.build_batch(records)
+    assert batch[v2.RECORDS_AT :] == body
+    view = read_batch(batch)
+    assert view is not None
+    assert list(iter_records(view)) == records
+    decoded = build.decode_records(body, len(written), 100, base, None, 100 + skip, Nine, "t", 3, None, 5)
+    assert decoded == [
+        Nine("t", 3, 100 + record.offset, record.timestamp, None, record.key, record.value, record.headers, 5)
+        for record in records[skip:]
+    ]
+
+
+@BUILDS
+def test_log_append_time_takes_the_place_of_all_others(build: ModuleType) -> None:
+    body = build.encode_record(0, 0, None, b"v", ())
+    (record,) = build.decode_records(body, 1, 0, 5, 99, 0, Nine, "t", 0, None, -1)
+    assert record.timestamp == 99
+
+
+@BUILDS
+@given(st.binary(max_size=60), st.integers(0, 4))
+def test_garbage_is_refused_or_read(build: ModuleType, body: bytes, count: int) -> None:
+    try:
+        records = build.decode_records(body, count, 0, 0, None, 0, Nine, "t", 0, None, -1)
+    except build.TruncatedRecordError:
+        return
+    assert len(records) <= count
+
+
+@BUILDS
+@given(st.data())
+def test_every_cut_is_noticed(build: ModuleType, data: st.DataObject) -> None:
+    body = build.encode_record(7, 0, b"key", b"value", [("name", b"content")])
+    cut = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(build.TruncatedRecordError):
+        build.decode_records(body[:cut], 1, 0, 0, None, 0, Nine, "t", 0, None, -1)
