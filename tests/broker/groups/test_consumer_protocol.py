@@ -37,7 +37,11 @@ class Member:
         self.join()
 
     def send(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        values = {"group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch} | fields
+        values: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+        } | fields
         client = HeartbeatingClient("client", "/host", makes_member_id=self.version > 0)
         answer: ConsumerGroupHeartbeatResponse = self.bench.groups.consumer_heartbeat(
             ConsumerGroupHeartbeatRequest(**values), client
@@ -241,7 +245,7 @@ async def test_partitions_and_topics_come_and_go(bench: Any, topic: UUID, autoju
 
 
 async def test_subscriptions_by_pattern(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
-    first = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|logs-.*"}
+    first: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "t|logs-.*"}
     member = Member(bench, "m", version=1, **first)
     assert member.owned == {topic: {0, 1, 2, 3}}
     logs = bench.known_topics.add("logs-a", 2)
