@@ -101,5 +101,6 @@ def _used(client: DescribedClient) -> list[tuple[AnyApiKey, int]]:
 
 def _versions(client: DescribedClient) -> str:
     return ", ".join(
-        f"{api_name(api_key(entry.api_key))} v{entry.api_version} x{entry.request_count}" for entry in client.api_versions
+        f"{api_name(api_key(entry.api_key))} v{entry.api_version} x{entry.request_count}"
+        for entry in client.api_versions
     )

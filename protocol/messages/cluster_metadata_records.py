@@ -8,8 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from ..schema import NO_UUID, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, Message, String, Struct, Tag, Uint16
-from ..schema import Uuid, Versions
+from ..schema import (
+    NO_UUID,
+    Bool,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Tag,
+    Uint16,
+    Uuid,
+    Versions,
+)
 
 
 class BrokerEndpoint(Struct):

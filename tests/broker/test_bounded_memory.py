@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -35,18 +34,20 @@ def fetch_everything(max_bytes: int = 250 * MIB) -> FetchRequest:
 
 
 @pytest.fixture(scope="module")
-def filled(broker_process: BrokerProcess) -> Iterator[BrokerProcess]:
+def filled(broker_process: BrokerProcess) -> BrokerProcess:
     """The broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
     batch = v2.build_batch([Record(i, 1_700_000_000_000, None, bytes(1000)) for i in range(RECORDS_A_BATCH)])
     with Wire(broker_process.address, timeout=120) as wire:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         data = [PartitionProduceData(index=i, records=batch) for i in range(PARTITIONS)]
-        request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(TOPIC, data)])
+        request = ProduceRequest(
+            acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
+        )
         for _ in range(BATCHES_A_PARTITION):
             answer = wire.ask(ApiKey.PRODUCE, 7, request)
         assert all(p.error_code == ErrorCode.NONE for p in answer.responses[0].partition_responses)
-    yield broker_process
+    return broker_process
 
 
 @pytest.mark.parametrize("version", [3, 1, 11])
