@@ -81,6 +81,17 @@ def batches(seed: int) -> list[bytes]:
     return made
 
 
+def produce_once_there_is_a_leader(wire: Wire, request: ProduceRequest) -> int:
+    """The error of a produce request, asked again while a topic that was just created has no leader."""
+    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for _ in range(100):
+        code = wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses[0].error_code
+        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            break
+        time.sleep(0.1)
+    return code
+
+
 def kafkas_answer(address: tuple[str, int], payloads: list[bytes], settings: dict[str, str], until: int) -> set[object]:
     """Produce to Kafka, wait until all but the active segment is clean, read what is left."""
     with Wire(address) as wire:
@@ -93,8 +104,7 @@ def kafkas_answer(address: tuple[str, int], payloads: list[bytes], settings: dic
             request = ProduceRequest(
                 acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name="cleaned", partition_data=[partition])]
             )
-            answer = wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses[0]
-            assert answer.error_code == ErrorCode.NONE
+            assert produce_once_there_is_a_leader(wire, request) == ErrorCode.NONE
         wait_for_cleaner(address[1], until)
         return set(read(wire))
 
