@@ -98,7 +98,7 @@ def error_codes(part: object) -> Iterator[int]:
         for element in part:
             yield from error_codes(element)
     elif isinstance(part, Struct):
-        for name in part.__slots__:
+        for name in type(part).FIELD_DEFAULTS:
             value = getattr(part, name)
             if name == "error_code":
                 yield value
