@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, running_broker
 from tests.wire import Wire, forget_peak, resident_bytes
 
 pytestmark = pytest.mark.peer
@@ -34,10 +35,17 @@ def fetch_everything(max_bytes: int = 250 * MIB) -> FetchRequest:
 
 
 @pytest.fixture(scope="module")
-def filled(broker_process: BrokerProcess) -> BrokerProcess:
-    """The broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
+def roomy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that lets one fetch have more than Kafka's default of 55 MB."""
+    with running_broker(tmp_path_factory.mktemp("roomy"), "fetch.max.bytes=300000000") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def filled(roomy_broker: BrokerProcess) -> BrokerProcess:
+    """That broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
     batch = v2.build_batch([Record(i, 1_700_000_000_000, None, bytes(1000)) for i in range(RECORDS_A_BATCH)])
-    with Wire(broker_process.address, timeout=120) as wire:
+    with Wire(roomy_broker.address, timeout=120) as wire:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         data = [PartitionProduceData(index=i, records=batch) for i in range(PARTITIONS)]
@@ -47,7 +55,7 @@ def filled(broker_process: BrokerProcess) -> BrokerProcess:
         for _ in range(BATCHES_A_PARTITION):
             answer = wire.ask(ApiKey.PRODUCE, 7, request)
         assert all(p.error_code == ErrorCode.NONE for p in answer.responses[0].partition_responses)
-    return broker_process
+    return roomy_broker
 
 
 @pytest.mark.parametrize("version", [3, 1, 11])
