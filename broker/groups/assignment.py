@@ -36,11 +36,6 @@ def to_lists(assignment: Assignment, make: Callable[..., _Listed]) -> list[_List
     return [make(topic_id=topic_id, partitions=sorted(indexes)) for topic_id, indexes in assignment.items()]
 
 
-def size(assignment: Assignment) -> int:
-    """How many partitions it has."""
-    return sum(map(len, assignment.values()))
-
-
 def common(first: Assignment, second: Assignment) -> Assignment:
     """Partitions in both."""
     both = {topic_id: partitions & second.get(topic_id, frozenset()) for topic_id, partitions in first.items()}

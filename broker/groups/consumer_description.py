@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...protocol.errors import ErrorCode
 from ...protocol.messages.consumer_group_describe import Assignment as AssignmentMessage
 from ...protocol.messages.consumer_group_describe import DescribedGroup, Member, TopicPartitions
 from ...protocol.messages.list_groups import ListedGroup
@@ -50,11 +49,6 @@ def _message(assignment: Assignment, topics: CurrentTopics) -> AssignmentMessage
             if topic is not None
         ]
     )
-
-
-def cannot_describe(group_id: str, error: ErrorCode) -> DescribedGroup:
-    """A group that cannot be described."""
-    return DescribedGroup(group_id=group_id, error_code=error)
 
 
 def list_consumer_group(group: ConsumerGroup) -> ListedGroup:

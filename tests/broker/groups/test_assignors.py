@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.broker.groups.assignment import Assignment, common, size
+from gregor.broker.groups.assignment import Assignment, common
 from gregor.broker.groups.assignors import Assignor, Subscriber, assign_range, assign_uniform, assignors_by_name
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
@@ -29,6 +29,10 @@ def groups(draw: st.DrawFn, *, same_topics: bool | None = None) -> tuple[Members
     members = {name: Subscriber(draw(wanted)) for name in names}
     read = frozenset().union(*(member.topics for member in members.values()))
     return members, {topic: count for topic, count in partition_counts.items() if topic in read}
+
+
+def size(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values()))
 
 
 def with_targets(members: Members, targets: Mapping[str, Assignment]) -> Members:
