@@ -77,15 +77,18 @@ class Server:
 
     async def run(self, stop: trio.Event) -> None:
         """Serve until ``stop`` is set, then finish what is in flight, for a while."""
-        async with trio.open_nursery() as watching:
-            watching.start_soon(self._readiness.run)
-            async with trio.open_nursery() as serving:
-                await self._accept_until(stop, serving)
-                self.close()
-                for connection in self._connections:
-                    connection.drain()
-                serving.cancel_scope.deadline = trio.current_time() + self._drain_s
-            watching.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as watching:
+                watching.start_soon(self._readiness.run)
+                async with trio.open_nursery() as serving:
+                    await self._accept_until(stop, serving)
+                    self.close()
+                    for connection in self._connections:
+                        connection.drain()
+                    serving.cancel_scope.deadline = trio.current_time() + self._drain_s
+                watching.cancel_scope.cancel()
+        finally:
+            self.close()
 
     async def _accept_until(self, stop: trio.Event, serving: trio.Nursery) -> None:
         async with trio.open_nursery() as accepting:
