@@ -44,10 +44,12 @@ class Readiness:
             while True:
                 events = self._epoll.poll(0)
                 if not events and not unfinished:
+                    # Nothing is left to do, so this is also when others have their turn.
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
-                    continue
+                    events = self._epoll.poll(0)
+                else:
+                    await trio.lowlevel.checkpoint()
                 unfinished = self._call(events, unfinished)
-                await trio.lowlevel.checkpoint()
         finally:
             self._epoll.close()
 
