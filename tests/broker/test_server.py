@@ -41,7 +41,7 @@ class WhereAmI:
         return None
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        if frame == b"wait":
+        if bytes(frame) == b"wait":
             await self.release.wait()
         host, port = client.local_address
         return [f"{host}:{port} {client.listener_name} {client.peer[0]}".encode()]

@@ -107,7 +107,7 @@ async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(ask
     row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(BrokerError(ErrorCode.NOT_CONTROLLER)))
     dispatcher = Dispatcher(asking.broker, {row.key: row})
     with pytest.raises(UnanswerableError):
-        await dispatcher.answer(frame_of(row.key, 1, DeleteRecordsRequest()), asking.client)
+        await dispatcher.answer(frame_of(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest()), asking.client)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_client_ids(client_id: bytes, read: str | None) -> None:
     frame = memoryview(struct.pack(">hhi", 3, 1, 7) + client_id + b"body")
     header = parse_header(frame)
     assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (3, 1, 7, read)
-    assert frame[header.end :] == b"body"
+    assert bytes(frame[header.end :]) == b"body"
 
 
 @pytest.mark.parametrize(("tags", "end"), [(b"\0", 1), (b"\1\x63\2ab", 5), (b"\2\1\0\2\1x", 6)])
