@@ -97,7 +97,7 @@ class PartitionLog:
         self._flusher = Flusher(clock)
         self.producers = ProducerStates()
         self.sole_replica = True
-        """Whether the high watermark is the log end; otherwise someone else calls `advance_high_watermark`."""
+        """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
         self.is_closed = False
         self.log_start_offset = opened.log_start_offset
         self.log_end_offset = self.high_watermark = end_offset = self._segments.active.next_offset
@@ -494,13 +494,11 @@ class PartitionLog:
 
     def close(self) -> None:
         """Flush, note where the log ends, let go of the files; then it is of no more use. Raises OSError."""
-        if self.is_closed:
+        if self.is_closed or self.log_end_offset == self._closed_end_offset:
+            # Nothing was written since it was closed the last time: all that follows is on the disk already.
+            self.abandon()
             return
         self.is_closed = True
-        if self.log_end_offset == self._closed_end_offset:
-            # Nothing was written since it was closed the last time: all that follows is on the disk already.
-            self._segments.close()
-            return
         if self.log_end_offset > self.recovery_point:
             self.flush()
         if self.log_end_offset > self.log_start_offset:

@@ -20,7 +20,7 @@ from ..protocol.records.produced import ProducedBatch
 from . import paths
 from .batch_tags import BatchTags, OldIndexTags, Tags
 from .files import Buffer
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexSummary, OffsetIndex
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, IndexSummary, OffsetIndex
 from .open_files import OpenFiles, SharedFile
 from .recovery import ScanResult, ScanRules, scan
 from .transaction_index import TransactionIndex
@@ -396,7 +396,7 @@ class Segment:
         """
         if position >= self._trusted_from or (self._checked_from <= position and end <= self._checked_to):
             return end
-        entry = self._looked_up(lambda index: index.tags_at(position))
+        entry = self.index_entry_for(position)
         start, first_offset = (0, self.base_offset) if entry is None else (entry.position, entry.offset)
         buffer = self.file.map(start, self._trusted_from - start)
         rules = ScanRules(self.base_offset, first_offset, self.has_gaps)
@@ -468,8 +468,12 @@ class Segment:
         """The largest timestamp of the batch's records; for v0 when it came, since it says nothing itself."""
         if batch.magic != v0.MAGIC:
             return batch.max_timestamp
-        entry = self._looked_up(lambda index: index.tags_at(batch.position))
+        entry = self.index_entry_for(batch.position)
         return NO_TIMESTAMP if entry is None else entry.receipt
+
+    def index_entry_for(self, position: int) -> IndexEntry | None:
+        """The entry that tells the tags of the batch at `position`, its own or the last before it. Raises OSError."""
+        return self._looked_up(lambda index: index.tags_at(position))
 
     def first_offset_since(self, timestamp: int) -> int:
         """First offset of the first batch of `timestamp` or later, or of no time; else the segment's end.

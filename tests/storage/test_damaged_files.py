@@ -199,7 +199,7 @@ def flip_entry(data: bytearray) -> None:
     data[96 + 3] ^= 0x40
 
 
-INDEX_DAMAGES: dict[str, Callable[[list[Path]], None]] = {
+INDEX_DAMAGES: dict[str, Callable[[list[Path]], object]] = {
     "missing": lambda files: [file.unlink() for file in files] and None,
     "empty": lambda files: [file.write_bytes(b"") for file in files] and None,
     "cut": lambda files: (
