@@ -80,7 +80,7 @@ def test_records_and_errors_are_always_news() -> None:
     session = opened(cache, ("t", 0, 0))
     for epoch, news in ((1, {"records": b"x"}), (2, {"records": b"x"}), (3, {"error": 3}), (4, {"error": 3})):
         context = cache.context(request(session=session, epoch=epoch), NAMES, 0)
-        assert indexes(context.select(answer(context, **news))[1]) == [0]  # type: ignore[arg-type]
+        assert indexes(context.select(answer(context, **news))[1]) == [0]
 
 
 def test_the_end_of_an_error_is_news() -> None:
