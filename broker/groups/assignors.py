@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from ..config import ConfigError
 from .assignment import NOTHING, Assignment
 from .balancing import assign_balanced
 
@@ -115,9 +116,9 @@ _KNOWN: Final[Mapping[str, tuple[str, Assignor]]] = {
 
 
 def assignors_by_name(class_names: Iterable[str]) -> dict[str, Assignor]:
-    """The assignors of `group.consumer.assignors`, the default one first. Raises ValueError for one that we lack."""
+    """The assignors of `group.consumer.assignors`, the default one first. Raises ConfigError for one that we lack."""
     names = list(class_names)
     unknown = [name for name in names if name not in _KNOWN]
-    if unknown:
-        raise ValueError(f"group.consumer.assignors: {unknown[0]} is none of {', '.join(_KNOWN)}")
+    if unknown or not names:
+        raise ConfigError(f"group.consumer.assignors={','.join(names)}: take one or more of {', '.join(_KNOWN)}")
     return dict(_KNOWN[name] for name in names)

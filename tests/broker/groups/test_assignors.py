@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gregor.broker.config import ConfigError
 from gregor.broker.groups.assignment import Assignment, common
 from gregor.broker.groups.assignors import Assignor, Subscriber, assign_range, assign_uniform, assignors_by_name
 
@@ -166,5 +167,6 @@ def test_uniform_evens_out_members_who_read_different_topics() -> None:
 def test_assignors_have_kafkas_names_and_classes() -> None:
     package = "org.apache.kafka.coordinator.group.assignor"
     assert list(assignors_by_name([f"{package}.RangeAssignor", f"{package}.UniformAssignor"])) == ["range", "uniform"]
-    with pytest.raises(ValueError, match=r"com\.example\.Mine"):
-        assignors_by_name(["com.example.Mine"])
+    for names in (["com.example.Mine"], []):
+        with pytest.raises(ConfigError, match=r"^group\.consumer\.assignors="):
+            assignors_by_name(names)
