@@ -1,4 +1,4 @@
-"""Gregor and Apache Kafka 3.9.1 on the same machine, turn by turn, under the neutral load driver of ``../shared/bench``.
+"""Gregor and Apache Kafka 3.9.1 on the same machine, turn by turn, under the driver of ``../shared/bench``.
 
 Both brokers start fresh, are warmed, and take turns test by test and round by round. The table has medians with the
 lowest and highest round, and says "better" or "worse" only where the ranges lie apart. CPU seconds and memory stand
@@ -46,7 +46,7 @@ def start_gregor(data: Path) -> subprocess.Popen[bytes]:
 
 
 def main() -> int:
-    """Run the tests named on the command line; further options go to ``../shared/bench/seedbench/versus`` as they are."""
+    """Run the tests named on the command line; more options go to ``../shared/bench/seedbench/versus``."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--tests", default="convert,produce,small,e2e,slow", help="see ../shared/bench/README.md")
     parser.add_argument("--rounds", type=int, default=3)

@@ -15,7 +15,23 @@ from pathlib import Path
 
 # Variables of the images that speak to the JVM or to scripts, never to the broker.
 NOT_SETTINGS = frozenset(
-    ["KAFKA_VERSION", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_OPTS", "KAFKA_OPTS", "KAFKA_JMX_OPTS", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_LOG4J_ROOT_LOGLEVEL", "KAFKA_LOG4J_LOGGERS", "KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_JMX_HOSTNAME", "KAFKA_HOME", "KAFKA_CREATE_TOPICS", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID"]
+    [
+        "KAFKA_VERSION",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_HOME",
+        "KAFKA_CREATE_TOPICS",
+        "KAFKA_ENABLE_KRAFT",
+        "KAFKA_KRAFT_CLUSTER_ID",
+    ]
 )
 OWN_KEYS = {
     "CLUSTER_ID": "gregor.cluster.id",

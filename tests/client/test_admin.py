@@ -82,13 +82,13 @@ async def test_offsets_and_deleting_records(broker_process: BrokerProcess) -> No
         for _ in range(10):
             await producer.send(name, b"v")
     async with Admin(broker_process.bootstrap) as admin:
-        found = await admin.list_offsets({place: LATEST})
-        assert found[place] is not None
-        assert found[place].offset == 10
+        latest = (await admin.list_offsets({place: LATEST}))[place]
+        assert latest is not None
+        assert latest.offset == 10
         assert await admin.delete_records({place: 4}) == {place: 4}
-        found = await admin.list_offsets({place: EARLIEST})
-        assert found[place] is not None
-        assert found[place].offset == 4
+        earliest = (await admin.list_offsets({place: EARLIEST}))[place]
+        assert earliest is not None
+        assert earliest.offset == 4
 
 
 async def test_what_the_broker_speaks_and_stores(broker_process: BrokerProcess) -> None:

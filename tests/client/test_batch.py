@@ -93,7 +93,8 @@ async def test_splitting_down_to_single_records_keeps_order_content_and_sequence
 
 
 async def test_halves_are_about_equal_in_bytes() -> None:
-    batch = batch_of([(0, None, b"x" * 100, [])] * 90 + [(0, None, b"x" * 10_000, [])])
+    records: list[Raw] = [(0, None, b"x" * 100, [])] * 90
+    batch = batch_of([*records, (0, None, b"x" * 10_000, [])])
     batch.seal(CompressionRatioEstimator())
     batch.sent()
     first, second = batch.split(CompressionRatioEstimator())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,13 +11,14 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
+from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import ConfigError
 from gregor.client.offset_lookup import OffsetAndTimestamp
 from gregor.protocol.errors import BrokerError
 from tests.broker_process import BrokerProcess
 
 
-async def filled_topic(broker: BrokerProcess, partitions: int = 1, count: int = 100, **config: object) -> str:
+async def filled_topic(broker: BrokerProcess, partitions: int = 1, count: int = 100, **config: Any) -> str:
     """A topic with records 0, 1, 2... (time stamps 1000, 1001...), one partition after the other in turn."""
     name = f"c-{uuid4().hex[:12]}"
     async with Admin(broker.bootstrap) as admin:
@@ -105,7 +107,7 @@ async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str,
     topic = await filled_topic(broker_process, count=500, compression_type=codec)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", api_version=release) as consumer:
         consumer.assign([(topic, 0)])
-        seen = []
+        seen: list[ConsumerRecord] = []
         with trio.fail_after(10):
             while len(seen) < 500:
                 seen += await consumer.poll()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -181,7 +182,7 @@ async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process
     topic = await new_topic(broker_process)
     deliveries: list[Delivery] = []
 
-    async def leave(**options: object) -> None:
+    async def leave(**options: Any) -> None:
         async with Producer(broker_process.bootstrap, linger_ms=60_000, **options) as producer:
             deliveries.append(await producer.send(topic, b"v"))
             raise ZeroDivisionError

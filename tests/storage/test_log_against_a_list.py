@@ -32,6 +32,8 @@ class Kept(NamedTuple):
 class LogMachine(RuleBasedStateMachine):
     """Appends, reads, rolls, looks up, truncates, crashes and reopens; the model is `kept`, sorted by offset."""
 
+    log: PartitionLog
+
     @initialize(segment_bytes=st.sampled_from([300, 1500, 1 << 20]), interval=st.sampled_from([0, 100, 4096]))
     def begin(self, segment_bytes: int, interval: int) -> None:
         self.files = ForgetfulFiles()
