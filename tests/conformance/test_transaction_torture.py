@@ -1,0 +1,133 @@
+"""Exactly once, whatever dies: Kafka's own transactional copiers while they and the broker are killed at random."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+from tests.broker_process import BrokerProcess, running_broker
+from tests.wire import Wire
+
+INPUT, OUTPUT = "torture-input", "torture-output"
+PARTITIONS = 2
+RECORDS_PER_PARTITION = 4_000
+RECORDS_PER_TRANSACTION = 8
+KILLS = 10
+LIMIT_S = 400
+
+pytestmark = pytest.mark.peer
+
+
+class Copier:
+    """Kafka's TransactionalMessageCopier on one partition, started again whenever it has ended."""
+
+    def __init__(self, script: Path, broker: BrokerProcess, partition: int) -> None:
+        self._command = [str(script), "tool", "org.apache.kafka.tools.TransactionalMessageCopier"]
+        self._command += ["--broker-list", broker.bootstrap, "--input-topic", INPUT, "--output-topic", OUTPUT]
+        self._command += ["--input-partition", str(partition), "--transactional-id", f"copier-{partition}"]
+        self._command += ["--transaction-size", str(RECORDS_PER_TRANSACTION), "--max-messages", str(1 << 30)]
+        self._command += ["--consumer-group", "copiers", "--use-group-metadata", "--enable-random-aborts"]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ensure_running(self) -> None:
+        """Start it unless it runs; one that has nothing left to copy ends by itself."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "KAFKA_HEAP_OPTS": "-Xmx128m"},
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """kill -9, in the middle of whatever it does."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def make_topics(broker: BrokerProcess) -> None:
+    topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in (INPUT, OUTPUT)]
+    with Wire(broker.address) as wire:
+        wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics, timeout_ms=9_000))
+        for partition in range(PARTITIONS):
+            for first in range(0, RECORDS_PER_PARTITION, 100):
+                produce_input(wire, partition, range(first, first + 100))
+
+
+def produce_input(wire: Wire, partition: int, numbers: range) -> None:
+    now_ms = int(time.time() * 1000)
+    batch = v2.build_batch(
+        [Record(offset, now_ms, b"k", value_of(partition, number)) for offset, number in enumerate(numbers)]
+    )
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=5_000,
+        topic_data=[
+            TopicProduceData(name=INPUT, partition_data=[PartitionProduceData(index=partition, records=batch)])
+        ],
+    )
+    answer = wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.NONE
+
+
+def value_of(partition: int, number: int) -> bytes:
+    return b"%d-%d" % (partition, number)
+
+
+def committed_output(script: Path, broker: BrokerProcess) -> list[bytes]:
+    """What Kafka's own console consumer reads, committed only."""
+    command = [str(script), "tool", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    command += ["--bootstrap-server", broker.bootstrap, "--topic", OUTPUT, "--from-beginning"]
+    command += ["--isolation-level", "read_committed", "--timeout-ms", "5000"]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    return done.stdout.split()
+
+
+def test_committed_output_is_the_input_once(shared: Path, tmp_path: Path) -> None:
+    script = shared / "peer" / "kafka39"
+    dice = random.Random(283)
+    with running_broker(tmp_path, "offsets.topic.num.partitions=4", "transaction.state.log.num.partitions=4") as broker:
+        make_topics(broker)
+        copiers = [Copier(script, broker, partition) for partition in range(PARTITIONS)]
+        try:
+            output = _copy_among_kills(script, broker, copiers, dice)
+        finally:
+            for copier in copiers:
+                copier.kill()
+    expected = sorted(value_of(p, number) for p in range(PARTITIONS) for number in range(RECORDS_PER_PARTITION))
+    assert sorted(output) == expected
+
+
+def _copy_among_kills(script: Path, broker: BrokerProcess, copiers: list[Copier], dice: random.Random) -> list[bytes]:
+    """Kill the broker or a copier every few seconds, then let the copiers finish; returns the committed output."""
+    deadline = time.monotonic() + LIMIT_S
+    kills = 0
+    while True:
+        for copier in copiers:
+            copier.ensure_running()
+        time.sleep(dice.uniform(1.5, 4))
+        if kills < KILLS:
+            kills += 1
+            if dice.random() < 0.5:
+                broker.kill()
+                broker.start_again()
+            else:
+                dice.choice(copiers).kill()
+            continue
+        output = committed_output(script, broker)
+        if len(output) >= PARTITIONS * RECORDS_PER_PARTITION or time.monotonic() > deadline:
+            return output
