@@ -18,7 +18,7 @@ from .dispatch import APIS, Dispatcher
 from .fetch_sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
 from .internal_topics import TRANSACTION_STATE
-from .listeners import Endpoint, parse_endpoints, security_protocol
+from .listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
 from .maintenance import maintain_logs
 from .metadata_changes import MetadataChange, QuotasChanged, TopicDeleted
 from .metadata_store import MetadataStore
@@ -111,14 +111,19 @@ class Broker:
         # Controllers' listeners are named in files meant for Kafka; this broker needs none.
         controllers = {name.upper() for name in config.controller_listener_names or ()}
         endpoints = [e for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
+        if not endpoints:
+            raise ListenerError("listeners: no listener for clients is named")
         for endpoint in endpoints:
-            security_protocol(endpoint.name, config.security_protocols)
+            protocol = security_protocol(endpoint.name, config.security_protocols)
+            if protocol != "PLAINTEXT":
+                raise ListenerError(f"listener {endpoint.name}: {protocol} is not supported yet, only PLAINTEXT")
+        parse_counts(config.max_connections_per_ip_overrides)
         server = Server(
             endpoints,
             Dispatcher(self),
             self.clients,
             config,
-            backlog=config.socket_listen_backlog_size,
+            options=self._socket_options(),
             drain_s=config.gregor_shutdown_timeout_ms / 1000,
         )
         self.listening = server.bound
@@ -135,6 +140,16 @@ class Broker:
         monitoring = Monitoring(self, address)
         self.metrics_address = monitoring.bound
         return monitoring
+
+    def _socket_options(self) -> SocketOptions:
+        config = self.config
+        # Kafka's default of 100 kB keeps the kernel from adapting to fast clients: only what was asked for counts.
+        is_set = config.is_set
+        return SocketOptions(
+            config.socket_listen_backlog_size,
+            config.socket_send_buffer_bytes if is_set("socket.send.buffer.bytes") else -1,
+            config.socket_receive_buffer_bytes if is_set("socket.receive.buffer.bytes") else -1,
+        )
 
     def _open_logs(self) -> None:
         self.logs.open_all()

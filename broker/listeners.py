@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 ENDPOINT = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]*)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -50,7 +51,16 @@ def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
     return protocol
 
 
-def open_sockets(endpoint: Endpoint, *, backlog: int) -> list[socket.socket]:
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """How listening sockets are made; a buffer's size of -1 leaves it to the operating system."""
+
+    backlog: int = 50
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:
     """Listening, non-blocking sockets for every address that the endpoint's host stands for.
 
     All interfaces are one socket for both IP versions where the system has IPv6. Raises ListenerError.
@@ -61,7 +71,8 @@ def open_sockets(endpoint: Endpoint, *, backlog: int) -> list[socket.socket]:
         for family, address in _addresses(endpoint):
             listening = _bind(family, address, port)
             sockets.append(listening)
-            listening.listen(backlog)
+            _set_buffers(listening, options)
+            listening.listen(options.backlog)
             port = port or listening.getsockname()[1]
     except OSError as error:
         for opened in sockets:
@@ -94,6 +105,34 @@ def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socke
         listening.close()
         raise
     return listening
+
+
+def _set_buffers(listening: socket.socket, options: SocketOptions) -> None:
+    """Sizes that the sockets of accepted clients inherit."""
+    sizes = {socket.SO_SNDBUF: options.send_buffer_bytes, socket.SO_RCVBUF: options.receive_buffer_bytes}
+    for option, size_bytes in sizes.items():
+        if size_bytes >= 0:
+            listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+
+@lru_cache(maxsize=1)
+def parse_counts(text: str) -> Mapping[str, int]:
+    """``max.connections.per.ip.overrides``: connections by address; names are looked up once. Raises ListenerError."""
+    counts = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        host, colon, count = item.rpartition(":")
+        if not colon or not count.isdecimal():
+            raise ListenerError(f"max.connections.per.ip.overrides: {item!r} is not of the form host:count")
+        for address in _resolved(host.strip("[]")):
+            counts[address] = int(count)
+    return counts
+
+
+def _resolved(host: str) -> list[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except OSError as error:
+        raise ListenerError(f"max.connections.per.ip.overrides: host {host} cannot be found") from error
 
 
 def plain_address(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:

@@ -10,7 +10,7 @@ import trio
 
 from .exposition import CONTENT_TYPE, exposition
 from .http_listener import Page, serve_pages
-from .listeners import Endpoint, ListenerError, open_sockets, parse_endpoints
+from .listeners import Endpoint, ListenerError, SocketOptions, open_sockets, parse_endpoints
 from .metric_families import broker_families
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Monitoring:
         endpoints = parse_endpoints(KEY, [address])
         if endpoints[0].name != "HTTP":
             raise ListenerError(f"{KEY}: {address!r} is not of the form http://host:port")
-        self._sockets = open_sockets(endpoints[0], backlog=BACKLOG)
+        self._sockets = open_sockets(endpoints[0], SocketOptions(backlog=BACKLOG))
         self.bound = Endpoint("http", endpoints[0].host, self._sockets[0].getsockname()[1])
         """Where it listens, with the port that it really has."""
 

@@ -16,7 +16,7 @@ import trio
 
 from .client_census import ClientCensus
 from .connection import Connection, Responder
-from .listeners import Endpoint, open_sockets, plain_address
+from .listeners import Endpoint, SocketOptions, open_sockets, parse_counts, plain_address
 from .readiness import Readiness
 from .requests import ClientConnection
 from .transport import SocketTransport
@@ -35,6 +35,7 @@ class ConnectionLimits(Protocol):
     socket_request_max_bytes: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
     connections_max_idle_ms: int
 
 
@@ -48,7 +49,7 @@ class Server:
         census: ClientCensus,
         limits: ConnectionLimits,
         *,
-        backlog: int,
+        options: SocketOptions,
         drain_s: float,
     ) -> None:
         """Open the listeners; ``drain_s``: how long requests in flight may go on after the broker was told to stop.
@@ -62,9 +63,9 @@ class Server:
         self._readiness = Readiness()
         self._connections: set[Connection] = set()
         self._clients_per_ip: Counter[str] = Counter()
-        self._slot_free = trio.Event()
+        self._waiting_for_slots = trio.lowlevel.ParkingLot()
         self._connection_numbers = itertools.count()
-        self._listening = {endpoint: open_sockets(endpoint, backlog=backlog) for endpoint in endpoints}
+        self._listening = {endpoint: open_sockets(endpoint, options) for endpoint in endpoints}
         self.bound = [
             Endpoint(endpoint.name, endpoint.host, sockets[0].getsockname()[1])
             for endpoint, sockets in self._listening.items()
@@ -108,8 +109,7 @@ class Server:
     async def _accept(self, listening: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
         while True:
             while len(self._connections) >= self._limits.max_connections:
-                self._slot_free = trio.Event()
-                await self._slot_free.wait()
+                await self._waiting_for_slots.park()
             client_socket = await _next_client(listening)
             if client_socket is not None:
                 self._admit(client_socket, endpoint, serving)
@@ -122,7 +122,7 @@ class Server:
         except OSError:
             client_socket.close()
             return
-        if self._clients_per_ip[peer[0]] >= self._limits.max_connections_per_ip:
+        if self._clients_per_ip[peer[0]] >= self._most_connections_of(peer[0]):
             logger.info("rejected a connection from %s: max.connections.per.ip reached", peer[0])
             client_socket.close()
             return
@@ -137,6 +137,11 @@ class Server:
         self._clients_per_ip[peer[0]] += 1
         serving.start_soon(self._serve, connection)
 
+    def _most_connections_of(self, ip: str) -> int:
+        overrides = self._limits.max_connections_per_ip_overrides
+        most = self._limits.max_connections_per_ip
+        return parse_counts(overrides).get(ip, most) if overrides else most
+
     async def _serve(self, connection: Connection) -> None:
         ip = connection.client.peer[0]
         try:
@@ -147,7 +152,7 @@ class Server:
             self._clients_per_ip[ip] -= 1
             if not self._clients_per_ip[ip]:
                 del self._clients_per_ip[ip]
-            self._slot_free.set()
+            self._waiting_for_slots.unpark_all()
 
     async def _sweep_idle(self) -> None:
         """Close connections that were silent for ``connections.max.idle.ms``; others give back unused memory."""

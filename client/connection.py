@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import trio
 
-from ..protocol.apis import AnyApiKey, ApiKey, GregorApiKey, request_header_version, response_header_version
-from ..protocol.codec import decode, encode
+from ..protocol.apis import AnyApiKey, ApiKey, GregorApiKey, request_header_version
+from ..protocol.codec import encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.framing import FrameReader
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -20,51 +21,11 @@ from .api_versions import SpokenVersions
 from .config import ClientConfig
 from .errors import ConnectionLostError
 from .metrics import Metrics
-
-Response = TypeVar("Response", bound=Message)
+from .pending_answer import PendingAnswer, Response
 
 MAX_ANSWER_BYTES = 2**31 - 1
 READ_BYTES = 256 * 1024
 SOFTWARE_NAME = "gregor"
-CORRELATION_ID_SIZE = 4
-
-
-class PendingAnswer(Generic[Response]):
-    """A request on its way, and later its answer; made by `Connection.submit`."""
-
-    __slots__ = ("_connection", "answer_class", "arrived", "body", "correlation_id", "key", "version")
-
-    def __init__(
-        self, connection: Connection, key: AnyApiKey, version: int, answer_class: type[Response], correlation_id: int
-    ) -> None:
-        self._connection = connection
-        self.key = key
-        self.version = version
-        self.answer_class = answer_class
-        self.correlation_id = correlation_id
-        self.arrived = trio.Event()
-        self.body: memoryview | None = None
-
-    async def answer(self, timeout_ms: int | None = None) -> Response:
-        """Wait for the answer and decode it. Raises as `Connection.request`."""
-        body = await self.undecoded(timeout_ms)
-        try:
-            return decode(self.answer_class, body, self.version)
-        except DecodeError as fault:
-            self._connection.close(f"malformed {self.key.name} answer: {fault}")
-            raise ConnectionLostError(self._connection.close_reason) from fault
-
-    async def undecoded(self, timeout_ms: int | None = None) -> memoryview:
-        """Wait for the answer's bytes. Raises ConnectionLostError."""
-        connection = self._connection
-        timeout_ms = connection.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        with trio.move_on_after(timeout_ms / 1000) as waiting:
-            await self.arrived.wait()
-        if waiting.cancelled_caught:
-            connection.close(f"no answer to {self.key.name} within {timeout_ms} ms")
-        if self.body is None:
-            raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
-        return self.body
 
 
 class Connection:
@@ -84,10 +45,11 @@ class Connection:
         self._metrics = metrics
         self._pending: deque[PendingAnswer[Any]] = deque()
         self._outgoing: list[bytes] = []
-        self._unwritten: list[trio.Event] = []
+        self._unwritten: list[Callable[[], None]] = []
         self._has_outgoing = trio.Event()
         self._next_correlation_id = 0
         self._lifetime = trio.CancelScope()
+        self._patience = trio.CancelScope()
 
     @property
     def in_flight_count(self) -> int:
@@ -124,10 +86,11 @@ class Connection:
         for version in (3, 0):
             request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
             pending = self.submit(request, ApiVersionsResponse, version=version)
+            await pending.arrived()
             # A broker that lacks the version says so in the layout of version 0 (KIP-511).
-            if version and _begins_with(await pending.undecoded(), ErrorCode.UNSUPPORTED_VERSION):
+            if version and pending.begins_with(ErrorCode.UNSUPPORTED_VERSION):
                 continue
-            answer = await pending.answer()
+            answer = pending.result()
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code), "ApiVersions")
             self.versions = SpokenVersions.negotiated(answer)
@@ -143,48 +106,59 @@ class Connection:
         Raises ConnectionLostError when the connection ends first or `timeout_ms` (default `request.timeout.ms`)
         passes, which ends the connection as in Kafka; BrokerError UNSUPPORTED_VERSION if the broker lacks the API.
         """
-        return await self.submit(message, answer, version=version).answer(timeout_ms)
+        return await self.submit(message, answer, version=version, timeout_ms=timeout_ms).wait()
 
     def submit(
-        self, message: Message, answer: type[Response], *, version: int | None = None
+        self,
+        message: Message,
+        answer: type[Response],
+        *,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+        on_arrival: Callable[[PendingAnswer[Response]], None] | None = None,
     ) -> PendingAnswer[Response]:
         """Put a request in line without waiting: requests are written in the order of these calls.
 
+        With `on_arrival` nobody needs to wait for it: it is called when the answer has come, or never will.
         Raises ConnectionLostError on a closed connection, BrokerError UNSUPPORTED_VERSION.
         """
         key = api_key_of(message)
         version = self.versions.version(key) if version is None else version
-        pending = PendingAnswer(self, key, version, answer, self._next_correlation_id)
-        self._enqueue(message, key, version)
+        timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        pending = PendingAnswer(self, key, version, answer, timeout_ms, on_arrival)
+        pending.correlation_id = self._enqueue(message, key, version)
         self._pending.append(pending)
+        if pending.deadline < self._patience.deadline:
+            self._patience.deadline = pending.deadline
         return pending
 
-    def submit_without_answer(self, message: Message) -> trio.Event:
+    def submit_without_answer(self, message: Message, on_written: Callable[[], None]) -> None:
         """Put a request in line that the broker does not answer (Produce with acks=0).
 
-        Returns what is set when it was written, or never will be: then `is_closed` is True. Raises as `submit`.
+        `on_written` is called when it was written, or never will be: then `is_closed` is True. Raises as `submit`.
         """
         key = api_key_of(message)
         self._enqueue(message, key, self.versions.version(key))
-        written = trio.Event()
-        self._unwritten.append(written)
-        return written
+        self._unwritten.append(on_written)
 
-    def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> None:
+    def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> int:
+        """Add the request's bytes to what is to be written; returns its correlation id."""
         if self.is_closed:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
+        correlation_id = self._next_correlation_id
         header = RequestHeader(
             request_api_key=key,
             request_api_version=version,
-            correlation_id=self._next_correlation_id,
+            correlation_id=correlation_id,
             client_id=self.config.client_id,
         )
         head = encode(header, request_header_version(key, version))
         body = encode(message, version)
-        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._metrics.submitted(self.node, 4 + len(head) + len(body))
         self._outgoing += ((len(head) + len(body)).to_bytes(4, "big"), head, body)
         self._has_outgoing.set()
+        return correlation_id
 
     async def _write_requests(self) -> None:
         """Write what was submitted, several requests at once where they have piled up, until `close`."""
@@ -196,49 +170,51 @@ class Connection:
                 self._outgoing.clear()
                 count = len(self._unwritten)
                 await self._stream.send_all(data)
-                for event in self._unwritten[:count]:
-                    event.set()
+                written = self._unwritten[:count]
                 del self._unwritten[:count]
+                for on_written in written:
+                    on_written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.close("the broker hung up")
 
     # --- answers ---
 
     async def _read_answers(self) -> None:
-        """Match answers to requests until the broker hangs up, sends nonsense or `close` was called."""
+        """Match answers to requests until the broker hangs up, falls silent or sends nonsense, or until `close`."""
         reader = FrameReader(MAX_ANSWER_BYTES)
-        idle_ms = self.config.connections_max_idle_ms
-        idle_limit = idle_ms / 1000 if idle_ms >= 0 else math.inf
         reason = "the broker hung up"
         try:
-            while not self.is_closed:
-                data: bytes | bytearray = b""
-                with trio.move_on_after(idle_limit) as waiting:
+            with self._patience:
+                while True:
+                    self._patience.deadline = self._give_up_at()
                     data = await self._stream.receive_some(READ_BYTES)
-                if waiting.cancelled_caught and self._pending:
-                    continue
-                if not data:
-                    break
-                self._metrics.received(self.node, len(data))
-                reader.feed(data)
-                while (frame := reader.next_frame()) is not None:
-                    self._deliver(frame)
+                    if not data:
+                        break
+                    self._metrics.received(self.node, len(data))
+                    reader.feed(data)
+                    while (frame := reader.next_frame()) is not None:
+                        self._deliver(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         except DecodeError as fault:
             reason = f"malformed answer: {fault}"
+        if self._patience.cancelled_caught:
+            late = min(self._pending, key=lambda pending: pending.deadline, default=None)
+            reason = f"no answer to {late.key.name} within {late.timeout_ms} ms" if late else "it was idle for long"
         self.close(reason)
+
+    def _give_up_at(self) -> float:
+        """When to end the connection if nothing comes: at the first deadline, or `connections.max.idle.ms` from now."""
+        if self._pending:
+            return min(pending.deadline for pending in self._pending)
+        idle_ms = self.config.connections_max_idle_ms
+        return trio.current_time() + idle_ms / 1000 if idle_ms >= 0 else math.inf
 
     def _deliver(self, frame: memoryview) -> None:
         if not self._pending:
             raise DecodeError("an answer that nobody asked for")
-        pending = self._pending[0]
-        correlation_id = int.from_bytes(frame[:CORRELATION_ID_SIZE], "big")
-        if correlation_id != pending.correlation_id:
-            raise DecodeError(f"answer {correlation_id} instead of {pending.correlation_id}")
-        pending.body = frame[_response_header_size(frame, response_header_version(pending.key, pending.version)) :]
-        self._pending.popleft()
-        pending.arrived.set()
+        self._pending[0].take(frame)
+        self._pending.popleft().finish()
 
     # --- the end ---
 
@@ -254,9 +230,9 @@ class Connection:
     def _fail_pending(self) -> None:
         self.is_closed = True
         while self._pending:
-            self._pending.popleft().arrived.set()
+            self._pending.popleft().finish()
         while self._unwritten:
-            self._unwritten.pop().set()
+            self._unwritten.pop(0)()
 
 
 def api_key_of(message: Message) -> AnyApiKey:
@@ -268,34 +244,3 @@ def api_key_of(message: Message) -> AnyApiKey:
 def _api_key_of_module(module: str) -> AnyApiKey:
     name = module.rpartition(".")[2].upper()
     return ApiKey[name] if name in ApiKey.__members__ else GregorApiKey[name]
-
-
-def _begins_with(body: memoryview, code: ErrorCode) -> bool:
-    return bytes(body[:2]) == int(code).to_bytes(2, "big")
-
-
-def _response_header_size(frame: memoryview, header_version: int) -> int:
-    """Bytes of the response header: the correlation id and, from version 1 on, tagged fields that are skipped."""
-    position = CORRELATION_ID_SIZE
-    if header_version == 0:
-        return position
-    try:
-        count, position = _unsigned_varint(frame, position)
-        for _ in range(count):
-            _, position = _unsigned_varint(frame, position)
-            size, position = _unsigned_varint(frame, position)
-            position += size
-    except IndexError as fault:
-        raise DecodeError("the answer ends in its header") from fault
-    return position
-
-
-def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, position

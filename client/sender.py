@@ -1,14 +1,15 @@
 """The task that empties the accumulator: finds brokers to send to, sends, and decides what an answer means.
 
-Kafka's Sender in trio's terms: each Produce request is a task of its own, so that answers are awaited side by side,
-up to `max.in.flight.requests.per.connection` for each broker.
+Kafka's Sender in trio's terms: up to `max.in.flight.requests.per.connection` Produce requests are under way to each
+broker, and their answers are dealt with as they arrive.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 
 import trio
@@ -23,15 +24,15 @@ from ..protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ..protocol.records.record import NO_TIMESTAMP
 from .accumulator import Accumulator, PartitionQueue
 from .backoff import backoff_seconds
 from .batch import BatchState, ProducerBatch
 from .cluster import Cluster
 from .config import ProducerConfig
-from .connection import Connection, PendingAnswer
+from .connection import Connection
 from .errors import STALE_METADATA_CODES, ConnectionLostError, DeadlineExceededError
 from .metrics import Metrics
+from .pending_answer import PendingAnswer
 from .producer_metadata import ProducerMetadata
 from .retry import retry
 from .transactions import TransactionManager
@@ -126,18 +127,12 @@ class Sender:
             if self._config.is_idempotent and not batch.is_raw:
                 queue.sequence.assign(batch)
             batch.sent()
-        try:
-            # Submitted here and not in the task that awaits the answer: tasks start in no particular order.
-            pending = self._submit(connection, drained)
-        except (ConnectionLostError, BrokerError) as failure:
-            for queue, batch in drained:
-                self._settle(queue, batch, _lost(failure))
-            return False
         self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
-        if isinstance(pending, PendingAnswer):
-            self._nursery.start_soon(self._await_answer, node, pending, drained)
-        else:
-            self._nursery.start_soon(self._await_written, node, connection, pending, drained)
+        try:
+            self._submit(node, connection, drained)
+        except (ConnectionLostError, BrokerError) as failure:
+            self._settle_all(node, drained, {}, _lost(failure))
+            return False
         return True
 
     async def _dial(self, node: int) -> None:
@@ -225,8 +220,8 @@ class Sender:
 
     # --- one request ---
 
-    def _submit(self, connection: Connection, drained: Drained) -> PendingAnswer[ProduceResponse] | trio.Event:
-        """Put the Produce request in line; the event is for one that will have no answer (acks=0)."""
+    def _submit(self, node: int, connection: Connection, drained: Drained) -> None:
+        """Put the Produce request in line. Its answer is dealt with where it arrives: no task waits for it."""
         version = connection.versions.version(ApiKey.PRODUCE)
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in drained:
@@ -243,35 +238,43 @@ class Sender:
             request.transactional_id = self._config.transactional_id
         self._metrics.count("batch", len(drained))
         if self._config.required_acks == 0:
-            return connection.submit_without_answer(request)
-        return connection.submit(request, ProduceResponse, version=version)
+            connection.submit_without_answer(request, partial(self._written, node, connection, drained))
+        else:
+            on_arrival = partial(self._arrived, node, drained)
+            connection.submit(request, ProduceResponse, version=version, on_arrival=on_arrival)
 
-    async def _await_written(self, node: int, connection: Connection, written: trio.Event, drained: Drained) -> None:
-        await written.wait()
-        self._in_flight_counts[node] -= 1
-        self.wake()
-        for queue, batch in drained:
-            if connection.is_closed:
-                self._settle(queue, batch, _lost(ConnectionLostError(connection.close_reason)))
-            elif batch.state is BatchState.IN_FLIGHT:
-                self._deliver(queue, batch, -1, NO_TIMESTAMP)
+    def _written(self, node: int, connection: Connection, drained: Drained) -> None:
+        if connection.is_closed:
+            self._settle_all(node, drained, {}, _lost(ConnectionLostError(connection.close_reason)))
+        else:
+            unanswered = PartitionProduceResponse(base_offset=-1)
+            self._settle_all(node, drained, {}, unanswered)
 
-    async def _await_answer(self, node: int, pending: PendingAnswer[ProduceResponse], drained: Drained) -> None:
+    def _arrived(self, node: int, drained: Drained, pending: PendingAnswer[ProduceResponse]) -> None:
         answers: dict[tuple[str, int], PartitionProduceResponse] = {}
         missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message="no answer for it")
         try:
-            answer = await pending.answer()
+            answer = pending.result()
         except ConnectionLostError as failure:
             missing = _lost(failure)
         else:
             for topic in answer.responses:
                 for part in topic.partition_responses:
                     answers[topic.name, part.index] = part
-        finally:
-            self._in_flight_counts[node] -= 1
-            self.wake()
+        self._settle_all(node, drained, answers, missing)
+
+    def _settle_all(
+        self,
+        node: int,
+        drained: Drained,
+        answers: Mapping[tuple[str, int], PartitionProduceResponse],
+        missing: PartitionProduceResponse,
+    ) -> None:
+        """Deal with what a request has brought, or `missing` for each partition that it has brought nothing for."""
+        self._in_flight_counts[node] -= 1
         for queue, batch in drained:
             self._settle(queue, batch, answers.get((queue.topic, queue.partition), missing))
+        self.wake()
 
     # --- what an answer means ---
 

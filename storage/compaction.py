@@ -105,6 +105,7 @@ class Compaction:
         offsets = OffsetMap(self._buffer_bytes)
         transactions = PassingTransactions(self._aborted)
         for segment in segments:
+            self._check_cancelled()
             if segment.next_offset <= self._first_dirty_offset:
                 continue
             for batch in segment.batches_from(0):
@@ -209,13 +210,15 @@ def plan(
 def cleanable_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
     """The first segments of a log up to where compaction must not go.
 
-    That is the active one, the first open transaction, and what is younger than `min.compaction.lag.ms`.
-    Raises OSError.
+    That is the active one, the first open transaction, a damaged one, and what is younger than
+    `min.compaction.lag.ms`. Raises OSError.
     """
     limit = log.last_stable_offset
     segments: list[Segment] = []
     for segment, follower in zip(log.segments, log.segments[1:], strict=False):
         segment.load()
+        if segment.is_damaged:
+            break
         is_young = segment.newest_ms() > now_ms - log.config.min_compaction_lag_ms
         if follower.base_offset > limit or (log.config.min_compaction_lag_ms > 0 and is_young):
             break

@@ -135,7 +135,7 @@ class LogManager:
                     logger.error("%s was not closed: %s", name, fault)
                     is_clean = False
             try:
-                self._write_checkpoints(directory)
+                _write_checkpoints(directory, self._logs_in(directory))
                 if is_clean:
                     directory.mark_closed()
             except OSError as fault:
@@ -238,21 +238,21 @@ class LogManager:
 
     def _due_checkpoints(self) -> Iterator[Callable[[], None]]:
         for directory in self._directories:
-            yield partial(self._write_checkpoints, directory)
-
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        logs = self._logs_in(directory)
-        directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in logs})
-        directory.write_checkpoint(
-            paths.LOG_START_CHECKPOINT,
-            {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segment_list.base_offset},
-        )
+            yield partial(_write_checkpoints, directory, self._logs_in(directory))
 
     def _due_directory_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
         due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
         self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
         for path in due:
             yield partial(self._files.remove_tree, path)
+
+
+def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
+    directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in logs})
+    directory.write_checkpoint(
+        paths.LOG_START_CHECKPOINT,
+        {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segment_list.base_offset},
+    )
 
 
 def _logged(step: Callable[[], None]) -> Callable[[], None]:

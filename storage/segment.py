@@ -155,6 +155,7 @@ class Segment:
         result = self.rebuild(ScanRules(self.base_offset, self.base_offset, self.may_have_gaps(summary)))
         if result.reason is not None:
             logger.error("%s: good up to position %d, then %s", self.path, result.valid_bytes, result.reason)
+            self.is_damaged = True
         else:
             self.finish()
 
@@ -227,19 +228,20 @@ class Segment:
 
     def finish(self) -> None:
         """Note the summary in the index: at a roll, or when the log is closed. Raises OSError."""
-        self.index.finish(
-            IndexSummary(
-                base_offset=self.base_offset,
-                log_size_bytes=self.size_bytes,
-                next_offset=self.next_offset,
-                max_timestamp=self.max_timestamp,
-                max_timestamp_offset=self.max_timestamp_offset,
-                first_timestamp=self.first_timestamp,
-                receipt=self.receipt_ms,
-                interval_bytes=self.index.interval_bytes,
-                magics=self.magics,
-                has_gaps=int(self.has_gaps),
-            )
+        self.index.finish(self._summary())
+
+    def _summary(self) -> IndexSummary:
+        return IndexSummary(
+            base_offset=self.base_offset,
+            log_size_bytes=self.size_bytes,
+            next_offset=self.next_offset,
+            max_timestamp=self.max_timestamp,
+            max_timestamp_offset=self.max_timestamp_offset,
+            first_timestamp=self.first_timestamp,
+            receipt=self.receipt_ms,
+            interval_bytes=self.index.interval_bytes,
+            magics=self.magics,
+            has_gaps=int(self.has_gaps),
         )
 
     def let_go(self) -> None:
@@ -493,9 +495,9 @@ class Segment:
         return self._pool.files.modified_ms(self.path)
 
     def reopened_in(self, pool: OpenFiles) -> Segment:
-        """A second view of the same finished files for another thread, with open files of its own. Raises OSError."""
+        """A second view of the same finished files, for another thread, with open files of its own."""
         segment = Segment(pool, self._directory, self.base_offset, self.index.interval_bytes)
-        segment.load()
+        segment.believe(self._summary())
         return segment
 
     def _looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:

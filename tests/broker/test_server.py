@@ -12,7 +12,15 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gregor.broker.client_census import ClientCensus
-from gregor.broker.listeners import Endpoint, ListenerError, parse_endpoints, plain_address, security_protocol
+from gregor.broker.listeners import (
+    Endpoint,
+    ListenerError,
+    SocketOptions,
+    parse_counts,
+    parse_endpoints,
+    plain_address,
+    security_protocol,
+)
 from gregor.broker.parts import Answer, Buffer
 from gregor.broker.requests import ClientConnection
 from gregor.broker.server import Server
@@ -28,6 +36,7 @@ class Limits:
     socket_request_max_bytes: int = 1000
     max_connections: int = MANY
     max_connections_per_ip: int = MANY
+    max_connections_per_ip_overrides: str = ""
     connections_max_idle_ms: int = 600_000
 
 
@@ -57,7 +66,7 @@ class Running:
         self.stopped = trio.Event()
         census = ClientCensus(ManualClock(), 100)
         endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 0)]
-        self.server = Server(endpoints, self.responder, census, limits, backlog=5, drain_s=1.0)
+        self.server = Server(endpoints, self.responder, census, limits, options=SocketOptions(), drain_s=1.0)
         self.port = self.server.bound[0].port
 
     async def run(self) -> None:
@@ -114,6 +123,14 @@ async def test_connections_per_ip_are_limited(running: Running, limits: Limits) 
     await wait_all_tasks_blocked(0.01)
     async with await running.connect() as fourth:
         assert await ask(fourth, b"?")
+
+
+async def test_an_address_may_have_its_own_limit(running: Running, limits: Limits) -> None:
+    limits.max_connections_per_ip = 0
+    limits.max_connections_per_ip_overrides = "10.0.0.1:5, 127.0.0.1:1"
+    async with await running.connect() as first, await running.connect() as second:
+        assert await ask(first, b"?")
+        assert await is_closed(second)
 
 
 async def test_beyond_max_connections_the_next_one_waits_for_a_slot(running: Running, limits: Limits) -> None:
@@ -176,7 +193,7 @@ async def test_a_taken_port_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
         with pytest.raises(ListenerError, match=r"cannot listen on PLAINTEXT://127.0.0.1:.*in use; change listeners"):
-            Server([endpoint], WhereAmI(), ClientCensus(ManualClock(), 1), Limits(), backlog=1, drain_s=1)
+            Server([endpoint], WhereAmI(), ClientCensus(ManualClock(), 1), Limits(), options=SocketOptions(), drain_s=1)
 
 
 @pytest.mark.parametrize(
@@ -211,3 +228,11 @@ def test_security_protocols() -> None:
 def test_plain_addresses() -> None:
     assert plain_address(("::ffff:10.0.0.1", 5, 0, 0)) == ("10.0.0.1", 5)
     assert plain_address(("::1", 5, 0, 0)) == ("::1", 5)
+
+
+def test_counts() -> None:
+    assert parse_counts("") == {}
+    assert parse_counts("127.0.0.1:3,[::1]:4") == {"127.0.0.1": 3, "::1": 4}
+    for text in ("127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "no.such.host.invalid:1"):
+        with pytest.raises(ListenerError, match=r"max\.connections\.per\.ip\.overrides"):
+            parse_counts(text)

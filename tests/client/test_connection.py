@@ -77,7 +77,7 @@ async def test_requests_are_pipelined_and_matched_in_order() -> None:
         waiting = [connection.submit(HeartbeatRequest(group_id=str(n)), HeartbeatResponse) for n in range(50)]
         assert connection.in_flight_count == 50
         for pending in reversed(waiting):
-            assert (await pending.answer()).error_code == 0
+            assert (await pending.wait()).error_code == 0
         assert connection.in_flight_count == 0
 
 
@@ -104,7 +104,7 @@ async def test_a_cut_in_the_middle_of_an_answer_fails_all_that_wait() -> None:
         waiting = [connection.submit(HeartbeatRequest(), HeartbeatResponse) for _ in range(3)]
         for pending in waiting:
             with pytest.raises(ConnectionLostError, match="hung up"):
-                await pending.answer()
+                await pending.wait()
         assert connection.is_closed
         with pytest.raises(ConnectionLostError):
             connection.submit(HeartbeatRequest(), HeartbeatResponse)
@@ -136,7 +136,7 @@ async def test_cancelling_one_request_leaves_the_others_alone() -> None:
             await connection.request(HeartbeatRequest(), HeartbeatResponse)
         second = connection.submit(HeartbeatRequest(), HeartbeatResponse)
         released.set()
-        assert (await second.answer()).error_code == 0
+        assert (await second.wait()).error_code == 0
 
 
 @pytest.mark.parametrize(

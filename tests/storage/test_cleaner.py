@@ -1,0 +1,105 @@
+"""Which log is compacted next, and what is remembered of it."""
+
+from pathlib import Path
+
+import pytest
+
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_config import LogConfig
+from gregor.storage.log_manager import LogManager
+from gregor.storage.partition_log import PartitionLog
+from tests.storage.payloads import append, read_all
+
+COMPACT = LogConfig(cleanup_policy="compact")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(10_000)
+
+
+def open_logs(path: Path, clock: ManualClock) -> LogManager:
+    logs = LogManager([str(path)], COMPACT, clock)
+    logs.open_all()
+    return logs
+
+
+def write(log: PartitionLog, batches: int) -> None:
+    for number in range(batches):
+        append(log, b"%d" % number)
+    log.roll()
+
+
+def compact(logs: LogManager) -> PartitionLog | None:
+    begun = logs.begin_compaction()
+    if begun is None:
+        return None
+    begun.run()
+    assert logs.cleaner.finish(begun)
+    return begun._log
+
+
+def test_the_dirtiest_goes_first(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    nearly_clean, dirty = logs.create("nearly-clean", 0), logs.create("dirty", 0)
+    plain = logs.create("plain", 0, config=LogConfig(retention_ms=-1))
+    for log in (nearly_clean, plain):
+        write(log, 20)
+    assert compact(logs) is nearly_clean
+    for log in (nearly_clean, plain, dirty):
+        write(log, 3)
+    assert [compact(logs), compact(logs), compact(logs)] == [dirty, nearly_clean, None]
+    assert len(read_all(plain)) == 23
+    assert [len(read_all(log)) for log in (nearly_clean, dirty)] == [1, 1]
+    logs.close()
+
+
+def test_a_ratio_below_the_limit_waits(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    log = logs.create("topic", 0)
+    for number in range(50):
+        append(log, b"x" * 100, timestamp=number)
+    log.roll()
+    log.config = LogConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=1.0)
+    assert compact(logs) is None
+    log.config = LogConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
+    assert compact(logs) is log
+    logs.close()
+
+
+def test_the_checkpoint_survives(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    write(logs.create("topic", 0), 5)
+    assert compact(logs) is not None
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\ntopic 0 5\n"
+    logs.close()
+    again = open_logs(tmp_path, clock)
+    assert compact(again) is None
+    again.close()
+
+
+def test_a_deleted_log_is_let_go(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    write(logs.create("topic", 0), 5)
+    begun = logs.begin_compaction()
+    assert begun is not None
+    logs.delete("topic", 0)
+    with pytest.raises(InterruptedError) as caught:
+        begun.run()
+    logs.cleaner.fail(begun, caught.value)
+    assert logs.begin_compaction() is None
+    logs.close()
+
+
+def test_a_log_that_cannot_be_compacted_is_left_alone(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    log = logs.create("topic", 0)
+    write(log, 5)
+    begun = logs.begin_compaction()
+    assert begun is not None
+    assert logs.begin_compaction() is None, "one at a time for each log"
+    logs.cleaner.fail(begun, OSError("no space"))
+    assert logs.begin_compaction() is None
+    assert len(read_all(log)) == 5
+    assert not list((tmp_path / "topic-0").glob("*.cleaned"))
+    logs.close()
