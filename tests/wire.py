@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
 from gregor.protocol import apis
-from gregor.protocol.apis import AnyApiKey
+from gregor.protocol.apis import AnyApiKey, ApiKey
 from gregor.protocol.codec import decode, encode
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.header import RequestHeader, ResponseHeader
+from gregor.protocol.messages.produce import ProduceRequest
 
 
 class Wire:
@@ -81,3 +84,14 @@ def resident_bytes(pid: int, field: str = "VmRSS") -> int:
 def forget_peak(pid: int) -> None:
     """Start the kernel's peak figure (``VmHWM``) afresh."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def produce_once_there_is_a_leader(wire: Wire, request: ProduceRequest, version: int = 7) -> int:
+    """The error of a produce request, asked again while a topic that was just created has no leader."""
+    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for _ in range(100):
+        code = wire.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0].error_code
+        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            break
+        time.sleep(0.1)
+    return code

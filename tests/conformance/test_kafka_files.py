@@ -19,7 +19,7 @@ from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from tests.broker_process import running_broker
-from tests.wire import Wire
+from tests.wire import Wire, produce_once_there_is_a_leader
 
 pytestmark = pytest.mark.peer
 
@@ -43,8 +43,7 @@ def produce(wire: Wire, topic: str, data: bytes, version: int) -> None:
     request = ProduceRequest(
         acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
     )
-    answer = wire.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.NONE
+    assert produce_once_there_is_a_leader(wire, request, version) == ErrorCode.NONE
 
 
 def values(wire: Wire, topic: str, version: int) -> list[tuple[int, bytes | None]]:

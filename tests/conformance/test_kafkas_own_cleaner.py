@@ -26,7 +26,7 @@ from gregor.storage.log_config import LogConfig
 from gregor.storage.partition_log import PartitionLog
 from tests.conformance.conftest import free_port_pair
 from tests.storage.payloads import read_all
-from tests.wire import Wire
+from tests.wire import Wire, produce_once_there_is_a_leader
 
 pytestmark = pytest.mark.peer
 
@@ -79,17 +79,6 @@ def batches(seed: int) -> list[bytes]:
             )
             sequences[producer] += len(records)
     return made
-
-
-def produce_once_there_is_a_leader(wire: Wire, request: ProduceRequest) -> int:
-    """The error of a produce request, asked again while a topic that was just created has no leader."""
-    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    for _ in range(100):
-        code = wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses[0].error_code
-        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            break
-        time.sleep(0.1)
-    return code
 
 
 def kafkas_answer(address: tuple[str, int], payloads: list[bytes], settings: dict[str, str], until: int) -> set[object]:
