@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from struct import Struct
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, iter_batches, iter_records
 from ..protocol.records.compression import Codec
+from ..protocol.records.control import ControlType, control_type, encode_key
 from ..protocol.records.produced import Produced, ProducedBatch
 from ..protocol.records.record import Record
 from ..storage.clock import Clock
@@ -23,9 +23,6 @@ from .partition import Partition
 
 REPLAY_BYTES = 4 * 1024 * 1024
 """Bytes of a partition that are replayed in one go."""
-
-CONTROL_KEY = Struct(">hh")  # version, type of marker
-ABORT_MARKER, COMMIT_MARKER = 0, 1
 
 
 class KeyValue(NamedTuple):
@@ -170,9 +167,9 @@ class CoordinatorLog:
 def _entries(batch: BatchView) -> Iterator[Replayed]:
     for record in iter_records(batch):
         if batch.is_control:
-            _, marker_type = CONTROL_KEY.unpack_from(record.key or b"\0\0\xff\xff")
-            if marker_type in (ABORT_MARKER, COMMIT_MARKER):
-                yield ReplayedMarker(record.offset, batch.producer_id, marker_type == COMMIT_MARKER)
+            kind = control_type(record.key or encode_key(ControlType.UNKNOWN))
+            if kind in (ControlType.ABORT, ControlType.COMMIT):
+                yield ReplayedMarker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
         elif record.key is not None:
             producer_id = batch.producer_id if batch.is_transactional else v2.NO_PRODUCER_ID
             yield ReplayedRecord(record.offset, record.key, record.value, producer_id)

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from struct import Struct
 
 from ..protocol.codec import decode, encode
 from ..protocol.errors import BrokerError, DecodeError
@@ -21,6 +20,7 @@ from ..protocol.messages.raft_control_records import SnapshotFooterRecord, Snaps
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, iter_batches, iter_records
 from ..protocol.records.compression import Codec
+from ..protocol.records.control import ControlType, encode_key
 from ..protocol.records.produced import Produced, ProducedBatch
 from ..protocol.records.record import Record
 from ..protocol.schema import Message
@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 FRAME_VERSION = 1
 REPLAY_BYTES = 4 * 1024 * 1024
 SNAPSHOT_BATCH_RECORDS = 1024
-CONTROL_KEY = Struct(">hh")  # version, type
-SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
 WRITTEN_VERSION = 0
 """What later versions of a record add (directories of a partition, say) means nothing here."""
 
@@ -181,7 +179,7 @@ def _batch(records: Sequence[Message], base_offset: int, now_ms: int, epoch: int
 def _snapshot_batches(records: Iterable[Message], now_ms: int, epoch: int) -> Iterable[bytes]:
     """Batches of a snapshot file, between the two control records that mark it as whole."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
-    yield _control_batch(SNAPSHOT_HEADER, encode(header, 0), 0, now_ms, epoch)
+    yield _control_batch(ControlType.SNAPSHOT_HEADER, encode(header, 0), 0, now_ms, epoch)
     offset = 1
     pending: list[Message] = []
     for record in records:
@@ -193,9 +191,9 @@ def _snapshot_batches(records: Iterable[Message], now_ms: int, epoch: int) -> It
     if pending:
         yield _batch(pending, offset, now_ms, epoch)
         offset += len(pending)
-    yield _control_batch(SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0), offset, now_ms, epoch)
+    yield _control_batch(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0), offset, now_ms, epoch)
 
 
-def _control_batch(kind: int, value: bytes, offset: int, now_ms: int, epoch: int) -> bytes:
-    record = Record(offset, now_ms, CONTROL_KEY.pack(0, kind), value)
+def _control_batch(kind: ControlType, value: bytes, offset: int, now_ms: int, epoch: int) -> bytes:
+    record = Record(offset, now_ms, encode_key(kind), value)
     return v2.build_batch([record], base_offset=offset, is_control=True, leader_epoch=epoch)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..protocol.errors import BrokerError
 from ..protocol.messages.list_groups import ListedGroup
+from ..storage.paths import TopicPartition
 from .client_census import ClientUsage
-from .groups.committed_offsets import TopicPartition
 from .kafka_4_floor import api_name
 from .metrics import NO_LABELS, Family, Labels
 from .partition import Partition

@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...storage.paths import TopicPartition
+
 NO_LEADER_EPOCH = -1
-
-
-class TopicPartition(NamedTuple):
-    """A partition by name."""
-
-    topic: str
-    partition: int
 
 
 class CommittedOffset(NamedTuple):

@@ -18,6 +18,7 @@ from ...protocol.messages.list_groups import ListedGroup
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...protocol.records.compression import Codec
 from ...storage.clock import Clock
+from ...storage.paths import TopicPartition
 from ..config import BrokerConfig
 from ..coordinator_log import CoordinatorLog, InternalTopics, TransactionalProducer
 from ..promise import Promise, kept
@@ -25,7 +26,6 @@ from ..timers import TimerQueue
 from .classic_group import ClassicGroup, GroupState, failed_join
 from .classic_in_consumer import ClassicInConsumer
 from .classic_protocol import ClassicProtocol, Committer, JoiningClient
-from .committed_offsets import TopicPartition
 from .consumer_description import describe_consumer_group, list_consumer_group
 from .consumer_fencing import check_commit, check_fetch
 from .consumer_group import ConsumerGroup, ConsumerGroupState

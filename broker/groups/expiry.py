@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ...storage.paths import TopicPartition
 from .classic_group import ClassicGroup, GroupState
-from .committed_offsets import CommittedOffset, GroupOffsets, TopicPartition
+from .committed_offsets import CommittedOffset, GroupOffsets
 
 MINUTE_MS = 60_000
 

@@ -21,10 +21,11 @@ from ...protocol.messages.group_metadata_records import (
     OffsetCommitValue,
 )
 from ...protocol.schema import Message
+from ...storage.paths import TopicPartition
 from ..coordinator_log import CoordinatorLog, KeyValue, TransactionalProducer
 from .classic_group import ClassicGroup, GroupState
 from .classic_member import ClassicMember, MemberProtocol
-from .committed_offsets import CommittedOffset, TopicPartition
+from .committed_offsets import CommittedOffset
 
 logger = logging.getLogger(__name__)
 

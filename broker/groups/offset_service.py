@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...storage.clock import Clock
+from ...storage.paths import TopicPartition
 from ..config import BrokerConfig
 from ..coordinator_log import TransactionalProducer
-from .committed_offsets import NO_LEADER_EPOCH, CommittedOffset, CommittedOffsets, TopicPartition
+from .committed_offsets import NO_LEADER_EPOCH, CommittedOffset, CommittedOffsets
 from .group_log import GroupLog
 
 NO_OFFSET = -1

@@ -37,9 +37,9 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ...storage.paths import TopicPartition
 from ..coordinator_log import TransactionalProducer
 from ..groups.classic_protocol import Committer
-from ..groups.committed_offsets import TopicPartition
 from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ..internal_topics import GROUP_METADATA
 from ..requests import RequestContext

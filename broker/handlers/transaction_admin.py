@@ -30,7 +30,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ..groups.committed_offsets import TopicPartition
+from ...storage.paths import TopicPartition
 from ..requests import RequestContext
 from ..topic_names import why_invalid
 from ..transactions.coordinator import TransactionCoordinator

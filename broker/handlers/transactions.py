@@ -19,7 +19,8 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ..groups.committed_offsets import TopicPartition
+from ...storage.paths import TopicPartition
+from ..internal_topics import GROUP_METADATA, is_internal
 from ..requests import RequestContext
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import (
@@ -28,7 +29,6 @@ from ..transactions.transaction import (
 
 FIRST_BATCHED_VERSION = 4
 FIRST_FENCING_VERSION = 2
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
@@ -81,7 +81,7 @@ def _add_partitions(
 
 def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | None:
     is_from_broker = context.api_version >= FIRST_BATCHED_VERSION
-    if partition.topic in INTERNAL_TOPICS and not is_from_broker:
+    if is_internal(partition.topic) and not is_from_broker:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if context.broker.partitions.find(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -127,7 +127,7 @@ async def handle_add_offsets_to_txn(
     broker = context.broker
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        partition = TopicPartition("__consumer_offsets", broker.groups.partition_of(request.group_id))
+        partition = TopicPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
         broker.transactions.add_partitions(request.transactional_id, producer, [partition])
     except BrokerError as error:
         return AddOffsetsToTxnResponse(error_code=_as_told(error.code, context.api_version))

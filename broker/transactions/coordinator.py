@@ -14,8 +14,8 @@ from typing import Protocol
 
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
 from ...storage.clock import Clock
+from ...storage.paths import TopicPartition
 from ..coordinator_log import Replayed, ReplayedMarker
-from ..groups.committed_offsets import TopicPartition
 from .transaction import (
     NO_PRODUCER_EPOCH,
     PREPARED,

@@ -15,11 +15,11 @@ from ...protocol.records.control import ControlType, EndTransactionMarker, build
 from ...protocol.records.produced import Produced, ProducedBatch
 from ...storage.clock import Clock
 from ...storage.partition_log import AppendOrigin
-from ..groups.committed_offsets import TopicPartition
+from ...storage.paths import TopicPartition
+from ..internal_topics import GROUP_METADATA
 from ..partition import Partition, PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
 
-GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 EndGroupOffsets = Callable[[int, int, bool], None]
@@ -55,7 +55,7 @@ class PartitionMarkers:
         partition = self._partitions.get(*at)
         self._append(partition, producer, commit, coordinator_epoch)
         partition.wake_waiters()
-        if at.topic == GROUP_OFFSETS_TOPIC:
+        if at.topic == GROUP_METADATA:
             self._end_group_offsets(at.partition, producer.producer_id, commit)
 
     def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> None:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ..groups.committed_offsets import TopicPartition
+from ...storage.paths import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

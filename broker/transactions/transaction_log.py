@@ -11,7 +11,7 @@ from struct import Struct
 from ...protocol.codec import decode, encode
 from ...protocol.errors import DecodeError
 from ...protocol.messages.transaction_log_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from ..groups.committed_offsets import TopicPartition
+from ...storage.paths import TopicPartition
 from .transaction import Transaction, TransactionState
 
 VERSION = Struct(">h")

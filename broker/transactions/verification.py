@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...storage.paths import TopicPartition
 from ...storage.producer_state import NO_OFFSET
-from ..groups.committed_offsets import TopicPartition
 from ..partition import Partition
 from .transaction import ProducerIdentity
 

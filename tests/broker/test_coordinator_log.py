@@ -17,7 +17,6 @@ from gregor.broker.coordinator_log import (
     TransactionalProducer,
     java_hash,
 )
-from gregor.broker.groups.committed_offsets import TopicPartition
 from gregor.broker.partition import Partition, PartitionRegistry
 from gregor.broker.transactions.markers import PartitionMarkers
 from gregor.broker.transactions.transaction import Transaction, TransactionState
@@ -25,6 +24,7 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
+from gregor.storage.paths import TopicPartition
 
 TOPIC = "__consumer_offsets"
 

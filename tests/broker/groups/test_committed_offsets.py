@@ -10,7 +10,6 @@ from trio.testing import MockClock
 
 from gregor.broker.coordinator_log import ReplayedMarker, TransactionalProducer
 from gregor.broker.groups.classic_protocol import Committer
-from gregor.broker.groups.committed_offsets import TopicPartition
 from gregor.broker.groups.loader import PartitionLoader
 from gregor.broker.groups.offset_service import FetchedOffset, OffsetToCommit
 from gregor.protocol.codec import encode
@@ -18,6 +17,7 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from gregor.protocol.messages.group_metadata_records import OffsetCommitKey
 from gregor.protocol.messages.leave_group import MemberIdentity
+from gregor.storage.paths import TopicPartition
 
 NONE = ErrorCode.NONE
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -12,7 +12,6 @@ from trio.testing import MockClock
 
 from gregor.broker.coordinator_log import TransactionalProducer
 from gregor.broker.groups.classic_protocol import Committer
-from gregor.broker.groups.committed_offsets import TopicPartition
 from gregor.broker.groups.consumer_protocol import HeartbeatingClient
 from gregor.broker.groups.offset_service import OffsetToCommit
 from gregor.protocol.errors import BrokerError, ErrorCode
@@ -21,6 +20,7 @@ from gregor.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from gregor.storage.paths import TopicPartition
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 POSITION = TopicPartition("t", 0)

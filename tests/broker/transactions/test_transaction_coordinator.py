@@ -7,7 +7,6 @@ from collections.abc import Collection
 import pytest
 
 from gregor.broker.coordinator_log import ReplayedRecord
-from gregor.broker.groups.committed_offsets import TopicPartition
 from gregor.broker.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from gregor.broker.transactions.transaction import (
     ProducerIdentity,
@@ -17,6 +16,7 @@ from gregor.broker.transactions.transaction import (
 from gregor.broker.transactions.transaction_log import read_value, value_bytes
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
+from gregor.storage.paths import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
