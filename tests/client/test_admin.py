@@ -99,7 +99,7 @@ async def test_what_the_broker_speaks_and_stores(broker_process: BrokerProcess) 
         assert [directory.error_code for directories in described.values() for directory in directories] == [0]
 
 
-async def test_nobody_there(autojump_clock: trio.testing.MockClock) -> None:
-    async with Admin("127.0.0.1:1", default_api_timeout_ms=3_000) as admin:
+async def test_nobody_there() -> None:
+    async with Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin:
         with pytest.raises(DeadlineExceededError, match="cannot connect"):
             await admin.list_topics()
