@@ -10,30 +10,30 @@ import trio
 from ..protocol.errors import BrokerError
 from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
-from .client_census import ClientCensus
 from .config import BrokerConfig
-from .conversion import ConversionMemory
 from .coordinator_log import CoordinatorLog
 from .dispatch import APIS, Dispatcher
-from .fetch_sessions import FetchSessionCache
+from .fetching.conversion import ConversionMemory
+from .fetching.purgatory import Purgatory
+from .fetching.sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
-from .internal_topics import TRANSACTION_STATE
-from .listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
 from .maintenance import maintain_logs
-from .metadata_changes import MetadataChange, QuotasChanged, TopicDeleted
-from .metadata_store import MetadataStore
-from .metrics import Metrics
+from .metadata.changes import MetadataChange, QuotasChanged, TopicDeleted
+from .metadata.internal_topics import TRANSACTION_STATE
+from .metadata.producer_ids import ProducerIds
+from .metadata.store import MetadataStore
+from .metadata.topic_logs import TopicLogs
+from .monitoring.client_census import ClientCensus
+from .monitoring.metrics import Metrics
+from .network.listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
+from .network.server import Server
 from .partition import Partition, PartitionRegistry
-from .producer_ids import ProducerIds
-from .purgatory import Purgatory
-from .quota_enforcement import ClientQuotas
-from .server import Server
-from .topic_logs import TopicLogs
+from .quotas.enforcement import ClientQuotas
 from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from .transactions.markers import PartitionMarkers
 
 if TYPE_CHECKING:
-    from .monitoring import Monitoring
+    from .monitoring.pages import Monitoring
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Broker:
         if not address:
             return None
         # Nobody who has no metrics listener should wait for its modules at the start.
-        from .monitoring import Monitoring
+        from .monitoring.pages import Monitoring
 
         monitoring = Monitoring(self, address)
         self.metrics_address = monitoring.bound

@@ -22,7 +22,6 @@ from ..protocol.apis import (
 from ..protocol.codec import decode, encode_parts
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.schema import Message
-from .connection import UnanswerableError
 from .handlers import (
     api_versions,
     clients,
@@ -50,8 +49,9 @@ from .handlers import (
     transactions,
     voters,
 )
-from .parts import Answer
-from .request_header import FIXED, Header, parse_header, skip_tagged_fields
+from .network.connection import UnanswerableError
+from .network.parts import Answer
+from .network.request_header import FIXED, Header, parse_header, skip_tagged_fields
 from .requests import ClientConnection, ClientGoneError, RequestContext
 
 if TYPE_CHECKING:

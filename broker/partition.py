@@ -11,7 +11,7 @@ from ..protocol.records.record import TimestampType
 from ..protocol.records.validation import AppendRules
 from ..storage.log_config import LogConfig
 from ..storage.partition_log import AppendOrigin, AppendResult, PartitionLog
-from .internal_topics import is_internal
+from .metadata.internal_topics import is_internal
 
 
 class PartitionWaiter(Protocol):

@@ -12,7 +12,7 @@ from ..protocol.apis import AnyApiKey
 
 if TYPE_CHECKING:
     from .broker import Broker
-    from .work_meter import WorkMeter
+    from .quotas.work_meter import WorkMeter
 
 Address = tuple[str, int]
 

@@ -18,7 +18,7 @@ from ..protocol.errors import BrokerError
 from ..storage.log_directory import StorageUnavailableError
 from .broker import Broker
 from .config import BrokerConfig, ConfigError
-from .listeners import ListenerError
+from .network.listeners import ListenerError
 
 logger = logging.getLogger(__name__)
 

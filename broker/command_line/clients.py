@@ -12,7 +12,7 @@ from ...client.connection import SOFTWARE_NAME
 from ...client.errors import ConnectionLostError
 from ...protocol.apis import AnyApiKey, ApiKey, api_key
 from ...protocol.messages.describe_clients import ConversionWork, DescribedClient
-from ..kafka_4_floor import api_name, refused_by_kafka_4, verdict
+from ..monitoring.kafka_4_floor import api_name, refused_by_kafka_4, verdict
 from .asking import UsageError, add_connection_options, client_properties, run_client, say
 from .text_table import format_table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..listeners import ListenerError, parse_endpoints, security_protocol
+from ..network.listeners import ListenerError, parse_endpoints, security_protocol
 from .keys import ConfigError
 
 if TYPE_CHECKING:

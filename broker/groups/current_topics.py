@@ -9,7 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ..metadata_state import TopicState
+from ..metadata.state import TopicState
 from .topic_pattern import PatternError, TopicPattern
 
 logger = logging.getLogger(__name__)

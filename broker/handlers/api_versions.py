@@ -13,7 +13,7 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ..features import SUPPORTED_LEVELS
+from ..metadata.features import SUPPORTED_LEVELS
 from ..requests import RequestContext
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -9,7 +9,7 @@ from ...protocol.messages.describe_clients import (
     DescribedClient,
     UsedApiVersion,
 )
-from ..client_census import ClientUsage
+from ..monitoring.client_census import ClientUsage
 from ..requests import ConversionCost, RequestContext
 
 

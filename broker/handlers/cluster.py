@@ -24,10 +24,10 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ..advertised import advertised_address
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from ..features import FeatureUpdate, UpgradeType, validate_update
-from ..internal_topics import CLUSTER_METADATA
+from ..metadata.features import FeatureUpdate, UpgradeType, validate_update
+from ..metadata.internal_topics import CLUSTER_METADATA
+from ..network.advertised import advertised_address
 from ..requests import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2

@@ -15,18 +15,18 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from ..config_alteration import ConfigChange, Operation, alter, replace
-from ..config_entries import (
+from ..metadata.config_alteration import ConfigChange, Operation, alter, replace
+from ..metadata.config_entries import (
     ConfigEntry,
     ConfigSource,
     describe_broker,
     describe_cluster_default,
     describe_topic,
 )
-from ..loggers import logger_levels
-from ..metadata_state import ResourceType
+from ..metadata.state import ResourceType
+from ..metadata.topic_names import validate_topic_name
+from ..monitoring.loggers import logger_levels
 from ..requests import RequestContext
-from ..topic_names import validate_topic_name
 
 UNDESCRIBABLE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "

@@ -10,7 +10,7 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ..internal_topics import is_internal
+from ..metadata.internal_topics import is_internal
 from ..requests import RequestContext
 
 TO_HIGH_WATERMARK = -1

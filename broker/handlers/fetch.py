@@ -11,18 +11,18 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from ...protocol.records import v0, v1, v2
 from ...protocol.schema import NO_UUID
-from ..conversion import LazyConvertRecords, must_convert
-from ..fetch_reading import FetchLimits, PartitionRead, failed_partition, read_partitions
-from ..fetch_sessions import (
+from ..fetching.conversion import LazyConvertRecords, must_convert
+from ..fetching.purgatory import Wake
+from ..fetching.reading import FetchLimits, PartitionRead, failed_partition, read_partitions
+from ..fetching.sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     Answers,
     FetchContext,
     FetchedPartition,
     requested_partitions,
 )
+from ..network.parts import FileSlice
 from ..partition import Partition
-from ..parts import FileSlice
-from ..purgatory import Wake
 from ..requests import ConversionCost, RequestContext
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from enum import IntEnum
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ..advertised import advertised_address
-from ..internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from ..metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from ..network.advertised import advertised_address
 from ..requests import RequestContext
 
 BATCHED_SINCE = 4

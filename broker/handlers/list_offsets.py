@@ -17,7 +17,7 @@ from ...protocol.messages.list_offsets import (
 )
 from ...storage.partition_log import PartitionLog, TimestampOffset
 from ...storage.segment import Segment
-from ..fetch_reading import check_leader_epoch
+from ..fetching.reading import check_leader_epoch
 from ..requests import RequestContext
 
 logger = logging.getLogger(__name__)

@@ -14,12 +14,12 @@ from ...protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ...protocol.schema import NO_UUID
-from ..advertised import advertised_address
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from ..internal_topics import is_internal
-from ..metadata_state import PartitionState, TopicState
+from ..metadata.internal_topics import is_internal
+from ..metadata.state import PartitionState, TopicState
+from ..metadata.topic_names import why_invalid
+from ..network.advertised import advertised_address
 from ..requests import RequestContext
-from ..topic_names import why_invalid
 
 FIRST_VERSION_THAT_FORBIDS_CREATION = 4
 FIRST_VERSION_BY_ID = 12

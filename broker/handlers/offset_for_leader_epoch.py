@@ -10,7 +10,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..fetch_reading import check_leader_epoch
+from ..fetching.reading import check_leader_epoch
 from ..requests import RequestContext
 
 

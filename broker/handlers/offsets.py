@@ -41,7 +41,7 @@ from ...storage.paths import TopicPartition
 from ..coordinator_log import TransactionalProducer
 from ..groups.classic_protocol import Committer
 from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
-from ..internal_topics import GROUP_METADATA
+from ..metadata.internal_topics import GROUP_METADATA
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
 from ..transactions.verification import check_partition_added

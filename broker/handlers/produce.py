@@ -18,7 +18,7 @@ from ...protocol.messages.produce import (
 from ...protocol.records.batches import read_batch
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
-from ..internal_topics import is_internal
+from ..metadata.internal_topics import is_internal
 from ..partition import Partition
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity

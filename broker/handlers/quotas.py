@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...protocol.errors import BrokerError
 from ...protocol.messages import alter_client_quotas, describe_client_quotas
-from ..client_quotas import QuotaFilter, entity_of, filter_of, validated_changes
-from ..metadata_state import Entity
+from ..metadata.state import Entity
+from ..quotas.client_quotas import QuotaFilter, entity_of, filter_of, validated_changes
 from ..requests import RequestContext
 
 

@@ -39,9 +39,9 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from ...storage.log_directory import LogDirectory
-from ..internal_topics import CLUSTER_METADATA
-from ..metadata_state import PartitionState
-from ..replica_placement import validate_replicas
+from ..metadata.internal_topics import CLUSTER_METADATA
+from ..metadata.replica_placement import validate_replicas
+from ..metadata.state import PartitionState
 from ..requests import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1

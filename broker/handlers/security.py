@@ -32,8 +32,8 @@ from ...protocol.messages.expire_delegation_token import (
 from ...protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ..metadata.scram_credentials import Alteration, altered_credentials
 from ..requests import RequestContext
-from ..scram_credentials import Alteration, altered_credentials
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NOBODY = ("User", "ANONYMOUS")

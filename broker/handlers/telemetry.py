@@ -17,8 +17,8 @@ from ...protocol.messages.list_client_metrics_resources import (
 from ...protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ...protocol.records.compression import Codec
 from ...protocol.schema import NO_UUID
-from ..metadata_state import ResourceType
-from ..metrics_subscriptions import ClientSubscription, subscription_for
+from ..metadata.state import ResourceType
+from ..monitoring.subscriptions import ClientSubscription, subscription_for
 from ..requests import RequestContext
 
 ACCEPTED_CODECS = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]

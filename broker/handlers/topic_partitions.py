@@ -12,10 +12,10 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ..authorized_operations import TOPIC_OPERATIONS
-from ..internal_topics import is_internal
-from ..metadata_state import PartitionState, TopicState
+from ..metadata.internal_topics import is_internal
+from ..metadata.state import PartitionState, TopicState
+from ..metadata.topic_names import why_invalid
 from ..requests import RequestContext
-from ..topic_names import why_invalid
 
 
 async def handle_describe_topic_partitions(

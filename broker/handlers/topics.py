@@ -28,8 +28,8 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...protocol.schema import NO_UUID
-from ..config_entries import describe_topic
-from ..metadata_state import TopicState
+from ..metadata.config_entries import describe_topic
+from ..metadata.state import TopicState
 from ..requests import RequestContext
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6

@@ -31,8 +31,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.paths import TopicPartition
+from ..metadata.topic_names import why_invalid
 from ..requests import RequestContext
-from ..topic_names import why_invalid
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import STATE_NAMED, ProducerIdentity, Transaction, TransactionState
 

@@ -20,7 +20,7 @@ from ...protocol.messages.add_partitions_to_txn import (
 )
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ...storage.paths import TopicPartition
-from ..internal_topics import GROUP_METADATA, is_internal
+from ..metadata.internal_topics import GROUP_METADATA, is_internal
 from ..requests import RequestContext
 from ..transactions.coordinator import TransactionCoordinator
 from ..transactions.transaction import (

@@ -16,7 +16,7 @@ from ...protocol.records.produced import Produced, ProducedBatch
 from ...storage.clock import Clock
 from ...storage.partition_log import AppendOrigin
 from ...storage.paths import TopicPartition
-from ..internal_topics import GROUP_METADATA
+from ..metadata.internal_topics import GROUP_METADATA
 from ..partition import Partition, PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
 

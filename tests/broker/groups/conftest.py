@@ -13,7 +13,7 @@ import trio
 from gregor.broker.config import BrokerConfig
 from gregor.broker.groups.classic_protocol import JoiningClient
 from gregor.broker.groups.coordinator import GroupCoordinator
-from gregor.broker.metadata_state import PartitionState, TopicState
+from gregor.broker.metadata.state import PartitionState, TopicState
 from gregor.broker.promise import Promise
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

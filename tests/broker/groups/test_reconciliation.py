@@ -17,7 +17,7 @@ from gregor.broker.groups.consumer_group import ConsumerGroup
 from gregor.broker.groups.consumer_group_log import difference, replay_record, tombstones
 from gregor.broker.groups.consumer_member import ConsumerMember, MemberState
 from gregor.broker.groups.current_topics import CurrentTopics
-from gregor.broker.metadata_state import PartitionState, TopicState
+from gregor.broker.metadata.state import PartitionState, TopicState
 from gregor.protocol.errors import BrokerError, ErrorCode
 
 T, U = UUID(int=1), UUID(int=2)

@@ -10,7 +10,7 @@ from typing import Any
 from gregor.broker.dispatch import Dispatcher
 from gregor.broker.handlers.fetch import handle_fetch
 from gregor.broker.handlers.produce import handle_produce
-from gregor.broker.parts import Buffer, Sink, total_size
+from gregor.broker.network.parts import Buffer, Sink, total_size
 from gregor.protocol.apis import (
     ApiKey,
     request_header_version,

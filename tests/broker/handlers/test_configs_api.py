@@ -9,7 +9,7 @@ from gregor.broker.handlers.configs import (
     handle_describe_configs,
     handle_incremental_alter_configs,
 )
-from gregor.broker.metadata_state import ResourceType
+from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import alter_configs, incremental_alter_configs
 from gregor.protocol.messages.describe_configs import (
@@ -218,7 +218,7 @@ async def test_a_resource_named_twice_is_not_changed(asking: Asking) -> None:
 
 
 async def test_a_loggers_level_can_be_set_and_reset(asking: Asking) -> None:
-    name = "gregor.broker.metadata_store"
+    name = "gregor.broker.metadata.store"
     try:
         assert await change(asking, 8, "1", (name, SET, "DEBUG")) == (ErrorCode.NONE, None)
         assert (await entry(asking, ResourceType.BROKER_LOGGER, "1", name)).value == "DEBUG"

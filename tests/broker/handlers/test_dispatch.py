@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.connection import UnanswerableError
 from gregor.broker.dispatch import APIS, Api, Dispatcher
-from gregor.broker.request_header import parse_header, skip_tagged_fields
+from gregor.broker.network.connection import UnanswerableError
+from gregor.broker.network.request_header import parse_header, skip_tagged_fields
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, DecodeError, ErrorCode
 from gregor.protocol.messages.api_versions import ApiVersionsRequest

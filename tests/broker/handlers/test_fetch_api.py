@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gregor.broker.handlers.fetch import handle_fetch
-from gregor.broker.parts import FileSlice
+from gregor.broker.network.parts import FileSlice
 from gregor.broker.requests import ClientGoneError
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

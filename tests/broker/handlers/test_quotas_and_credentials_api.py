@@ -18,7 +18,7 @@ from gregor.broker.handlers.telemetry import (
     handle_list_client_metrics_resources,
     handle_push_telemetry,
 )
-from gregor.broker.metadata_state import ResourceType
+from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import alter_client_quotas, alter_user_scram_credentials, create_acls, delete_acls
 from gregor.protocol.messages.create_delegation_token import CreateDelegationTokenRequest

@@ -1,0 +1,172 @@
+"""Reading partitions for a Fetch: limits, isolation and errors, before anything is known of formats.
+
+Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
+
+- Up to version 2 a partition's limit is hard, even in the middle of the first batch. From version 3 on (KIP-74) the
+  first partition that has data gives at least one batch, however large, and no other one gives a partial first batch.
+- Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
+from ...protocol.records.v0 import OFFSET_AND_SIZE
+from ...storage.partition_log import LogSlice, PartitionLog
+from ..partition import Partition
+from .sessions import FetchedPartition
+
+logger = logging.getLogger(__name__)
+
+LAST_VERSION_WITH_HARD_LIMIT = 2
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much one request may return, and to whom."""
+
+    version: int
+    max_bytes: int
+    read_committed: bool
+    is_follower: bool
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What was found in one partition: the answer without its records, and where those lie."""
+
+    fetched: FetchedPartition
+    partition: Partition | None
+    answer: PartitionData
+    records: LogSlice | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records, as stored."""
+        return 0 if self.records is None else self.records.size_bytes
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether the request must not wait for more: there is an error or a diverging epoch to tell."""
+        return self.answer.error_code != ErrorCode.NONE or self.answer.diverging_epoch.epoch >= 0
+
+    def release(self) -> None:
+        """Let go of the records' file."""
+        if self.records is not None:
+            self.records.release()
+            self.records = None
+
+
+def read_partitions(
+    wanted: Iterable[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits
+) -> list[PartitionRead]:
+    """Read one partition after the other until ``limits.max_bytes`` are found."""
+    reads = []
+    remaining_bytes = limits.max_bytes
+    at_least_one = limits.version > LAST_VERSION_WITH_HARD_LIMIT
+    for fetched, found in wanted:
+        if isinstance(found, ErrorCode):
+            reads.append(PartitionRead(fetched, None, failed_partition(fetched.wanted.partition, found)))
+            continue
+        read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one)
+        reads.append(read)
+        if read.size_bytes:
+            at_least_one = False
+            remaining_bytes = max(0, remaining_bytes - read.size_bytes)
+    return reads
+
+
+def failed_partition(index: int, code: ErrorCode) -> PartitionData:
+    """The answer for a partition that cannot be read (Kafka: FetchResponse.partitionResponse)."""
+    return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
+
+
+def _read_or_fail(
+    fetched: FetchedPartition, partition: Partition, limits: FetchLimits, remaining_bytes: int, at_least_one: bool
+) -> PartitionRead:
+    try:
+        return _read(fetched, partition, limits, remaining_bytes, at_least_one)
+    except BrokerError as error:
+        code = error.code
+    except Exception:
+        logger.exception("reading %s-%d failed", partition.topic, partition.index)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    answer = failed_partition(partition.index, code)
+    answer.aborted_transactions = None
+    return PartitionRead(fetched, partition, answer)
+
+
+def _read(
+    fetched: FetchedPartition, partition: Partition, limits: FetchLimits, remaining_bytes: int, at_least_one: bool
+) -> PartitionRead:
+    wanted = fetched.wanted
+    log = partition.log
+    if limits.is_follower:
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker replicates from this one")
+    check_leader_epoch(partition, wanted.current_leader_epoch)
+    answer = PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+    diverging = _diverging_epoch(log, wanted)
+    if diverging is not None:
+        answer.diverging_epoch = diverging
+        return PartitionRead(fetched, partition, answer)
+    max_bytes = min(wanted.partition_max_bytes, remaining_bytes)
+    if max_bytes < 0:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for a read")
+    upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
+    records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound, at_least_one=at_least_one)
+    if limits.read_committed:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in log.aborted_transactions(wanted.fetch_offset, records.end_offset)
+        ]
+    is_cut = records.size_bytes == max_bytes and not at_least_one
+    is_useless = is_cut and limits.version > LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records)
+    if is_useless or not records.size_bytes:
+        records.release()
+        return PartitionRead(fetched, partition, answer)
+    return PartitionRead(fetched, partition, answer, records)
+
+
+def _begins_incomplete(records: LogSlice) -> bool:
+    """Whether not even the first batch is whole: nothing that a client of today could use."""
+    if records.size_bytes < OFFSET_AND_SIZE.size:
+        return True
+    _, size_bytes = OFFSET_AND_SIZE.unpack(os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position))
+    return bool(OFFSET_AND_SIZE.size + size_bytes > records.size_bytes)
+
+
+def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
+    """Refuse a client whose metadata is older or newer than ours (KIP-320); a negative epoch says nothing.
+
+    Raises BrokerError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+    """
+    if current_leader_epoch < 0 or current_leader_epoch == partition.leader_epoch:
+        return
+    if current_leader_epoch < partition.leader_epoch:
+        raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
+    raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the log parts from what the client has read last (KIP-595). Raises BrokerError OFFSET_OUT_OF_RANGE."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "the end offset of the last fetched epoch is not known")
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

@@ -1,0 +1,242 @@
+"""What the metadata log says, as values: topics, configurations, quotas, credentials, features.
+
+The state is changed by records only (:meth:`ClusterState.apply`), the same at replay, at a change and, later, on a
+broker that follows another's log. :meth:`ClusterState.records` is the way back: the shortest log with this outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from ...protocol.messages.cluster_metadata_records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    QuotaEntity,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from ...protocol.schema import Message
+from .internal_topics import is_internal
+
+NO_CHANGE = -2
+"""A PartitionChangeRecord's leader where it keeps the one before (Kafka `LeaderConstants`)."""
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to (Kafka `ConfigResource.Type`)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+Entity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Whom a quota binds: (type, name) pairs in the order of their types; a name of None is the type's default."""
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One partition as the cluster knows it; broker ids in `leader`, `replicas` and `isr`, -1 for no leader."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    partition_epoch: int = 0
+
+
+@dataclass(slots=True)
+class TopicState:
+    """One topic: partitions in order of their index, and the configuration that is its own."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[PartitionState] = field(default_factory=list)
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the broker keeps its own state in it."""
+        return is_internal(self.name)
+
+
+class ClusterState:
+    """The outcome of a metadata log."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[UUID, TopicState] = {}
+        self.configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
+        """Configurations of what is not a topic; brokers' by number, the cluster's default under the empty name."""
+        self.quotas: dict[Entity, dict[str, float]] = {}
+        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.removed_topic_ids: set[UUID] = set()
+        """Topics that were deleted since the last snapshot: their directories may have outlived a crash."""
+        self._early_configs: dict[str, dict[str, str]] = {}
+        self._appliers: dict[type[Message], Callable[[Any], None]] = {
+            TopicRecord: self._add_topic,
+            PartitionRecord: self._add_partition,
+            PartitionChangeRecord: self._change_partition,
+            RemoveTopicRecord: self._remove_topic,
+            ConfigRecord: self._set_config,
+            ClientQuotaRecord: self._set_quota,
+            UserScramCredentialRecord: self._set_scram,
+            RemoveUserScramCredentialRecord: self._remove_scram,
+            FeatureLevelRecord: self._set_feature,
+            ProducerIdsRecord: self._set_producer_ids,
+        }
+
+    def apply(self, record: Message) -> None:
+        """Take one record; what concerns nothing known here is passed over."""
+        applier = self._appliers.get(type(record))
+        if applier is not None:
+            applier(record)
+
+    def records(self) -> Iterator[Message]:
+        """Records that make this state out of nothing."""
+        for name, level in self.features.items():
+            yield FeatureLevelRecord(name=name, feature_level=level)
+        if self.next_producer_id:
+            yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+        for topic in self.topics.values():
+            yield from topic_records(topic)
+        for (kind, resource), configs in self.configs.items():
+            for name, value in configs.items():
+                yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+        for entity, values in self.quotas.items():
+            for key, rate in values.items():
+                yield ClientQuotaRecord(entity=quota_entity(entity), key=key, value=rate)
+        yield from self.scram.values()
+
+    def configs_of(self, kind: ResourceType, name: str) -> dict[str, str]:
+        """The dynamic configuration of a resource, not to be changed; empty if it has none."""
+        if kind is ResourceType.TOPIC:
+            topic = self.topics.get(name)
+            return topic.configs if topic else {}
+        return self.configs.get((kind, name), {})
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        topic = TopicState(record.name, record.topic_id)
+        topic.configs.update(self._early_configs.pop(record.name, {}))
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+
+    def _add_partition(self, record: PartitionRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None:
+            return
+        partition = PartitionState(
+            record.partition_id,
+            record.leader,
+            record.leader_epoch,
+            record.replicas,
+            record.isr,
+            record.partition_epoch,
+        )
+        if record.partition_id == len(topic.partitions):
+            topic.partitions.append(partition)
+        else:
+            kept = [known for known in topic.partitions if known.index != record.partition_id]
+            topic.partitions[:] = sorted([*kept, partition], key=lambda known: known.index)
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        partition = next((p for p in topic.partitions if p.index == record.partition_id), None) if topic else None
+        if partition is None:
+            return
+        partition.partition_epoch += 1
+        if record.isr is not None:
+            partition.isr = record.isr
+        if record.replicas is not None:
+            partition.replicas = record.replicas
+        if record.leader != NO_CHANGE:
+            partition.leader = record.leader
+            partition.leader_epoch += 1
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        self.removed_topic_ids.add(record.topic_id)
+        topic = self.topics_by_id.pop(record.topic_id, None)
+        if topic is not None and self.topics.get(topic.name) is topic:
+            del self.topics[topic.name]
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        configs = self._configs_to_change(record.resource_type, record.resource_name)
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def _configs_to_change(self, resource_type: int, resource: str) -> dict[str, str]:
+        if resource_type == ResourceType.TOPIC:
+            topic = self.topics.get(resource)
+            # A snapshot of Kafka's lists configurations and topics each on their own.
+            return topic.configs if topic else self._early_configs.setdefault(resource, {})
+        known = set(ResourceType)
+        kind = ResourceType(resource_type) if resource_type in known else ResourceType.UNKNOWN
+        return self.configs.setdefault((kind, resource), {})
+
+    def _set_quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(
+            sorted(((part.entity_type, part.entity_name) for part in record.entity), key=lambda pair: pair[0])
+        )
+        values = self.quotas.setdefault(entity, {})
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if not values:
+            del self.quotas[entity]
+
+    def _set_scram(self, record: UserScramCredentialRecord) -> None:
+        self.scram[record.name, record.mechanism] = record
+
+    def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram.pop((record.name, record.mechanism), None)
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        self.features[record.name] = record.feature_level
+
+    def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+
+def topic_records(topic: TopicState) -> Iterator[Message]:
+    """Records that make a topic, in the order in which Kafka's controller writes them."""
+    yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+    for name, value in topic.configs.items():
+        yield ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+    for partition in topic.partitions:
+        yield partition_record(topic.topic_id, partition)
+
+
+def partition_record(topic_id: UUID, partition: PartitionState) -> PartitionRecord:
+    """The record that makes one partition."""
+    return PartitionRecord(
+        partition_id=partition.index,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def quota_entity(entity: Entity) -> list[QuotaEntity]:
+    """An entity as records carry it."""
+    return [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity]

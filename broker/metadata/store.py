@@ -1,0 +1,431 @@
+"""The cluster's metadata: what there is, how it is changed, and who hears of it.
+
+Every change is records in ``__cluster_metadata-0`` first, then the state that they make, then a call to each
+subscriber, all without a pause between: other tasks see all of a change or nothing. This broker is the controller of
+its own cluster; a broker that follows another's log would feed the same records to the same state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID, uuid4
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.cluster_metadata_records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    UserScramCredentialRecord,
+)
+from ...protocol.schema import NO_UUID, Message
+from ...storage.clock import Clock
+from ...storage.log_config import LogConfig
+from ...storage.log_manager import LogManager
+from ..config import BrokerConfig, ConfigError
+from ..config.topic_keys import validate_topic_properties
+from . import replica_placement
+from .changes import (
+    BrokerConfigChanged,
+    ClientMetricsChanged,
+    MetadataChange,
+    PartitionsAdded,
+    QuotasChanged,
+    Subscriber,
+    TopicConfigChanged,
+    TopicDeleted,
+)
+from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, TRANSACTION_STATE
+from .log import MetadataLog
+from .state import (
+    ClusterState,
+    Entity,
+    PartitionState,
+    ResourceType,
+    TopicState,
+    partition_record,
+    quota_entity,
+    topic_records,
+)
+from .topic_names import validate_no_collision, validate_topic_name
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC_ID = UUID(int=1)
+"""The id that Kafka gives its metadata topic in every cluster (KIP-595)."""
+
+METADATA_VERSION = "metadata.version"
+NEWEST_METADATA_VERSION = 21
+"""The level of 3.9-IV0 (Kafka `MetadataVersion`)."""
+
+LARGEST_PARTITION_COUNT = 1_000_000
+"""More than this in one request is a mistake, or an attempt to fill the disk with directories."""
+
+
+class MetadataStore:
+    """Topics, configurations, quotas and credentials of the cluster, durable in a log."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self.state = ClusterState()
+        self._clock = clock
+        self._log: MetadataLog | None = None
+        self._subscribers: list[Subscriber] = []
+
+    def open(self, logs: LogManager) -> None:
+        """Replay the log, which is one of ``logs``, and adopt the other logs that it does not know.
+
+        Raises BrokerError if the disk fails.
+        """
+        settings = LogConfig(
+            retention_ms=-1,
+            segment_bytes=min(
+                self.config.metadata_log_segment_bytes, self.config.metadata_log_max_record_bytes_between_snapshots
+            ),
+        )
+        log = logs.get(CLUSTER_METADATA, 0) or logs.create(CLUSTER_METADATA, 0, METADATA_TOPIC_ID, settings)
+        log.config = settings
+        self.cluster_id = logs.cluster_id or ""
+        self._log = MetadataLog(
+            log, self._clock, snapshot_every_bytes=self.config.metadata_log_max_record_bytes_between_snapshots
+        )
+        self._log.replay(self.state.apply)
+        if METADATA_VERSION not in self.state.features:
+            self._commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST_METADATA_VERSION)])
+        self._adopt(logs)
+        self._take_dynamic_config()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call ``subscriber`` with every change from now on."""
+        self._subscribers.append(subscriber)
+
+    # --- what there is
+
+    @property
+    def topics(self) -> dict[str, TopicState]:
+        """Topics by name, not to be changed."""
+        return self.state.topics
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """Brokers that may hold replicas."""
+        return [self.node_id]
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next metadata record; it grows with every change."""
+        return self._log.end_offset if self._log else 0
+
+    @property
+    def epoch(self) -> int:
+        """Leader epoch of the metadata log."""
+        return self._log.epoch if self._log else 0
+
+    def topic(self, name: str) -> TopicState:
+        """The topic called ``name``. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.state.topics.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    def topic_by_id(self, topic_id: UUID) -> TopicState | None:
+        """The topic with this id, if there is one."""
+        return self.state.topics_by_id.get(topic_id)
+
+    def topic_config(self, name: str) -> LogConfig:
+        """Settings of the logs of a topic: its own over the broker's."""
+        topic = self.state.topics.get(name)
+        return self.config.log_config(topic.configs if topic else None)
+
+    # --- topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = replica_placement.DEFAULT,
+        replication_factor: int = replica_placement.DEFAULT,
+        assignments: Sequence[tuple[int, Sequence[int]]] = (),
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> TopicState:
+        """Create a topic and return it; with ``validate_only``, only what it would be.
+
+        Raises BrokerError with Kafka's code and words: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
+        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST.
+        """
+        validate_topic_name(name)
+        if name in self.topics:
+            raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        validate_no_collision(name, self.topics)
+        own = dict(configs or {})
+        validate_properties(own)
+        placement = self._placement(partitions, replication_factor, assignments)
+        topic = TopicState(name, uuid4(), [_new_partition(i, held) for i, held in enumerate(placement)], own)
+        if validate_only:
+            return topic
+        self._commit(list(topic_records(topic)))
+        created = self.topics[name]
+        self._tell(PartitionsAdded(created, 0))
+        return created
+
+    def ensure_topic(self, name: str) -> TopicState:
+        """The topic called ``name``, created with the broker's defaults if there is none. Raises as `create_topic`."""
+        known = self.topics.get(name)
+        if known is not None:
+            return known
+        partitions, replicas = replica_placement.DEFAULT, self.config.default_replication_factor
+        if name == GROUP_METADATA:
+            partitions = self.config.offsets_topic_num_partitions
+            replicas = self.config.offsets_topic_replication_factor
+        elif name == TRANSACTION_STATE:
+            partitions = self.config.transaction_state_log_num_partitions
+            replicas = self.config.transaction_state_log_replication_factor
+        return self.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=self._reachable(replicas),
+            configs=self._internal_configs(name),
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
+        topic = self.topic(name)
+        if not self.config.delete_topic_enable:
+            raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
+        self._commit([RemoveTopicRecord(topic_id=topic.topic_id)])
+        self._tell(TopicDeleted(topic))
+
+    def create_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+    ) -> None:
+        """Give a topic ``count`` partitions in all.
+
+        Raises BrokerError with Kafka's code and words: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+        INVALID_REPLICA_ASSIGNMENT.
+        """
+        topic = self.topic(name)
+        have = len(topic.partitions)
+        if count == have:
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+        if count < have:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {name} currently has {have} partition(s); {count} would not be an increase.",
+            )
+        _validate_partition_count(count)
+        replication_factor = len(topic.partitions[0].replicas) if topic.partitions else 1
+        if assignments is None:
+            held = replica_placement.spread(count - have, replication_factor, self.broker_ids, start=have)
+        else:
+            held = replica_placement.validate_additions(assignments, count - have, replication_factor, self.broker_ids)
+        if validate_only:
+            return
+        new = [_new_partition(have + index, replicas) for index, replicas in enumerate(held)]
+        self._commit([partition_record(topic.topic_id, partition) for partition in new])
+        self._tell(PartitionsAdded(topic, have))
+
+    # --- configurations
+
+    def configs_of(self, kind: ResourceType, name: str) -> dict[str, str]:
+        """The dynamic configuration of a resource, not to be changed."""
+        return self.state.configs_of(kind, name)
+
+    def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        """Make ``configs``, which must be valid, all of the resource's dynamic configuration."""
+        before = self.state.configs_of(kind, name)
+        changed = {key: value for key, value in configs.items() if before.get(key) != value}
+        removed = {key: None for key in before if key not in configs}
+        records = [
+            ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
+            for key, value in {**changed, **removed}.items()
+        ]
+        if not records:
+            return
+        self._commit(records)
+        if kind is ResourceType.TOPIC:
+            self._tell(TopicConfigChanged(self.topics[name]))
+        elif kind is ResourceType.BROKER:
+            self._take_dynamic_config()
+            self._tell(BrokerConfigChanged())
+        elif kind is ResourceType.CLIENT_METRICS:
+            self._tell(ClientMetricsChanged())
+
+    # --- the rest
+
+    def set_quotas(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
+        """Set (entity, key, value) quotas, which must be valid; a value of None removes one."""
+        records = [
+            ClientQuotaRecord(entity=quota_entity(entity), key=key, value=value or 0.0, remove=value is None)
+            for entity, key, value in changes
+            if value != self.state.quotas.get(entity, {}).get(key)
+        ]
+        if records:
+            self._commit(records)
+            self._tell(QuotasChanged())
+
+    def set_scram(self, credentials: Sequence[Message]) -> None:
+        """Store and remove SCRAM credentials, as records."""
+        if credentials:
+            self._commit(credentials)
+
+    def scram_credentials(self) -> dict[tuple[str, int], UserScramCredentialRecord]:
+        """SCRAM credentials by user and mechanism, not to be changed."""
+        return self.state.scram
+
+    def set_features(self, levels: Mapping[str, int]) -> None:
+        """Finalize features at these levels, which must be supported."""
+        changed = {name: level for name, level in levels.items() if self.state.features.get(name) != level}
+        if changed:
+            self._commit([FeatureLevelRecord(name=name, feature_level=level) for name, level in changed.items()])
+
+    def allocate_producer_ids(self, count: int) -> int:
+        """Reserve ``count`` producer ids that none has had; the first of them. Raises BrokerError if the disk fails."""
+        first = self.state.next_producer_id
+        self._commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first + count)])
+        return first
+
+    # --- inside
+
+    def _placement(
+        self, partitions: int, replication_factor: int, assignments: Sequence[tuple[int, Sequence[int]]]
+    ) -> list[list[int]]:
+        default = replica_placement.DEFAULT
+        if assignments:
+            if replication_factor != default:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    "A manual partition assignment was specified, but replication factor was not set to -1.",
+                )
+            if partitions != default:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    "A manual partition assignment was specified, but numPartitions was not set to -1.",
+                )
+            return replica_placement.validate_assignments(assignments, self.broker_ids)
+        if replication_factor < default or replication_factor == 0:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if partitions < default or partitions == 0:
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            )
+        count = self.config.num_partitions if partitions == default else partitions
+        _validate_partition_count(count)
+        replicas = self.config.default_replication_factor if replication_factor == default else replication_factor
+        return replica_placement.spread(count, replicas, self.broker_ids)
+
+    def _reachable(self, replication_factor: int) -> int:
+        """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
+        return max(1, min(replication_factor, len(self.broker_ids)))
+
+    def _internal_configs(self, name: str) -> dict[str, str]:
+        """The configuration that an internal topic is given; empty for any other topic."""
+        if name == GROUP_METADATA:
+            return {
+                "compression.type": "producer",
+                "cleanup.policy": "compact",
+                "segment.bytes": str(self.config.offsets_topic_segment_bytes),
+            }
+        if name == TRANSACTION_STATE:
+            return {
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "min.insync.replicas": str(self._reachable(self.config.transaction_state_log_min_isr)),
+                "segment.bytes": str(self.config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            }
+        return {}
+
+    def _commit(self, records: Sequence[Message]) -> None:
+        """Make records durable, then part of the state."""
+        if self._log is None:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log is not open.")
+        self._log.append(records)
+        for record in records:
+            self.state.apply(record)
+        if self._log.snapshot_is_due:
+            self._log.write_snapshot(self.state.records())
+
+    def _tell(self, change: MetadataChange) -> None:
+        for subscriber in list(self._subscribers):
+            subscriber(change)
+
+    def _take_dynamic_config(self) -> None:
+        cluster = self.state.configs_of(ResourceType.BROKER, "")
+        own = self.state.configs_of(ResourceType.BROKER, str(self.node_id))
+        self.config.override(cluster, own)
+
+    def _adopt(self, logs: LogManager) -> None:
+        """Make topics of partition directories that nobody told us of, and lead those of brokers that are not here."""
+        found: dict[str, set[int]] = {}
+        for log in logs.logs():
+            if log.topic_id in self.state.removed_topic_ids:
+                logger.info("deleting %s-%d, whose topic was deleted before", log.topic, log.partition)
+                logs.delete(log.topic, log.partition)
+            elif log.topic != CLUSTER_METADATA:
+                found.setdefault(log.topic, set()).add(log.partition)
+        self.state.removed_topic_ids.clear()
+        for topic_name, indexes in sorted(found.items()):
+            topic = self.topics.get(topic_name)
+            if topic is None:
+                self._adopt_topic(topic_name, indexes, logs)
+            else:
+                self._adopt_partitions(topic, indexes, logs)
+
+    def _adopt_topic(self, name: str, indexes: set[int], logs: LogManager) -> None:
+        own_ids = [log.topic_id for index in sorted(indexes) if (log := logs.get(name, index)) is not None]
+        topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and self.topic_by_id(i) is None), None)
+        topic = TopicState(name, topic_id or uuid4(), configs=self._internal_configs(name))
+        # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
+        topic.partitions = [_new_partition(index, [self.node_id]) for index in range(max(indexes) + 1)]
+        self._commit(list(topic_records(topic)))
+        for index in sorted(indexes):
+            logger.info("adopted %s-%d%s", name, index, _extent(logs, name, index))
+
+    def _adopt_partitions(self, topic: TopicState, indexes: set[int], logs: LogManager) -> None:
+        records: list[Message] = []
+        for index in sorted(indexes):
+            if index >= len(topic.partitions):
+                records.append(partition_record(topic.topic_id, _new_partition(index, [self.node_id])))
+            elif topic.partitions[index].leader not in self.broker_ids:
+                alone = [self.node_id]
+                records.append(
+                    PartitionChangeRecord(
+                        partition_id=index, topic_id=topic.topic_id, isr=alone, leader=self.node_id, replicas=alone
+                    )
+                )
+            else:
+                continue
+            logger.info("adopted %s-%d%s", topic.name, index, _extent(logs, topic.name, index))
+        if records:
+            self._commit(records)
+
+
+def validate_properties(properties: Mapping[str, str]) -> None:
+    """Raise BrokerError INVALID_CONFIG where a topic cannot have these properties."""
+    try:
+        validate_topic_properties(properties)
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _validate_partition_count(count: int) -> None:
+    if count > LARGEST_PARTITION_COUNT:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {LARGEST_PARTITION_COUNT}.")
+
+
+def _new_partition(index: int, replicas: Sequence[int]) -> PartitionState:
+    return PartitionState(index, replicas[0], 0, list(replicas), list(replicas))
+
+
+def _extent(logs: LogManager, topic: str, index: int) -> str:
+    log = logs.get(topic, index)
+    return f", offsets {log.log_start_offset} to {log.log_end_offset}" if log else ""

@@ -1,0 +1,199 @@
+"""Client quotas at work (KIP-13, KIP-124, KIP-219, KIP-599): who is bound, who goes too fast, and for how long to wait.
+
+A client over its quota is told so in ``throttle_time_ms``, and its connection is not read for that time. Fetches over
+the quota are answered empty. Topic changes over ``controller_mutation_rate`` are refused in versions whose clients
+know THROTTLING_QUOTA_EXCEEDED, and delayed in older ones.
+
+The most specific quota binds, in the order of `_candidates`; one that names only a user is shared by all its clients
+(Kafka: DefaultQuotaCallback).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.produce import ProduceRequest
+from ...protocol.schema import Message
+from ...storage.clock import Clock
+from ..config import BrokerConfig
+from ..metadata.state import Entity
+from ..requests import ClientConnection, RequestContext
+from .client_quotas import CLIENT_ID, USER
+from .rates import SampledRate, TokenBucket, Window
+from .work_meter import WorkMeter, metered
+
+PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
+REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
+KINDS = (PRODUCER, CONSUMER, REQUEST, MUTATION)
+
+NOBODY = ""
+"""Stands for a part that an entity does not name; names are never empty."""
+DEFAULT = None
+"""Stands for whoever has no quota of his own, as in `Entity`."""
+Binding: TypeAlias = tuple[str | None, str | None]
+"""User and client id of a quota, or those that share one rate."""
+
+MAX_RATES = 10_000
+"""Rates of one kind that are remembered: client ids are the clients' to invent."""
+PERCENT_PER_NS = 100 / 1_000_000_000
+UNLIMITED_BYTES = (1 << 31) - 1
+
+R = TypeVar("R", SampledRate, TokenBucket)
+
+
+class Bound(NamedTuple):
+    """The rate that a client shares, and its limit in units per second."""
+
+    rate: SampledRate
+    limit: float
+
+
+class ClientQuotas:
+    """The quotas of all clients, and how much of them is used."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        window = Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        mutations = Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
+        self._window = window
+        self._limits: dict[str, dict[Binding, float]] = {kind: {} for kind in KINDS}
+        self._rates = {kind: Rates(lambda: SampledRate(window)) for kind in (PRODUCER, CONSUMER, REQUEST)}
+        self._buckets = Rates(lambda: TokenBucket(mutations))
+        self.is_active = False
+        """Whether there is any quota; without one nothing is measured."""
+
+    def take(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
+        """Let these quotas hold from now on, in place of all others."""
+        self._limits = {kind: {} for kind in KINDS}
+        for entity, values in quotas.items():
+            named = dict(entity)
+            binding = (named.get(USER, NOBODY), named.get(CLIENT_ID, NOBODY))
+            for kind in KINDS:
+                if kind in values and binding != (NOBODY, NOBODY):
+                    self._limits[kind][binding] = values[kind]
+        self.is_active = any(self._limits.values())
+
+    async def respond(
+        self, respond: Coroutine[Any, Any, Message | None], request: Message, context: RequestContext, frame_bytes: int
+    ) -> Message | None:
+        """Await the response; where a quota is exceeded, tell it in there and have the connection wait."""
+        context.work = WorkMeter()
+        response = await metered(respond, context.work)
+        throttle_ms = context.throttle_ms
+        is_unanswered = False
+        if isinstance(request, ProduceRequest):
+            is_unanswered = request.acks == 0
+            throttle_ms = max(throttle_ms, self._record(PRODUCER, context, frame_bytes))
+        if context.api_key is not ApiKey.FETCH and not is_unanswered:
+            throttle_ms = max(throttle_ms, self._record_work(context))
+        if throttle_ms:
+            context.client.throttle_ms = throttle_ms
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+        return response
+
+    def most_fetch_bytes(self, context: RequestContext) -> int:
+        """What one fetch may return so that it alone does not exceed the quota's window."""
+        bound = self._bound(CONSUMER, context)
+        if bound is None:
+            return UNLIMITED_BYTES
+        return int(bound.limit * (self._window.sample_count - 1) * self._window.sample_ms / 1000)
+
+    def fetch_exceeds(self, context: RequestContext, size_bytes: int) -> bool:
+        """Count a fetch of so many bytes; if that is over a quota it must be answered empty, and does not count."""
+        request_throttle_ms = self._record_work(context)
+        byte_throttle_ms = self._record(CONSUMER, context, size_bytes)
+        context.throttle_ms = max(request_throttle_ms, byte_throttle_ms)
+        if context.throttle_ms:
+            bound = self._bound(CONSUMER, context)
+            if bound is not None:
+                bound.rate.record(-size_bytes, self._clock.now_ms())
+        return context.throttle_ms > 0
+
+    def record_mutations(self, context: RequestContext, partition_count: int, *, is_strict: bool) -> None:
+        """Count partitions that are to be created or deleted.
+
+        Raises BrokerError THROTTLING_QUOTA_EXCEEDED if the quota is used up and ``is_strict``.
+        """
+        limits = self._limits[MUTATION]
+        found = _binding(limits, context)
+        if found is None:
+            return
+        limit, now_ms = limits[found.quota], self._clock.now_ms()
+        bucket = self._buckets.of(found.shared_by)
+        is_refused = is_strict and bucket.throttle_ms(limit, now_ms) > 0
+        if not is_refused:
+            bucket.take(partition_count, limit, now_ms)
+        if not is_strict or is_refused:
+            context.throttle_ms = max(context.throttle_ms, bucket.throttle_ms(limit, now_ms))
+        if is_refused:
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def _record_work(self, context: RequestContext) -> int:
+        work_ns = 0 if context.work is None else context.work.elapsed_ns
+        return min(self._record(REQUEST, context, work_ns * PERCENT_PER_NS), self._window.sample_ms)
+
+    def _record(self, kind: str, context: RequestContext, units: float) -> int:
+        bound = self._bound(kind, context)
+        if bound is None:
+            return 0
+        now_ms = self._clock.now_ms()
+        bound.rate.record(units, now_ms)
+        return bound.rate.throttle_ms(bound.limit, now_ms)
+
+    def _bound(self, kind: str, context: RequestContext) -> Bound | None:
+        limits = self._limits[kind]
+        found = _binding(limits, context)
+        return None if found is None else Bound(self._rates[kind].of(found.shared_by), limits[found.quota])
+
+
+class Found(NamedTuple):
+    """Which quota binds a client, and who shares the rate that it limits."""
+
+    quota: Binding
+    shared_by: Binding
+
+
+class Rates(Generic[R]):
+    """Rates by who shares them; those that were not used for longest go first."""
+
+    def __init__(self, make: Callable[[], R]) -> None:
+        self._make: Callable[[], R] = make
+        self._rates: OrderedDict[Binding, R] = OrderedDict()
+
+    def of(self, shared_by: Binding) -> R:
+        """The rate, which is new if it was not known."""
+        rate = self._rates.get(shared_by)
+        if rate is None:
+            rate = self._rates[shared_by] = self._make()
+            if len(self._rates) > MAX_RATES:
+                self._rates.popitem(last=False)
+        else:
+            self._rates.move_to_end(shared_by)
+        return rate
+
+
+def _binding(limits: Mapping[Binding, float], context: RequestContext) -> Found | None:
+    if not limits:
+        return None
+    return next(
+        (found for found in _candidates(context.client, context.client_id or "") if found.quota in limits), None
+    )
+
+
+def _candidates(client: ClientConnection, client_id: str) -> Iterator[Found]:
+    """The entities that may bind a client, the most specific first."""
+    user = client.user
+    both, user_alone, client_alone = (user, client_id), (user, NOBODY), (NOBODY, client_id)
+    yield Found((user, client_id), both)
+    yield Found((user, DEFAULT), both)
+    yield Found((user, NOBODY), user_alone)
+    yield Found((DEFAULT, client_id), both)
+    yield Found((DEFAULT, DEFAULT), both)
+    yield Found((DEFAULT, NOBODY), user_alone)
+    yield Found((NOBODY, client_id), client_alone)
+    yield Found((NOBODY, DEFAULT), client_alone)

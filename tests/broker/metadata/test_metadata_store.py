@@ -1,0 +1,358 @@
+"""The metadata store: changes, their durability, and those who are told of them."""
+
+import logging
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gregor.broker.config import BrokerConfig
+from gregor.broker.metadata.changes import (
+    BrokerConfigChanged,
+    MetadataChange,
+    PartitionsAdded,
+    QuotasChanged,
+    TopicConfigChanged,
+    TopicDeleted,
+)
+from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
+from gregor.broker.metadata.state import ClusterState, PartitionState, ResourceType, TopicState, topic_records
+from gregor.broker.metadata.store import MetadataStore
+from gregor.broker.metadata.topic_logs import TopicLogs
+from gregor.broker.partition import PartitionRegistry
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_manager import LogManager
+
+
+class Opened:
+    """A store over a log directory, with partitions served as a broker does; opened anew with each instance."""
+
+    def __init__(self, directory: Path, **config: int | str | bool) -> None:
+        self.config = BrokerConfig(log_dirs=(str(directory),), **config)
+        clock = ManualClock(1000)
+        self.logs = LogManager(self.config.log_dirs, self.config.log_config(), clock, node_id=1)
+        self.logs.open_all()
+        self.store = MetadataStore(self.config, clock)
+        self.store.open(self.logs)
+        self.partitions = PartitionRegistry()
+        TopicLogs(self.store, self.logs, self.partitions).start()
+        self.changes: list[MetadataChange] = []
+        self.store.subscribe(self.changes.append)
+
+    def close(self) -> None:
+        self.logs.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    return Opened(tmp_path)
+
+
+def reopened(opened: Opened, directory: Path) -> Opened:
+    opened.close()
+    return Opened(directory)
+
+
+def refusal_of(error: pytest.ExceptionInfo[BrokerError]) -> tuple[ErrorCode, str | None]:
+    return error.value.code, error.value.message
+
+
+# --- topics
+
+
+def test_a_topic_outlives_the_broker(opened: Opened, tmp_path: Path) -> None:
+    made = opened.store.create_topic("a", partitions=2, configs={"retention.ms": "5"})
+    again = reopened(opened, tmp_path)
+    assert again.store.topics["a"] == made
+    assert again.store.topic_by_id(made.topic_id) is again.store.topics["a"]
+    assert again.store.topic_config("a").retention_ms == 5
+
+
+def test_subscribers_hear_of_a_topic_when_it_is_there(opened: Opened) -> None:
+    topic = opened.store.create_topic("a", partitions=2)
+    assert opened.changes == [PartitionsAdded(topic, 0)]
+    assert len(opened.partitions.of_topic("a")) == 2
+    assert opened.logs.get("a", 1) is not None
+
+
+def test_a_topic_that_was_only_validated_is_not_there(opened: Opened) -> None:
+    topic = opened.store.create_topic("a", partitions=2, validate_only=True)
+    assert len(topic.partitions) == 2
+    assert "a" not in opened.store.topics
+    assert opened.changes == []
+
+
+def test_first_use_makes_a_topic_with_the_brokers_defaults(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, num_partitions=3, default_replication_factor=3)
+    assert len(opened.store.ensure_topic("a").partitions) == 3
+    assert opened.store.ensure_topic("a") is opened.store.topics["a"]
+
+
+def test_internal_topics_have_kafkas_shape(opened: Opened) -> None:
+    offsets = opened.store.ensure_topic("__consumer_offsets")
+    transactions = opened.store.ensure_topic("__transaction_state")
+    assert (len(offsets.partitions), len(transactions.partitions)) == (50, 50)
+    assert offsets.is_internal
+    assert opened.store.topic_config("__consumer_offsets").cleanup_policy == "compact"
+    assert transactions.configs["min.insync.replicas"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "message"),
+    [
+        ("", {}, ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+        ("..", {}, ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+        ("known", {}, ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'known' already exists."),
+        ("k.n", {}, ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'k.n' collides with existing topic: k_n"),
+        (
+            "a",
+            {"partitions": 0},
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            "a",
+            {"replication_factor": 0},
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            "a",
+            {"replication_factor": 2},
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            (
+                "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached "
+                "because only 1 broker(s) are registered."
+            ),
+        ),
+        (
+            "a",
+            {"assignments": [(0, [1]), (2, [1])]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        ("a", {"partitions": 2_000_000_000}, ErrorCode.INVALID_PARTITIONS, None),
+    ],
+)
+def test_topics_that_cannot_be(
+    opened: Opened, name: str, arguments: dict[str, object], code: ErrorCode, message: str | None
+) -> None:
+    opened.store.create_topic("known")
+    opened.store.create_topic("k_n")
+    with pytest.raises(BrokerError) as error:
+        opened.store.create_topic(name, **arguments)  # type: ignore[arg-type]
+    assert error.value.code == code
+    assert message is None or error.value.message == message
+
+
+def test_a_deleted_topic_is_gone_with_its_logs(opened: Opened, tmp_path: Path) -> None:
+    topic = opened.store.create_topic("a", configs={"retention.ms": "5"})
+    opened.store.delete_topic("a")
+    assert opened.changes[-1] == TopicDeleted(topic)
+    assert opened.partitions.find("a", 0) is None
+    assert opened.logs.get("a", 0) is None
+    again = reopened(opened, tmp_path)
+    assert "a" not in again.store.topics
+    assert again.store.create_topic("a").configs == {}
+
+
+def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, delete_topic_enable=False)
+    opened.store.create_topic("a")
+    with pytest.raises(BrokerError) as error:
+        opened.store.delete_topic("a")
+    assert error.value.code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_a_topic_can_grow(opened: Opened, tmp_path: Path) -> None:
+    topic = opened.store.create_topic("a", partitions=1)
+    opened.store.create_partitions("a", 3)
+    assert opened.changes[-1] == PartitionsAdded(topic, 1)
+    assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+    assert sorted(opened.partitions.of_topic("a")) == [0, 1, 2]
+    assert len(reopened(opened, tmp_path).store.topics["a"].partitions) == 3
+
+
+def test_a_topic_cannot_shrink(opened: Opened) -> None:
+    opened.store.create_topic("a", partitions=2)
+    with pytest.raises(BrokerError) as error:
+        opened.store.create_partitions("a", 1)
+    assert refusal_of(error) == (
+        ErrorCode.INVALID_PARTITIONS,
+        "The topic a currently has 2 partition(s); 1 would not be an increase.",
+    )
+
+
+# --- what a crash leaves
+
+
+def test_a_change_is_there_though_nobody_closed_the_log(opened: Opened, tmp_path: Path) -> None:
+    opened.store.create_topic("a")
+    # The lock goes with the process; everything else is as it would be after kill -9.
+    for directory in opened.logs.directories:
+        directory.unlock()
+    assert "a" in Opened(tmp_path).store.topics
+
+
+def test_a_topic_whose_directories_were_never_made_gets_them(opened: Opened, tmp_path: Path) -> None:
+    opened.store._tell = lambda change: None  # type: ignore[method-assign]
+    opened.store.create_topic("a", partitions=2)
+    again = reopened(opened, tmp_path)
+    assert sorted(again.partitions.of_topic("a")) == [0, 1]
+
+
+def test_a_deletion_that_was_cut_short_is_finished(opened: Opened, tmp_path: Path) -> None:
+    opened.store.create_topic("a", partitions=2)
+    opened.store._tell = lambda change: None  # type: ignore[method-assign]
+    opened.store.delete_topic("a")
+    again = reopened(opened, tmp_path)
+    assert again.store.topics == {}
+    assert again.logs.get("a", 0) is None
+
+
+def test_the_log_stays_bounded(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, metadata_log_max_record_bytes_between_snapshots=5000)
+    for number in range(200):
+        opened.store.create_topic(f"t{number}")
+        opened.store.delete_topic(f"t{number}")
+    log = opened.logs.get(CLUSTER_METADATA, 0)
+    assert log is not None
+    assert log.size_bytes < 20_000
+    opened.store.create_topic("last")
+    again = reopened(opened, tmp_path)
+    assert list(again.store.topics) == ["last"]
+
+
+# --- adoption
+
+
+def adopted_directory(tmp_path: Path) -> UUID:
+    """A log directory with two partitions of a topic, whose metadata is gone."""
+    first = Opened(tmp_path)
+    topic_id = first.store.create_topic("copied", partitions=2).topic_id
+    first.close()
+    for path in (tmp_path / f"{CLUSTER_METADATA}-0").iterdir():
+        path.unlink()
+    (tmp_path / f"{CLUSTER_METADATA}-0").rmdir()
+    return topic_id
+
+
+def test_directories_that_nobody_knows_are_adopted_with_one_line_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic_id = adopted_directory(tmp_path)
+    with caplog.at_level(logging.INFO, logger="gregor.broker.metadata.store"):
+        opened = Opened(tmp_path)
+    assert opened.store.topics["copied"].topic_id == topic_id
+    assert sorted(opened.partitions.of_topic("copied")) == [0, 1]
+    adopted = [message for message in caplog.messages if message.startswith("adopted")]
+    assert adopted == ["adopted copied-0, offsets 0 to 0", "adopted copied-1, offsets 0 to 0"]
+
+
+def test_what_was_adopted_is_known_from_then_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    adopted_directory(tmp_path)
+    Opened(tmp_path).close()
+    caplog.clear()
+    Opened(tmp_path)
+    assert not [message for message in caplog.messages if message.startswith("adopted")]
+
+
+# --- configurations, quotas and the rest
+
+
+def test_a_changed_topic_configuration_reaches_its_logs(opened: Opened, tmp_path: Path) -> None:
+    topic = opened.store.create_topic("a")
+    opened.store.set_configs(ResourceType.TOPIC, "a", {"retention.ms": "7", "segment.bytes": "100"})
+    opened.store.set_configs(ResourceType.TOPIC, "a", {"retention.ms": "8"})
+    assert opened.changes[-1] == TopicConfigChanged(topic)
+    assert topic.configs == {"retention.ms": "8"}
+    assert opened.partitions.get("a", 0).log.config.retention_ms == 8
+    assert reopened(opened, tmp_path).partitions.get("a", 0).log.config.retention_ms == 8
+
+
+def test_a_changed_broker_configuration_reaches_every_log(opened: Opened, tmp_path: Path) -> None:
+    opened.store.create_topic("a")
+    opened.store.create_topic("b", configs={"max.message.bytes": "10"})
+    opened.store.set_configs(ResourceType.BROKER, "", {"message.max.bytes": "20"})
+    assert opened.changes[-1] == BrokerConfigChanged()
+    assert opened.config.message_max_bytes == 20
+    assert opened.partitions.get("a", 0).log.config.max_message_bytes == 20
+    assert opened.partitions.get("b", 0).log.config.max_message_bytes == 10
+    again = reopened(opened, tmp_path)
+    assert again.config.message_max_bytes == 20
+    again.store.set_configs(ResourceType.BROKER, "", {})
+    assert again.partitions.get("a", 0).log.config.max_message_bytes == 1_048_588
+
+
+def test_what_changes_nothing_is_not_told(opened: Opened) -> None:
+    opened.store.create_topic("a", configs={"retention.ms": "5"})
+    told, end = len(opened.changes), opened.store.end_offset
+    opened.store.set_configs(ResourceType.TOPIC, "a", {"retention.ms": "5"})
+    assert (len(opened.changes), opened.store.end_offset) == (told, end)
+
+
+def test_quotas_are_kept(opened: Opened, tmp_path: Path) -> None:
+    entity = (("client-id", None), ("user", "bob"))
+    opened.store.set_quotas([(entity, "producer_byte_rate", 100.0), (entity, "request_percentage", 5.0)])
+    opened.store.set_quotas([(entity, "request_percentage", None)])
+    assert opened.changes == [QuotasChanged(), QuotasChanged()]
+    assert reopened(opened, tmp_path).store.state.quotas == {entity: {"producer_byte_rate": 100.0}}
+
+
+def test_producer_ids_never_come_twice(opened: Opened, tmp_path: Path) -> None:
+    assert opened.store.allocate_producer_ids(1000) == 0
+    assert opened.store.allocate_producer_ids(1000) == 1000
+    assert reopened(opened, tmp_path).store.allocate_producer_ids(10) == 2000
+
+
+# --- the state as a function of records
+
+NAMES = st.sampled_from(["a", "b", "c"])
+ACTIONS = st.one_of(
+    st.tuples(st.just("create"), NAMES, st.integers(1, 3)),
+    st.tuples(st.just("delete"), NAMES, st.just(0)),
+    st.tuples(st.just("grow"), NAMES, st.integers(1, 4)),
+    st.tuples(st.just("configure"), NAMES, st.integers(1, 9)),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=st.lists(ACTIONS, max_size=12))
+def test_any_history_is_the_same_after_a_restart_and_after_a_snapshot(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, int]]
+) -> None:
+    directory = tmp_path_factory.mktemp("history")
+    opened = Opened(directory)
+    for verb, name, number in actions:
+        try:
+            if verb == "create":
+                opened.store.create_topic(name, partitions=number)
+            elif verb == "delete":
+                opened.store.delete_topic(name)
+            elif verb == "grow":
+                opened.store.create_partitions(name, number)
+            elif name in opened.store.topics:
+                opened.store.set_configs(ResourceType.TOPIC, name, {"retention.ms": str(number)})
+        except BrokerError:
+            continue
+    copy = ClusterState()
+    for record in opened.store.state.records():
+        copy.apply(record)
+    again = reopened(opened, directory)
+    assert again.store.topics == opened.store.topics == copy.topics
+    again.close()
+
+
+def test_a_partition_change_moves_the_leader_into_a_new_epoch() -> None:
+    state = ClusterState()
+    topic = TopicState("a", UUID(int=7), [PartitionState(0, 1, 0, [1], [1])])
+    for record in topic_records(topic):
+        state.apply(record)
+    state.apply(PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, leader=2, isr=[2], replicas=[1, 2]))
+    assert state.topics["a"].partitions == [PartitionState(0, 2, 1, [1, 2], [2], partition_epoch=1)]
+    state.apply(RemoveTopicRecord(topic_id=topic.topic_id))
+    assert (state.topics, state.topics_by_id) == ({}, {})
