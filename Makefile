@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test peers check lint types layers bench clean help
+.PHONY: run test pipeline peers check lint types layers bench clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,10 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+.venv/.spark: .venv/.run
+	$(BIN)/python -m pip install --quiet --editable '.[spark,jre]'
+	@touch $@
+
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)
 
@@ -31,13 +35,16 @@ lint: .venv/.dev ## ruff, for style and for mistakes
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.bench
+	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.bench
 	$(BIN)/mypy tests
 
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports
 
-peers: .venv/.dev ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)
+pipeline: .venv/.spark ## install PySpark, and a Java for it, into .venv (800 MB)
+	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
+
+peers: .venv/.dev .venv/.spark ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
 check: lint types layers test ## the whole of CI that needs no peer

@@ -1,0 +1,128 @@
+"""The columns of each `mode`, for Arrow and for Spark. Spark takes Arrow batches only if both agree to the letter.
+
+`records` begins with the columns of Spark's own Kafka connector, so that either source can stand where the other did:
+a record without a time stamp has -1 ms there too, and its type is -1. `codec` is `none`, `gzip`, `snappy`, `lz4` or
+`zstd`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+"""What Spark's TIMESTAMP is; Kafka's milliseconds times 1000."""
+
+HEADERS = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+)
+
+
+class Mode(StrEnum):
+    """What one row is."""
+
+    RECORDS = "records"
+    """A record, decoded. Control records are left out, as consumers leave them out."""
+    BATCHES = "batches"
+    """A stored batch, described by its header alone; control batches too."""
+    RAW = "raw"
+    """A stored batch, byte for byte; control batches too."""
+    RANGES = "ranges"
+    """A range of offsets that some task can read: nothing is read."""
+
+
+RECORDS = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+        ("magic", pa.int32()),
+        ("codec", pa.string()),
+        ("producerId", pa.int64()),
+    ]
+)
+
+BATCHES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("baseOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("position", pa.int64()),
+        ("sizeInBytes", pa.int32()),
+        ("magic", pa.int32()),
+        ("codec", pa.string()),
+        ("records", pa.int32()),
+        ("firstTimestamp", TIMESTAMP),
+        ("maxTimestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("leaderEpoch", pa.int32()),
+        ("producerId", pa.int64()),
+        ("producerEpoch", pa.int32()),
+        ("baseSequence", pa.int32()),
+        ("isTransactional", pa.bool_()),
+        ("isControl", pa.bool_()),
+        ("crcOk", pa.bool_()),
+        ("uncompressedSize", pa.int64()),
+        ("segment", pa.string()),
+    ]
+)
+"""`records`, `baseOffset` are null for a compressed v0 or v1 set, whose header does not say; `firstTimestamp`,
+`maxTimestamp` where there is none. `crcOk` is null unless `checkCrc=true`, `uncompressedSize` unless
+`uncompressedSize=true` (both read every byte). `position` and `segment` are null over a broker."""
+
+RAW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("baseOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("records", pa.int32()),
+        ("raw", pa.binary()),
+    ]
+)
+
+RANGES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("fromOffset", pa.int64()),
+        ("untilOffset", pa.int64()),
+        ("segment", pa.string()),
+        ("position", pa.int64()),
+        ("sizeInBytes", pa.int64()),
+    ]
+)
+"""Offsets from `fromOffset` up to but not with `untilOffset`. The last three are null over a broker."""
+
+_ARROW = {Mode.RECORDS: RECORDS, Mode.BATCHES: BATCHES, Mode.RAW: RAW, Mode.RANGES: RANGES}
+
+_SPARK_TYPES = {
+    pa.binary(): "BINARY",
+    pa.string(): "STRING",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    TIMESTAMP: "TIMESTAMP",
+    HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+
+
+def arrow_schema(mode: Mode, *, with_values: bool = True) -> pa.Schema:
+    """The Arrow schema of `mode`; without values `records` lacks `key`, `value` and `headers`."""
+    schema = _ARROW[mode]
+    if mode is Mode.RECORDS and not with_values:
+        schema = pa.schema([field for field in schema if field.name not in ("key", "value", "headers")])
+    return schema
+
+
+def spark_schema(mode: Mode, *, with_values: bool = True) -> str:
+    """The same as a DDL string for Spark."""
+    schema = arrow_schema(mode, with_values=with_values)
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)

