@@ -1,4 +1,8 @@
-"""`gregor dump-log`: what segment files hold, batch by batch, with the options and words of kafka-dump-log."""
+"""`gregor dump-log`: what the files of a log hold, batch by batch, with the options and words of kafka-dump-log.
+
+Beside a segment's index (`.gindex`) a batch's line also ends with the tags that only the index knows. Nothing is
+written but what `--output` names, so files of a running broker may be looked at.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...protocol.errors import BrokerError
-from ...protocol.records import v2
+from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_batches, iter_records
 from ...protocol.records.record import Record, TimestampType
 from .asking import UsageError, describe_broker_error, run_tool, say
+from .dump_enriched import ENRICHED_SUFFIX, EnrichedOutput, dump_enriched
+from .dump_side_files import SIDE_FILES, TagsBeside, describe_tags
+from .progress import ProgressBar
 from .record_decoders import DECODERS, Decoder, describe_control_record
 
 _TIMESTAMP_LABELS = {
@@ -25,13 +32,22 @@ _TIMESTAMP_LABELS = {
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("dump-log", help="show what segment files hold")
-    parser.add_argument("segments", nargs="*", metavar="FILE", help="segment files (.log)")
+    parser = subparsers.add_parser("dump-log", help="show what the files of a log hold")
+    parser.add_argument(
+        "segments",
+        nargs="*",
+        metavar="FILE",
+        help="segments (.log), indexes (.gindex, .txnindex), .snapshot, leader-epoch-checkpoint, .enriched",
+    )
     parser.add_argument("--files", default="", metavar="FILE,...", help="the same, as Kafka's tool takes them")
     parser.add_argument("--deep-iteration", action="store_true", help="show records, not only batches")
     parser.add_argument("--print-data-log", action="store_true", help="show keys and values too")
     parser.add_argument("--skip-record-metadata", action="store_true", help="with --print-data-log: only those")
     parser.add_argument("--max-bytes", type=int, default=sys.maxsize, metavar="N", help="stop after so many bytes")
+    parser.add_argument(
+        "--enriched", action="store_true", help="show segments as messages with tags, in the enriched layout"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="with --enriched: write those messages there")
     decoder = parser.add_mutually_exclusive_group()
     for name, text in (
         ("offsets-decoder", "read keys and values as those of __consumer_offsets"),
@@ -48,36 +64,59 @@ def run(arguments: argparse.Namespace) -> int:
     def work() -> None:
         names = [*arguments.segments, *filter(None, arguments.files.split(","))]
         if not names:
-            raise UsageError("name the segment files to show, as in: gregor dump-log gregor-data/t-0/*.log")
-        for name in names:
-            say(f"Dumping {name}")
-            try:
-                _dump(Path(name), arguments)
-            except OSError as error:
-                if isinstance(error, BrokenPipeError):
-                    raise
-                raise UsageError(f"{name}: {error.strerror}") from error
+            raise UsageError("name the files to show, as in: gregor dump-log gregor-data/t-0/*.log")
+        if arguments.output is not None and not arguments.enriched:
+            raise UsageError("--output is for --enriched")
+        with EnrichedOutput(arguments.output) as output:
+            for name in names:
+                try:
+                    _dump(Path(name), arguments, output)
+                except OSError as error:
+                    if isinstance(error, BrokenPipeError):
+                        raise
+                    raise UsageError(f"{error.filename or name}: {error.strerror}") from error
 
     return run_tool(work)
 
 
-def _dump(path: Path, arguments: argparse.Namespace) -> None:
-    """Show one segment. Raises UsageError at something that is no batch."""
+def _dump(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> None:
+    """Show one file, by what its name says it is. Raises UsageError at something that cannot be read as that, OSError.
+
+    Any name that says nothing is taken for a segment's.
+    """
+    say(f"Dumping {path}")
+    describe = SIDE_FILES.get(path.suffix) or SIDE_FILES.get(path.name)
+    if describe is not None:
+        for line in describe(path):
+            say(line)
+    elif path.suffix == ENRICHED_SUFFIX:
+        dump_enriched(path, arguments)
+    else:
+        _dump_segment(path, arguments, output)
+
+
+def _dump_segment(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> None:
     if path.stem.isdecimal():
         say(f"Log starting offset: {int(path.stem)}")
-    shows_records = arguments.deep_iteration or arguments.print_data_log or arguments.decoder != "text"
     data = _mapped(path)
     end = min(len(data), arguments.max_bytes)
     valid_bytes = 0
-    try:
-        for batch in iter_batches(memoryview(data)[:end]):
-            say(describe_batch(batch))
-            if shows_records:
-                for line in _describe_records(batch, arguments):
-                    say(line)
-            valid_bytes = batch.end
-    except BrokerError as error:
-        raise UsageError(f"{path} at position {valid_bytes}: {describe_broker_error(error)}") from error
+    with ProgressBar(end, "bytes") as progress, TagsBeside(path) as tags_beside:
+        try:
+            for batch in iter_batches(memoryview(data)[:end]):
+                tags = tags_beside.tags_of(batch)
+                if arguments.enriched:
+                    output.add(batch, tags, arguments, progress)
+                else:
+                    # Those of all other batches are in their lines already.
+                    has_tags = tags_beside.is_there and (batch.is_compressed or batch.magic == v0.MAGIC)
+                    progress.say(describe_batch(batch) + (f" tags: {describe_tags(tags)}" if has_tags else ""))
+                    for line in _describe_records(batch, arguments):
+                        progress.say(line)
+                valid_bytes = batch.end
+                progress.advance(valid_bytes)
+        except BrokerError as error:
+            raise UsageError(f"{path} at position {valid_bytes}: {describe_broker_error(error)}") from error
     if valid_bytes != end and end == len(data):
         say(f"Found {end - valid_bytes} invalid bytes at the end of {path.name}")
 
@@ -111,6 +150,8 @@ def describe_batch(batch: BatchView) -> str:
 
 
 def _describe_records(batch: BatchView, arguments: argparse.Namespace) -> Iterator[str]:
+    if not (arguments.deep_iteration or arguments.print_data_log or arguments.decoder != "text"):
+        return
     decode = DECODERS[arguments.decoder]
     for index, record in enumerate(iter_records(batch)):
         yield _describe_record(batch, record, index, decode, arguments)

@@ -22,6 +22,7 @@ class ProgressBar:
         self._is_drawn = sys.stderr.isatty()
         self._started_at = time.monotonic()
         self._drawn_at = 0.0
+        self._is_visible = False
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +49,7 @@ class ProgressBar:
             f"  {rate:,.0f}/s  {left:.0f} s left\x1b[K"
         )
         sys.stderr.flush()
+        self._is_visible = True
 
     def say(self, line: str) -> None:
         """Print a line of output above the bar."""
@@ -55,6 +57,7 @@ class ProgressBar:
         say(line)
 
     def _erase(self) -> None:
-        if self._is_drawn:
+        if self._is_visible:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+            self._is_visible = False

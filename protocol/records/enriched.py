@@ -4,7 +4,7 @@
     int64  offset; of a compressed message that of its *first* inner message
     uint32 CRC-32 of what follows it
     int8   magic (1, though Kafka later gave that number to another layout: the two never share a stream)
-    int8   attributes: bits 0-3 the type, of which 0 to 4 are data by codec
+    int8   attributes: bits 0-3 the type: 0 to 4 data, by codec; 8 to 11 control, see `ControlMessage`
     int32  time stamp in *seconds* since the epoch, -1 for none (int32 cannot hold milliseconds: tag 0 does)
     int32  length of the tags in bytes, -1 for none
            tags, each: int8 id, value
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
@@ -65,9 +66,21 @@ MESSAGE_COUNT_TAG = 32
 RELATIVE_OFFSETS_HONOURED_TAG = 96
 KEYED_TAG = 97
 
+
+class ControlMessage(IntEnum):
+    """Types of messages that no application sees; the proposal names them and leaves their numbers open."""
+
+    LEADER_EPOCH = 8
+    START_TRANSACTION = 9
+    COMMIT_TRANSACTION = 10
+    ABORT_TRANSACTION = 11
+
+
 BAND_SIZE = 32
 BANDS = (INT64, INT32, INT16, INT8)
 """How the value of tag id // BAND_SIZE is read, for ids from 0 up."""
+
+_CONTROL_TYPES = frozenset(ControlMessage)
 
 
 class KafkaTags(NamedTuple):
@@ -91,11 +104,14 @@ class EnrichedMessage:
     value: bytes | None = None
 
     @property
-    def codec(self) -> Codec:
-        """How the value, a message set of this layout, is compressed. Raises BrokerError INVALID_RECORD.
+    def control(self) -> ControlMessage | None:
+        """What a control message is for; None for data and for types that nobody has defined."""
+        message_type = self.attributes & TYPE_MASK
+        return ControlMessage(message_type) if message_type in _CONTROL_TYPES else None
 
-        The types beyond the codecs are the proposal's control messages, which nothing writes.
-        """
+    @property
+    def codec(self) -> Codec:
+        """How the value, a message set of this layout, is compressed. Raises BrokerError INVALID_RECORD if no data."""
         message_type = self.attributes & TYPE_MASK
         if message_type > Codec.ZSTD:
             raise invalid_record(f"Message type {message_type} is not one of data")
@@ -249,8 +265,10 @@ def build_compressed_message(
 def iter_records(message: EnrichedMessage, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
     """The records in `message`: itself, or its inner messages at starting offset + relative offset or + index.
 
-    Raises BrokerError as `iter_messages` and `compression.decompress`.
+    A control message holds none. Raises BrokerError as `iter_messages` and `compression.decompress`.
     """
+    if message.control is not None:
+        return
     if message.codec is Codec.NONE:
         yield Record(message.offset, message.timestamp_ms, message.key, message.value)
         return

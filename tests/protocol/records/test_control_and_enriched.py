@@ -148,5 +148,13 @@ def test_a_wrong_crc_or_magic_is_corrupt() -> None:
 
 
 def test_what_nothing_writes_is_invalid() -> None:
-    with pytest.raises(BrokerError, match="Message type 9"):
-        list(enriched.iter_records(EnrichedMessage(attributes=9)))
+    with pytest.raises(BrokerError, match="Message type 7"):
+        list(enriched.iter_records(EnrichedMessage(attributes=7)))
+
+
+def test_control_messages_hold_no_records() -> None:
+    for kind in enriched.ControlMessage:
+        message = EnrichedMessage(3, int(kind), 5, None, b"key", b"value")
+        (read_back,) = enriched.iter_messages(enriched.encode_message(message))
+        assert read_back.control is kind
+        assert list(enriched.iter_records(read_back)) == []
