@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,17 +21,19 @@ from ..protocol.records.produced import Produced, ProducedBatch
 from . import paths
 from .append_result import AppendOrigin, AppendResult
 from .clock import Clock
-from .files import OsFiles
+from .files import Buffer, OsFiles
 from .flushing import Flusher
 from .log_config import LogConfig
 from .log_opening import OpeningFacts, open_log
+from .log_reading import read_segment
 from .log_segments import LogSegments
 from .log_slice import LogSlice
+from .numbered_batches import NumberedBatch, read_numbered
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
 from .producer_replay import load_producers, marker_of, record_transaction_end
-from .producer_state import Marker, ProducerStates
-from .recovery import MAX_RELATIVE_OFFSET
+from .producer_state import Marker, ProducerBatch, ProducerStates
+from .rolling import RollingRules
 from .segment import Place, Segment, SegmentDamagedError
 from .time_lookup import TimestampOffset, first_record_since, newest_record
 from .transaction_index import AbortedTransaction
@@ -60,8 +61,7 @@ class PartitionLog:
         "_epochs",
         "_flusher",
         "_pool",
-        "_roll_after_ms",
-        "_segment_bytes",
+        "_rolling",
         "_segments",
         "_snapshots",
         "_stamps_append_time",
@@ -86,8 +86,8 @@ class PartitionLog:
             raise ValueError(f"{directory} is not named <topic>-<partition>")
         self.topic, self.partition = name
         self.directory = directory
-        self.config = config
         self._clock = clock
+        self.config = config
         self._pool = pool
         opened = open_log(pool, directory, config, clock.now_ms(), facts)
         self.topic_id = opened.topic_id
@@ -140,14 +140,8 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._segment_bytes = config.segment_bytes
+        self._rolling = RollingRules(config, self._clock)
         self._stamps_append_time = config.is_log_append_time
-        jitter_ms = (
-            min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
-        )
-        # What is in the active segment is not compacted, so it must not grow old either (KIP-354).
-        longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
-        self._roll_after_ms = longest_ms - jitter_ms
 
     def _load_producers(self) -> None:
         load_producers(
@@ -234,7 +228,7 @@ class PartitionLog:
             producers.record_data(batch)
         return result
 
-    def _end_transaction(self, batch: ProducedBatch, marker: Marker) -> None:
+    def _end_transaction(self, batch: ProducerBatch, marker: Marker) -> None:
         try:
             record_transaction_end(self.producers, self._segments.active, batch, marker)
         except OSError as fault:
@@ -251,23 +245,29 @@ class PartitionLog:
         last_offset = assign_offsets(
             produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
         )
-        data = produced.data
+        self._store(produced.data, batch, leader_epoch, receipt_ms)
+        return AppendResult(
+            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
+        )
+
+    def _store(self, data: Buffer, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> None:
+        """Write a batch that has its offsets, in a new segment if one is due."""
         active = self._segments.active
+        last_offset = batch.last_offset
         try:
-            if (
-                len(data) > self._segment_bytes - active.size_bytes
-                or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-                or (active.size_bytes and self._is_due_to_roll(active, batch, receipt_ms))
+            timestamp_ms = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
+            if not self._rolling.has_room(active, len(data), last_offset) or (
+                active.size_bytes and self._rolling.is_old(active, timestamp_ms)
             ):
-                active = self._roll(base_offset)
+                active = self._roll(batch.base_offset)
             if leader_epoch != self._epochs.latest:
-                self._epochs.assign(leader_epoch, base_offset)
+                self._epochs.assign(leader_epoch, batch.base_offset)
             position = active.size_bytes
             active.append(data, batch, receipt_ms)
         except OSError as fault:
             self._storage_failed("append to", fault)
         if batch.magic == 2 or batch.codec:
-            self._tail_offset, self._tail_position = base_offset, position
+            self._tail_offset, self._tail_position = batch.base_offset, position
         else:
             self._tail_offset = NO_TAIL
         self.log_end_offset = end_offset = last_offset + 1
@@ -277,19 +277,38 @@ class PartitionLog:
         flusher.unflushed_count += batch.record_count
         if flusher.unflushed_count >= self._config.flush_messages:
             self.flush()
-        return AppendResult(
-            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
-        )
 
-    def _is_due_to_roll(self, active: Segment, batch: ProducedBatch, receipt_ms: int) -> bool:
-        """Whether it is as old as `segment.ms` allows, by its records' time (Kafka `LogSegment.shouldRoll`)."""
-        if active.is_damaged:
-            return True
-        first = active.first_timestamp
-        if first >= 0:
-            timestamp = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
-            return timestamp - first > self._roll_after_ms
-        return self._clock.now_ms() - active.created_ms > self._roll_after_ms
+    def append_as_follower(self, records: Buffer) -> AppendResult:
+        """Write batches that another log has numbered already: offsets, leader epochs and gaps stay as they are.
+
+        All are looked at before the first is written; a partial tail is ignored. The high watermark moves only while
+        this is the sole replica. Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below the log's end,
+        CORRUPT_MESSAGE for one that is damaged or out of order, KAFKA_STORAGE_ERROR.
+        Source: Kafka `UnifiedLog.appendAsFollower`; sequences are the leader's business.
+        """
+        numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms())
+        if not numbered:
+            return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
+        for item in numbered:
+            self._store_numbered(item)
+        first, last = numbered[0].batch, numbered[-1].batch
+        return AppendResult(first.base_offset, last.last_offset, -1, self.log_start_offset, duplicate=False)
+
+    def _store_numbered(self, item: NumberedBatch) -> None:
+        active = self._segments.active
+        if item.has_gap_before and not active.has_gaps:
+            try:
+                active.note_gaps()
+            except OSError as fault:
+                self._storage_failed("append to", fault)
+        self._store(item.data, item.batch, max(item.leader_epoch, self._epochs.latest), item.receipt_ms)
+        view = item.view
+        if view is None or not view.has_producer_id:
+            return
+        if not view.is_control:
+            self.producers.record_data(view)
+        elif (marker := marker_of(view)) is not None:
+            self._end_transaction(view, marker)
 
     def roll(self) -> None:
         """Begin a new segment at the log's end, unless the active one is empty.
@@ -336,38 +355,19 @@ class PartitionLog:
         bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
         if offset >= bound:
             return LogSlice(None, 0, 0, start_offset=offset)
+        known: Place | None = None
+        if offset >= self._tail_offset:
+            # A parked fetch that an append has woken: no look-up needed.
+            position = self._tail_position
+            known = Place(position, self._segments.active.size_bytes - position, offset)
         try:
-            return self._read(offset, max_bytes, bound, at_least_one)
+            return read_segment(self._segments, offset, max_bytes, bound, at_least_one=at_least_one, known=known)
         except SegmentDamagedError as fault:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"
             ) from fault
         except OSError as fault:
             self._storage_failed("read", fault)
-
-    def _read(self, offset: int, max_bytes: int, bound: int, at_least_one: bool) -> LogSlice:
-        segment = self._segments.active
-        if offset >= self._tail_offset:
-            # A parked fetch that an append has woken: no look-up needed.
-            place: Place | None = Place(self._tail_position, segment.size_bytes - self._tail_position, offset)
-        elif offset >= segment.base_offset:
-            place = segment.locate(offset)
-        else:
-            segment, place = self._segments.locate(offset)
-        if place is None:
-            return LogSlice(None, 0, 0, start_offset=offset)
-        start = place.position
-        end = segment.size_bytes
-        if bound < segment.next_offset:
-            at_bound = segment.locate(bound)
-            end = end if at_bound is None else at_bound.position
-        size = min(end - start, max(max_bytes, place.size_bytes) if at_least_one else max_bytes)
-        if size <= 0:
-            return LogSlice(None, 0, 0, start_offset=offset)
-        size = min(size, segment.verify(start, start + size) - start)
-        end_offset = min(bound, segment.next_offset)
-        file = segment.file.acquire()
-        return LogSlice(file, start, size, start_offset=offset, end_offset=end_offset, magics=segment.magics)
 
     # --- looking up ---
 
