@@ -166,7 +166,7 @@ class OsFile:
         memory = mmap.mmap(self.descriptor, size_bytes + surplus, access=mmap.ACCESS_READ, offset=position - surplus)
         return memoryview(memory)[surplus:]
 
-    def map_table(self, size_bytes: int) -> OsMappedTable:
+    def map_table(self, size_bytes: int) -> MappedTable:
         # Writing to a mapped hole on a full disk is SIGBUS, the end of the process.
         os.posix_fallocate(self.descriptor, 0, size_bytes)
         return OsMappedTable(mmap.mmap(self.descriptor, size_bytes))

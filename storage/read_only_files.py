@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+from struct import Struct
 
-from .files import Buffer, OsFile, OsFiles, OsMappedTable
+from .files import Buffer, MappedTable, OsFile, OsFiles
+
+
+class ReadOnlyTable:
+    """`MappedTable` over a copy: its file may be trimmed at any time, and a mapped page beyond its end is a SIGBUS."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, copy: bytes) -> None:
+        self._copy = copy
+
+    def __len__(self) -> int:
+        return len(self._copy)
+
+    def unpack(self, layout: Struct, position: int) -> tuple[int, ...]:
+        """Read one entry."""
+        return layout.unpack_from(self._copy, position)
+
+    def pack(self, layout: Struct, position: int, *values: int | bytes) -> None:
+        """Refused."""
+        raise _refused("a table")
+
+    def part(self, position: int, end: int) -> bytes:
+        """A copy of some bytes."""
+        return self._copy[position:end]
+
+    def sync(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""
 
 
 class ReadOnlyFile(OsFile):
-    """An open file whose every writing method raises OSError EBADF, by the operating system or here."""
+    """An open file; what would change it raises OSError, by the operating system as a rule."""
 
     __slots__ = ()
 
-    def map_table(self, size_bytes: int) -> OsMappedTable:
-        """Map bytes that exist; `pack` raises TypeError."""
-        return OsMappedTable(mmap.mmap(self.descriptor, size_bytes, access=mmap.ACCESS_READ))
+    def map_table(self, size_bytes: int) -> MappedTable:
+        """A copy of the first `size_bytes`. Raises OSError."""
+        return ReadOnlyTable(self.read_at(size_bytes, 0))
 
 
 class ReadOnlyFiles(OsFiles):

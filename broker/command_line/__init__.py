@@ -18,6 +18,7 @@ COMMANDS = {
     "produce": "produce",
     "consume": "consume",
     "dump-log": "dump_log",
+    "log": "log",
     "perf-test": "perf_test",
     "healthcheck": "healthcheck",
     "config": "config",

@@ -1,14 +1,18 @@
 """`verify_partition` finds what is wrong and changes nothing."""
 
+from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 
 import pytest
 
+from gregor.protocol.records import v2
 from gregor.storage.clock import ManualClock
-from gregor.storage.files import OsFiles
+from gregor.storage.files import OsFile
 from gregor.storage.log_config import LogConfig
 from gregor.storage.partition_log import PartitionLog
-from gregor.storage.verification import Finding, verify_partition
+from gregor.storage.read_only_files import ReadOnlyFiles
+from gregor.storage.verification import Finding, segment_bytes, verify_partition
 from tests.storage.payloads import append
 
 
@@ -25,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
 
 def verify(directory: Path) -> list[Finding]:
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    findings = list(verify_partition(OsFiles(), str(directory)))
+    findings = list(verify_partition(ReadOnlyFiles(), str(directory)))
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
     return findings
 
@@ -35,9 +39,10 @@ def test_a_good_log(directory: Path) -> None:
 
 
 def test_progress_reaches_the_end(directory: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    list(verify_partition(OsFiles(), str(directory), lambda done, total: seen.append((done, total))))
-    assert seen[-1][0] == seen[-1][1] > 0
+    seen: list[int] = []
+    list(verify_partition(ReadOnlyFiles(), str(directory), progress=seen.append))
+    assert len(seen) >= 30, "it moves with each batch"
+    assert sum(seen) == segment_bytes(ReadOnlyFiles(), str(directory)) > 0
 
 
 def test_a_flipped_bit(directory: Path) -> None:
@@ -75,3 +80,92 @@ def test_left_overs_and_orphans(directory: Path) -> None:
         "00000000000000000000.log.cleaned",
         "00000000000000000000.txnindex",
     }
+
+
+def test_a_missing_segment(directory: Path) -> None:
+    missing = sorted(directory.glob("*.log"))[1]
+    for path in (missing, missing.with_suffix(".gindex")):
+        path.unlink()
+    (found,) = verify(directory)
+    assert (found.path, found.position) == (str(sorted(directory.glob("*.log"))[1]), None)
+    assert "are missing before it" in found.problem
+
+
+def test_an_old_segment_under_a_later_name(directory: Path) -> None:
+    first, _, third, *_ = sorted(directory.glob("*.log"))
+    third.write_bytes(first.read_bytes())
+    assert verify(directory)[0].path == str(third)
+
+
+def test_an_index_that_would_hide_records_from_look_ups_by_time(directory: Path) -> None:
+    log_path = sorted(directory.glob("*.log"))[1]
+    data = bytearray(log_path.read_bytes())
+    data[v2.MAX_TIMESTAMP_AT : v2.MAX_TIMESTAMP_AT + 8] = (10**9).to_bytes(8, "big")
+    data[v2.CRC_AT : v2.CRC_AT + 4] = v2.batch_crc(data, 0, 12 + int.from_bytes(data[8:12], "big")).to_bytes(4, "big")
+    log_path.write_bytes(data)
+    (found,) = verify(directory)
+    assert found.path == str(log_path.with_suffix(".gindex"))
+    assert "is before that of a batch" in found.problem
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
+def test_garbage_in_small_files(directory: Path, name: str) -> None:
+    (directory / name).write_bytes(b"\xff\xfegarbage\n\n1 2 3")
+    assert [finding.path for finding in verify(directory)] == [str(directory / name)]
+
+
+def test_a_log_that_ends_before_it_starts(directory: Path) -> None:
+    (found,) = verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=31)
+    assert "starts at 31, but it ends at 30" in found.problem
+    assert not list(verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=30))
+
+
+def test_under_a_running_broker_nothing_is_said_of_what_comes_and_goes(directory: Path) -> None:
+    active = max(directory.glob("*.log"))
+    active.write_bytes(active.read_bytes()[:-3])
+    active.with_suffix(".gindex").unlink()
+    (directory / "00000000000000000000.log.deleted").write_bytes(b"")
+    problems = [finding.problem for finding in verify_partition(ReadOnlyFiles(), str(directory), is_live=True)]
+    assert problems == [f"{active.with_suffix('.gindex')} is missing"]
+    assert len(list(verify_partition(ReadOnlyFiles(), str(directory)))) == 3
+
+
+class VanishingFiles(ReadOnlyFiles):
+    """Files of which one is gone by the time it is opened."""
+
+    __slots__ = ("gone",)
+
+    def __init__(self, gone: str) -> None:
+        self.gone = gone
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        if path == self.gone:
+            raise FileNotFoundError(path)
+        return super().open(path, create=create)
+
+
+def test_a_segment_that_retention_takes_meanwhile(directory: Path) -> None:
+    files = VanishingFiles(str(min(directory.glob("*.log"))))
+    assert list(verify_partition(files, str(directory), is_live=True)) == []
+    with pytest.raises(FileNotFoundError):
+        list(verify_partition(files, str(directory)))
+
+
+def test_nothing_can_be_written_through_read_only_files(directory: Path) -> None:
+    files = ReadOnlyFiles()
+    path = str(min(directory.glob("*.log")))
+    refused: list[Callable[[], object]] = [
+        lambda: files.open(path, create=True),
+        lambda: files.open(path).write_at(b"x", 0),
+        lambda: files.open(path).truncate(0),
+        lambda: files.replace(path, b""),
+        lambda: files.make_directory(path + "x"),
+        lambda: files.rename(path, path + "x"),
+        lambda: files.remove(path),
+        lambda: files.remove_tree(str(directory)),
+        lambda: files.open(path).map_table(8).pack(Struct(">q"), 0, 1),
+    ]
+    for attempt in refused:
+        with pytest.raises(OSError, match=r"Read-only|Bad file descriptor|Invalid argument"):
+            attempt()
+    assert verify(directory) == []
