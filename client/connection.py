@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from ..protocol.apis import AnyApiKey, ApiKey, GregorApiKey, request_header_version
+from ..protocol.apis import AnyApiKey, api_key_named, request_header_version
 from ..protocol.codec import encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.framing import FrameReader
@@ -242,5 +242,4 @@ def api_key_of(message: Message) -> AnyApiKey:
 
 @cache
 def _api_key_of_module(module: str) -> AnyApiKey:
-    name = module.rpartition(".")[2].upper()
-    return ApiKey[name] if name in ApiKey.__members__ else GregorApiKey[name]
+    return api_key_named(module.rpartition(".")[2].upper())

@@ -13,7 +13,7 @@ from .schema import Message
 class ApiKey(IntEnum):
     """The `api_key` of a request header, named as in Kafka's `ApiKeys`.
 
-    Left out are the APIs that only KRaft controllers speak among themselves (52 to 54, 59, 62, 63, 70, 73, 82).
+    Those that are served on a controller's listener alone are `ControllerApiKey`.
     """
 
     PRODUCE = 0
@@ -97,6 +97,18 @@ class ApiKey(IntEnum):
     READ_SHARE_GROUP_STATE_SUMMARY = 87
 
 
+class ControllerApiKey(IntEnum):
+    """What brokers ask of the controller, on a listener that no client uses (KIP-500, KIP-630, KIP-631).
+
+    Left out is what controllers of one quorum speak among themselves (52 to 54, 70, 82), and 73, which is about
+    replicas on several directories.
+    """
+
+    FETCH_SNAPSHOT = 59
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+
+
 class GregorApiKey(IntEnum):
     """Questions that only Gregor's own tools ask, over the port that everybody has.
 
@@ -107,13 +119,25 @@ class GregorApiKey(IntEnum):
     DESCRIBE_CLIENTS = 18258
 
 
-AnyApiKey: TypeAlias = ApiKey | GregorApiKey
+AnyApiKey: TypeAlias = ApiKey | ControllerApiKey | GregorApiKey
+
+_KEYS_BY_NAME: dict[str, AnyApiKey] = {
+    key.name: key for keys in (ApiKey, ControllerApiKey, GregorApiKey) for key in keys
+}
+_KEYS_BY_NUMBER: dict[int, AnyApiKey] = {key.value: key for key in _KEYS_BY_NAME.values()}
 
 
-@cache
 def api_key(number: int) -> AnyApiKey:
     """The API of that number. Raises ValueError if there is none."""
-    return GregorApiKey(number) if number in GregorApiKey.__members__.values() else ApiKey(number)
+    try:
+        return _KEYS_BY_NUMBER[number]
+    except KeyError:
+        raise ValueError(f"{number} is the key of no API") from None
+
+
+def api_key_named(name: str) -> AnyApiKey:
+    """The API of that name, as `FETCH`. Raises KeyError if there is none."""
+    return _KEYS_BY_NAME[name]
 
 
 @cache

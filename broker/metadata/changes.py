@@ -18,6 +18,19 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Partitions of a topic have another leader, leader epoch, in-sync set or replicas now; `topic` has them."""
+
+    topic: TopicState
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Brokers have come, gone, moved or been fenced."""
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDeleted:
     """A topic is gone; ``topic`` is what it was."""
 
@@ -46,7 +59,18 @@ class ClientMetricsChanged:
     """Subscriptions to clients' metrics (KIP-714) are others now."""
 
 
+@dataclass(frozen=True, slots=True)
+class FeaturesChanged:
+    """Features are finalized at other levels now."""
+
+
 MetadataChange: TypeAlias = (
-    PartitionsAdded | TopicDeleted | TopicConfigChanged | BrokerConfigChanged | QuotasChanged | ClientMetricsChanged
+    PartitionsAdded
+    | TopicDeleted
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | QuotasChanged
+    | ClientMetricsChanged
+    | FeaturesChanged
 )
 Subscriber: TypeAlias = Callable[[MetadataChange], None]

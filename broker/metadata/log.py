@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...protocol.codec import decode, encode
 from ...protocol.errors import BrokerError, DecodeError
-from ...protocol.messages.cluster_metadata_records import RECORD_TYPES
+from ...protocol.messages.cluster_metadata_records import (
+    RECORD_TYPES,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
 from ...protocol.messages.raft_control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_batches, iter_records
@@ -32,8 +36,8 @@ logger = logging.getLogger(__name__)
 FRAME_VERSION = 1
 REPLAY_BYTES = 4 * 1024 * 1024
 SNAPSHOT_BATCH_RECORDS = 1024
-WRITTEN_VERSION = 0
-"""What later versions of a record add (directories of a partition, say) means nothing here."""
+WRITTEN_VERSIONS: Mapping[type[Message], int] = {RegisterBrokerRecord: 3, BrokerRegistrationChangeRecord: 1}
+"""Others are written in version 0: what later ones add (directories of a partition, say) means nothing here."""
 
 _SNAPSHOT_NAME = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 _TYPE_OF = {record_class: number for number, record_class in RECORD_TYPES.items()}
@@ -144,7 +148,8 @@ class MetadataLog:
 
 def encode_record(record: Message) -> bytes:
     """A record in its frame."""
-    return bytes((FRAME_VERSION, _TYPE_OF[type(record)], WRITTEN_VERSION)) + encode(record, WRITTEN_VERSION)
+    version = WRITTEN_VERSIONS.get(type(record), 0)
+    return bytes((FRAME_VERSION, _TYPE_OF[type(record)], version)) + encode(record, version)
 
 
 def decode_record(value: bytes | memoryview) -> Message | None:

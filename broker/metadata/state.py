@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from ...protocol.messages.cluster_metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -20,14 +22,17 @@ from ...protocol.messages.cluster_metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
 from ...protocol.schema import Message
 from .internal_topics import is_internal
 
+NO_LEADER = -1
 NO_CHANGE = -2
 """A PartitionChangeRecord's leader where it keeps the one before (Kafka `LeaderConstants`)."""
 
@@ -48,6 +53,27 @@ Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(slots=True)
+class BrokerState:
+    """One registered broker (KIP-631). `epoch` is the offset of its registration, and grows with each of its lives."""
+
+    node_id: int
+    epoch: int
+    incarnation_id: UUID
+    endpoints: dict[str, tuple[str, int]]
+    """Host and port by listener name."""
+    rack: str | None = None
+    is_fenced: bool = True
+    """Whether it is kept from leading and from being seen by clients, as it is dead or not yet ready."""
+    in_controlled_shutdown: bool = False
+    log_dirs: list[UUID] = field(default_factory=list)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead and be in sync: not fenced, not about to stop (Kafka `ClusterControlManager`)."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+
+@dataclass(slots=True)
 class PartitionState:
     """One partition as the cluster knows it; broker ids in `leader`, `replicas` and `isr`, -1 for no leader."""
 
@@ -57,6 +83,10 @@ class PartitionState:
     replicas: list[int]
     isr: list[int]
     partition_epoch: int = 0
+    adding: list[int] = field(default_factory=list)
+    """Replicas that a reassignment under way adds; they are among `replicas` already."""
+    removing: list[int] = field(default_factory=list)
+    """Replicas that it removes once the others are in sync; they are among `replicas` still."""
 
 
 @dataclass(slots=True)
@@ -78,6 +108,8 @@ class ClusterState:
     """The outcome of a metadata log."""
 
     def __init__(self) -> None:
+        self.brokers: dict[int, BrokerState] = {}
+        """Registered brokers; empty as long as the node is a cluster of its own."""
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[UUID, TopicState] = {}
         self.configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
@@ -90,6 +122,9 @@ class ClusterState:
         """Topics that were deleted since the last snapshot: their directories may have outlived a crash."""
         self._early_configs: dict[str, dict[str, str]] = {}
         self._appliers: dict[type[Message], Callable[[Any], None]] = {
+            RegisterBrokerRecord: self._register_broker,
+            UnregisterBrokerRecord: self._unregister_broker,
+            BrokerRegistrationChangeRecord: self._change_broker,
             TopicRecord: self._add_topic,
             PartitionRecord: self._add_partition,
             PartitionChangeRecord: self._change_partition,
@@ -114,6 +149,8 @@ class ClusterState:
             yield FeatureLevelRecord(name=name, feature_level=level)
         if self.next_producer_id:
             yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
+        for broker in self.brokers.values():
+            yield broker_record(broker)
         for topic in self.topics.values():
             yield from topic_records(topic)
         for (kind, resource), configs in self.configs.items():
@@ -131,6 +168,30 @@ class ClusterState:
             return topic.configs if topic else {}
         return self.configs.get((kind, name), {})
 
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerState(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            {end_point.name: (end_point.host, end_point.port) for end_point in record.end_points},
+            record.rack,
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.log_dirs,
+        )
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is None or broker.epoch != record.broker_epoch:
+            return
+        if record.fenced:
+            broker.is_fenced = record.fenced > 0
+        if record.in_controlled_shutdown:
+            broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
+
     def _add_topic(self, record: TopicRecord) -> None:
         topic = TopicState(record.name, record.topic_id)
         topic.configs.update(self._early_configs.pop(record.name, {}))
@@ -147,6 +208,8 @@ class ClusterState:
             record.replicas,
             record.isr,
             record.partition_epoch,
+            record.adding_replicas,
+            record.removing_replicas,
         )
         if record.partition_id == len(topic.partitions):
             topic.partitions.append(partition)
@@ -164,6 +227,10 @@ class ClusterState:
             partition.isr = record.isr
         if record.replicas is not None:
             partition.replicas = record.replicas
+        if record.adding_replicas is not None:
+            partition.adding = record.adding_replicas
+        if record.removing_replicas is not None:
+            partition.removing = record.removing_replicas
         if record.leader != NO_CHANGE:
             partition.leader = record.leader
             partition.leader_epoch += 1
@@ -215,6 +282,20 @@ class ClusterState:
         self.next_producer_id = record.next_producer_id
 
 
+def broker_record(broker: BrokerState) -> RegisterBrokerRecord:
+    """The record that registers a broker as it is."""
+    return RegisterBrokerRecord(
+        broker_id=broker.node_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[BrokerEndpoint(name=name, host=host, port=port) for name, (host, port) in broker.endpoints.items()],
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+    )
+
+
 def topic_records(topic: TopicState) -> Iterator[Message]:
     """Records that make a topic, in the order in which Kafka's controller writes them."""
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
@@ -234,6 +315,8 @@ def partition_record(topic_id: UUID, partition: PartitionState) -> PartitionReco
         leader=partition.leader,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
     )
 
 

@@ -31,6 +31,7 @@ from . import replica_placement
 from .changes import (
     BrokerConfigChanged,
     ClientMetricsChanged,
+    FeaturesChanged,
     MetadataChange,
     PartitionsAdded,
     QuotasChanged,
@@ -41,6 +42,7 @@ from .changes import (
 from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, TRANSACTION_STATE
 from .log import MetadataLog
 from .state import (
+    BrokerState,
     ClusterState,
     Entity,
     PartitionState,
@@ -112,9 +114,26 @@ class MetadataStore:
         return self.state.topics
 
     @property
+    def is_controller(self) -> bool:
+        """Whether this node decides about the metadata; else it follows the one that does."""
+        return True
+
+    @property
+    def controller_id(self) -> int:
+        """Node id of the controller."""
+        return self.node_id
+
+    @property
     def broker_ids(self) -> list[int]:
-        """Brokers that may hold replicas."""
-        return [self.node_id]
+        """Brokers that may hold replicas: those that are registered and not fenced, or this one if it is alone."""
+        brokers = self.state.brokers
+        if not brokers:
+            return [self.node_id]
+        return sorted(node_id for node_id, broker in brokers.items() if not broker.is_fenced)
+
+    def broker(self, node_id: int) -> BrokerState | None:
+        """The registered broker of that number, fenced or not."""
+        return self.state.brokers.get(node_id)
 
     @property
     def end_offset(self) -> int:
@@ -283,6 +302,7 @@ class MetadataStore:
         changed = {name: level for name, level in levels.items() if self.state.features.get(name) != level}
         if changed:
             self._commit([FeatureLevelRecord(name=name, feature_level=level) for name, level in changed.items()])
+            self._tell(FeaturesChanged())
 
     def allocate_producer_ids(self, count: int) -> int:
         """Reserve ``count`` producer ids that none has had; the first of them. Raises BrokerError if the disk fails."""

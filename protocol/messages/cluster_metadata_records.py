@@ -136,6 +136,14 @@ class ProducerIdsRecord(Message, versions="0", flexible="0+"):
     next_producer_id: Int64 = 0
 
 
+class BrokerRegistrationChangeRecord(Message, versions="0-2", flexible="0+"):
+    broker_id: Int32 = 0
+    broker_epoch: Int64 = 0
+    fenced: Annotated[Int8, Tag(0)] = 0
+    in_controlled_shutdown: Annotated[Int8, Versions("1+"), Tag(1)] = 0
+    log_dirs: Annotated[list[Uuid], Versions("2+"), Tag(2)] = []
+
+
 class RemoveUserScramCredentialRecord(Message, versions="0", flexible="0+"):
     name: String = ""
     mechanism: Int8 = 0
@@ -153,6 +161,7 @@ RECORD_TYPES: Final[dict[int, type[Message]]] = {
     12: FeatureLevelRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
+    17: BrokerRegistrationChangeRecord,
     22: RemoveUserScramCredentialRecord,
 }
 """The class of each record by its type."""
