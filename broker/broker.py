@@ -12,7 +12,7 @@ from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
 from .config import BrokerConfig
 from .coordinator_log import CoordinatorLog
-from .dispatch import APIS, Dispatcher
+from .dispatch import APIS, Dispatcher, with_transactions_v2
 from .fetching.conversion import ConversionMemory
 from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
@@ -51,7 +51,7 @@ class Broker:
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
-        self.api_ranges = {api.key: (api.min_version, api.max_version) for api in APIS.values() if api.is_advertised}
+        self.dispatcher = Dispatcher(self)
         self.logs = LogManager(config.log_dirs, config.log_config(), self.clock, node_id=config.node_id)
         self.metadata = MetadataStore(config, self.clock)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
@@ -120,7 +120,7 @@ class Broker:
         parse_counts(config.max_connections_per_ip_overrides)
         server = Server(
             endpoints,
-            Dispatcher(self),
+            self.dispatcher,
             self.clients,
             config,
             options=self._socket_options(),
@@ -158,6 +158,7 @@ class Broker:
         self.metadata.subscribe(self._follow)
         self.quotas.take(self.metadata.state.quotas)
         for index in range(self._transaction_log.existing_partitions()):
+        self._offer_apis()
             for entries in self._transaction_log.replay(index):
                 self.transactions.replay(entries)
         self.transactions.finish_prepared()
@@ -170,6 +171,11 @@ class Broker:
             self.quotas.take(self.metadata.state.quotas)
 
     def _transaction_ended_in_groups(self, index: int, producer_id: int, is_commit: bool) -> None:
+        elif isinstance(change, FeaturesChanged):
+            self._offer_apis()
+
+    def _offer_apis(self) -> None:
+        self.dispatcher.serve(with_transactions_v2() if has_transactions_v2(self.metadata.state.features) else APIS)
         self.groups.transaction_ended(index, producer_id, is_commit=is_commit)
 
     async def _keep_transactions(self) -> None:

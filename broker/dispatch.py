@@ -1,6 +1,7 @@
 """From a frame to the handler of its API, and from the handler's response to the bytes of an answer.
 
-One table, `APIS`, says what this broker serves. Dispatch looks requests up in it, and ApiVersions is computed from it.
+One table, `APIS`, says what this broker serves. Dispatch looks requests up in it, and ApiVersions is computed from it;
+where the feature `transaction.version` is finalized at 2, some versions more (`with_transactions_v2`).
 """
 
 from __future__ import annotations
@@ -79,11 +80,20 @@ class Api(NamedTuple):
     is_advertised: bool = True
     """Whether ApiVersions names it; telemetry is answered, but like a Kafka without a receiver we do not ask for it."""
 
+    max_version_with_transactions_v2: int | None = None
+    """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it is another one."""
 
 APIS: Mapping[int, Api] = {
     api.key: api
     for api in (
-        Api(ApiKey.PRODUCE, 0, 11, produce.handle_produce, produce_now.produce_now),
+        Api(
+            ApiKey.PRODUCE,
+            0,
+            11,
+            produce.handle_produce,
+            produce_now.produce_now,
+            max_version_with_transactions_v2=12,
+        ),
         Api(ApiKey.FETCH, 0, 17, fetch.handle_fetch),
         Api(ApiKey.LIST_OFFSETS, 0, 9, list_offsets.handle_list_offsets),
         Api(ApiKey.METADATA, 0, 12, metadata.handle_metadata),
@@ -105,9 +115,9 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, offset_for_leader_epoch.handle_offset_for_leader_epoch),
         Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, transactions.handle_add_partitions_to_txn),
         Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, transactions.handle_add_offsets_to_txn),
-        Api(ApiKey.END_TXN, 0, 4, transactions.handle_end_txn),
+        Api(ApiKey.END_TXN, 0, 4, transactions.handle_end_txn, max_version_with_transactions_v2=5),
         Api(ApiKey.WRITE_TXN_MARKERS, 0, 1, transaction_admin.handle_write_txn_markers),
-        Api(ApiKey.TXN_OFFSET_COMMIT, 0, 4, offsets.handle_txn_offset_commit),
+        Api(ApiKey.TXN_OFFSET_COMMIT, 0, 4, offsets.handle_txn_offset_commit, max_version_with_transactions_v2=5),
         Api(ApiKey.DESCRIBE_ACLS, 0, 3, security.handle_describe_acls),
         Api(ApiKey.CREATE_ACLS, 0, 3, security.handle_create_acls),
         Api(ApiKey.DELETE_ACLS, 0, 3, security.handle_delete_acls),
@@ -155,6 +165,15 @@ APIS: Mapping[int, Api] = {
 CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
 
+def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
+    """What is served of the APIs where transactions V2 are switched on."""
+    return {
+        key: api if (highest := api.max_version_with_transactions_v2) is None else api._replace(max_version=highest)
+        for key, api in apis.items()
+    }
+
+
+
 
 class Dispatcher:
     """Answers request frames for one broker (the `Responder` of its connections)."""
@@ -163,7 +182,13 @@ class Dispatcher:
         self._broker = broker
         self._apis = apis
         self._short_cuts = {
+        self.serve(apis)
+
+    def serve(self, apis: Mapping[int, Api]) -> None:
+        """From now on answer requests of these APIs and versions."""
             (api.key, version): api.short_cut
+        self.offered = {api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised}
+        """Lowest and highest version of what ApiVersions names."""
             for api in apis.values()
             if api.short_cut is not None
             for version in range(api.min_version, api.max_version + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
@@ -13,7 +14,7 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ..metadata.features import SUPPORTED_LEVELS
+from ..metadata.features import supported_levels
 from ..requests import RequestContext
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -29,14 +30,15 @@ async def handle_api_versions(request: ApiVersionsRequest, context: RequestConte
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         context.client.software_name, context.client.software_version = names
-    ranges = context.broker.api_ranges
+    ranges = context.broker.dispatcher.offered
+    finalized = context.broker.metadata.state.features
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],
-        supported_features=_supported_features(context.api_version),
+        supported_features=_supported_features(finalized, context.api_version),
         finalized_features_epoch=context.broker.metadata.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in context.broker.metadata.state.features.items()
+            for name, level in finalized.items()
             if level > 0
         ],
     )
@@ -50,10 +52,10 @@ def unsupported_version(lowest: int, highest: int) -> ApiVersionsResponse:
     )
 
 
-def _supported_features(version: int) -> list[SupportedFeatureKey]:
+def _supported_features(finalized: Mapping[str, int], version: int) -> list[SupportedFeatureKey]:
     return [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-        for name, (lowest, highest) in SUPPORTED_LEVELS.items()
+        for name, (lowest, highest) in supported_levels(finalized).items()
         # Clients of v3 fail on a feature whose lowest level is 0 (KAFKA-17011).
         if lowest > 0 or version >= FIRST_VERSION_THAT_STANDS_LEVEL_0
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -44,7 +45,7 @@ from ..groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ..metadata.internal_topics import GROUP_METADATA
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
-from ..transactions.verification import check_partition_added
+from ..transactions.verification import join_transaction, transaction_support
 
 ZOOKEEPER_VERSION = 0
 TOP_LEVEL_ERROR_SINCE = 2
@@ -54,9 +55,6 @@ MEMBER_EPOCH_SINCE = 9
 """First OffsetCommit version that members of the consumer protocol may use (KIP-848)."""
 LOAD_ERROR_UNDERSTOOD_SINCE = 2
 """Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
-
-ABORTABLE_UNDERSTOOD_SINCE = 4
-"""First TxnOffsetCommit version whose producers take TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 class _PartitionToCommit(Protocol):
@@ -153,7 +151,7 @@ def _commit_in_transaction(
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error:
         raise BrokerError(error)
-    _check_partition_added(request, context)
+    _join_transaction(request, context)
     return groups.commit(
         Committer(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
         positions,
@@ -161,15 +159,15 @@ def _commit_in_transaction(
     )
 
 
-def _check_partition_added(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
     broker = context.broker
-    check_partition_added(
+    join_transaction(
         broker,
         broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
-        may_abort=context.api_version >= ABORTABLE_UNDERSTOOD_SINCE,
+        transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
     )
 
 

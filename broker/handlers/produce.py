@@ -6,6 +6,7 @@ import logging
 
 import trio
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,7 +23,7 @@ from ..metadata.internal_topics import is_internal
 from ..partition import Partition
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
-from ..transactions.verification import check_partition_added
+from ..transactions.verification import TransactionSupport, join_transaction, transaction_support
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,6 @@ ALL_IN_SYNC = -1
 ACKS = (ALL_IN_SYNC, 0, 1)
 VALIDATE_IN_THREAD_BYTES = 64 * 1024
 """Compressed batches from this size on are validated in a worker thread: inflating them takes milliseconds."""
-ABORTABLE_UNDERSTOOD_SINCE = 11
-"""First Produce version whose clients take TRANSACTION_ABORTABLE (KIP-890)."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = frozenset(
@@ -116,16 +115,16 @@ def _check_request(partition: Partition, records: memoryview, request: ProduceRe
 def _check_transaction(
     partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
 ) -> None:
-    """Refuse a batch of a transaction that does not hold the partition. Raises BrokerError."""
+    """Let a batch into its transaction, or refuse it. Raises BrokerError."""
     batch = read_batch(records)
     if batch is None or not batch.is_transactional:
         return
     producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
-    may_abort = context.api_version >= ABORTABLE_UNDERSTOOD_SINCE
+    support = transaction_support(ApiKey.PRODUCE, context.api_version)
     try:
-        check_partition_added(context.broker, partition, transactional_id, producer, may_abort=may_abort)
+        join_transaction(context.broker, partition, transactional_id, producer, support)
     except BrokerError as error:
-        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or support is TransactionSupport.V2:
             raise
         # Producers know this one as a reason to try again.
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error

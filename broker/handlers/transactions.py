@@ -29,6 +29,8 @@ from ..transactions.transaction import (
 
 FIRST_BATCHED_VERSION = 4
 FIRST_FENCING_VERSION = 2
+FIRST_BUMPING_VERSION = 5
+"""EndTxn of transactions V2 (KIP-890)."""
 
 
 def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
@@ -137,8 +139,12 @@ async def handle_add_offsets_to_txn(
 async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """Commit or abort."""
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    coordinator = context.broker.transactions
     try:
-        context.broker.transactions.end(request.transactional_id, producer, commit=request.committed)
+        if context.api_version >= FIRST_BUMPING_VERSION:
+            following = coordinator.end_v2(request.transactional_id, producer, commit=request.committed)
+            return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
+        coordinator.end(request.transactional_id, producer, commit=request.committed)
     except BrokerError as error:
         return EndTxnResponse(error_code=_as_told(error.code, context.api_version))
     return EndTxnResponse()

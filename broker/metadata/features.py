@@ -11,11 +11,30 @@ from ...protocol.errors import BrokerError, ErrorCode
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 
+TRANSACTION_VERSION = "transaction.version"
+
 SUPPORTED_LEVELS = {METADATA_VERSION: (1, 21), KRAFT_VERSION: (0, 1)}
 """Lowest and highest level by feature, those of Kafka 3.9 (3.9-IV0 is 21); consoles derive what a cluster can do."""
 
-NEVER_NAMED = {"transaction.version": 0, "group.version": 0}
+BEYOND_KAFKA_3_9 = {TRANSACTION_VERSION: (0, 2)}
+"""Levels that only Kafka 4 has. ApiVersions names them once one is finalized: who asks for none sees a Kafka 3.9."""
+
+TRANSACTIONS_V2_LEVEL = 2
+"""Level of `transaction.version` from which on EndTxn gives each transaction an epoch of its own (KIP-890)."""
+
+NEVER_NAMED = {"group.version": 0}
 """Features that Kafka 3.9 knows at level 0 only: setting that is no change."""
+
+
+def has_transactions_v2(finalized: Mapping[str, int]) -> bool:
+    """Whether transactions V2 are switched on."""
+    return finalized.get(TRANSACTION_VERSION, 0) >= TRANSACTIONS_V2_LEVEL
+
+
+def supported_levels(finalized: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
+    """What ApiVersions says of features, where these are finalized."""
+    wanted = {name: levels for name, levels in BEYOND_KAFKA_3_9.items() if finalized.get(name, 0) > 0}
+    return SUPPORTED_LEVELS | wanted
 
 
 class UpgradeType(IntEnum):
@@ -39,7 +58,7 @@ def validate_update(update: FeatureUpdate, finalized: Mapping[str, int], node_id
     """Raise BrokerError INVALID_UPDATE_VERSION, in Kafka's words, for a level that cannot be finalized."""
     if NEVER_NAMED.get(update.feature) == update.level:
         return
-    levels = SUPPORTED_LEVELS.get(update.feature)
+    levels = (SUPPORTED_LEVELS | BEYOND_KAFKA_3_9).get(update.feature)
     refusal = f"Invalid update version {update.level} for feature {update.feature}."
     if update.kind is UpgradeType.UNKNOWN:
         raise _invalid(f"{refusal} The controller does not support the given upgrade type.")

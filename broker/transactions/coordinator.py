@@ -18,6 +18,7 @@ from ...storage.paths import TopicPartition
 from ..coordinator_log import Replayed, ReplayedMarker
 from .transaction import (
     NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     PREPARED,
     ProducerIdentity,
     Transaction,
@@ -137,9 +138,14 @@ class TransactionCoordinator:
     # AddPartitionsToTxn, AddOffsetsToTxn, and what Produce asks
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        is_v2: bool = False,
     ) -> None:
-        """Make ``partitions`` part of the open transaction, or open one.
+        """Make ``partitions`` part of the open transaction, or open one; ``is_v2`` where a write asks by itself.
 
         Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
@@ -147,7 +153,7 @@ class TransactionCoordinator:
         transaction.check_not_prepared()
         added = frozenset(partitions)
         if transaction.state is not TransactionState.ONGOING or not added <= transaction.partitions:
-            self._store(transaction.with_partitions(added, self._clock.now_ms()))
+            self._store(transaction.with_partitions(added, self._clock.now_ms(), is_v2=is_v2))
 
     def holds_partition(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> bool:
         """Whether ``partition`` is part of the producer's open transaction (KIP-890, the check before an append).
@@ -167,21 +173,35 @@ class TransactionCoordinator:
         CONCURRENT_TRANSACTIONS while markers of the same end are still missing.
         """
         transaction = self._of_producer(transactional_id, producer)
-        state = transaction.state
-        if state is TransactionState.ONGOING:
+        if transaction.state is TransactionState.ONGOING:
             self._end(transaction, commit=commit)
-            return
-        same_end = (
-            (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-            if commit
-            else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-        )
-        if state not in same_end:
-            raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        else:
+            transaction.check_same_end(commit=commit)
+
+    def end_v2(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
+        """Commit or abort as EndTxn v5 does (KIP-890): returns the id and epoch for the next transaction.
+
+        Who asks again since the answer was lost is told the same. A producer may abort where it has added nothing.
+        Raises BrokerError as `end` does.
+        """
+        transaction = self._known(transactional_id)
+        if transaction.was_ended_by(producer):
+            transaction.check_same_end(commit=commit)
+            return transaction.identity
+        transaction.check_producer(producer)
         transaction.check_not_prepared()
+        if commit and transaction.state is not TransactionState.ONGOING:
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        next_producer_id = self._next_producer_id() if producer.is_exhausted else NO_PRODUCER_ID
+        now_ms = self._clock.now_ms()
+        prepared = transaction.prepared_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
+        self._complete(prepared)
+        return prepared.completed(now_ms).identity
 
     def _end(self, transaction: Transaction, *, commit: bool) -> None:
-        prepared = transaction.prepared(commit=commit, now_ms=self._clock.now_ms())
+        self._complete(transaction.prepared(commit=commit, now_ms=self._clock.now_ms()))
+
+    def _complete(self, prepared: Transaction) -> None:
         self._store(prepared)
         self._finish(prepared)
 
@@ -226,12 +246,16 @@ class TransactionCoordinator:
         return iter(list(self._transactions.values()))
 
     def _of_producer(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        transaction = self._known(transactional_id)
+        transaction.check_producer(producer)
+        return transaction
+
+    def _known(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        transaction.check_producer(producer)
         return transaction
 
     def _store(self, transaction: Transaction) -> None:

@@ -5,6 +5,9 @@
 
 A transition makes a new `Transaction`; the old one stays what counts until the new one is in the log (Kafka
 `TransactionMetadata`, whose `prepare...` methods have their twins here).
+
+Where the producer speaks transactions V2 (KIP-890), the step to Prepare... raises the epoch as well: the markers carry
+an epoch that no client had when it wrote, so nothing that comes late can be taken for the next transaction's.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class TransactionState(IntEnum):
 
 
 STATE_NAMED = {state.kafka_name: state for state in TransactionState}
+COMMITTED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT})
+ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 AT_REST = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
@@ -72,6 +77,10 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     start_timestamp: int = NO_TIMESTAMP
     last_update_timestamp: int = NO_TIMESTAMP
+    is_v2: bool = False
+    """Whether its producer speaks transactions V2: each transaction has an epoch of its own."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The id under which the producer goes on once it is completed, where this one's epochs are used up."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -102,6 +111,27 @@ class Transaction:
         """Raise CONCURRENT_TRANSACTIONS while the markers of the last transaction are being written."""
         if self.state in PREPARED:
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def check_same_end(self, *, commit: bool) -> None:
+        """Answer EndTxn that is asked again: raise INVALID_TXN_STATE unless that is how it ended.
+
+        Or CONCURRENT_TRANSACTIONS while markers are still missing.
+        """
+        ends = COMMITTED if commit else ABORTED
+        if self.state not in ends:
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        self.check_not_prepared()
+
+    def was_ended_by(self, producer: ProducerIdentity) -> bool:
+        """Whether the last transaction was ``producer``'s of V2: it asks again since the answer was lost.
+
+        Its epoch is then the one before this one, or the last of the id before this one.
+        """
+        if not self.is_v2 or self.state not in COMMITTED | ABORTED:
+            return False
+        if producer.producer_id == self.producer_id:
+            return producer.epoch == self.producer_epoch - 1
+        return producer == (self.previous_producer_id, LARGEST_EPOCH - 1) and self.producer_epoch == 0
 
     def accepts_as_predecessor(self, expected: ProducerIdentity) -> bool:
         """Whether InitProducerId may go on from ``expected`` (KIP-360).
@@ -149,7 +179,7 @@ class Transaction:
             last_update_timestamp=now_ms,
         )
 
-    def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
+    def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int, *, is_v2: bool) -> Transaction:
         """Open, with ``partitions`` added; the time-out counts from the first ones."""
         is_open = self.state is TransactionState.ONGOING
         return replace(
@@ -158,18 +188,46 @@ class Transaction:
             partitions=(self.partitions if is_open else frozenset()) | partitions,
             start_timestamp=self.start_timestamp if is_open else now_ms,
             last_update_timestamp=now_ms,
+            is_v2=is_v2,
         )
 
     def fenced(self) -> Transaction:
-        """Under an epoch that no client has: who wrote in this transaction can write no more."""
-        return replace(self, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NO_PRODUCER_EPOCH)
+        """Under an epoch that no client has: who wrote in this transaction can write no more.
+
+        It ends as one of V1, so that its producer is not taken for one that ended it.
+        """
+        return replace(self, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NO_PRODUCER_EPOCH, is_v2=False)
 
     def prepared(self, *, commit: bool, now_ms: int) -> Transaction:
         """Decided: from here on it can end in one way only."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         return replace(self, state=state, last_update_timestamp=now_ms)
 
+    def prepared_v2(self, *, commit: bool, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
+        """Decided, under the next epoch; ``next_producer_id`` where that one is the last of this id.
+
+        A transaction without partitions, which V2 can abort, begins and ends now.
+        """
+        is_open = self.state is TransactionState.ONGOING
+        return replace(
+            self.prepared(commit=commit, now_ms=now_ms),
+            producer_epoch=self.producer_epoch + 1,
+            last_producer_epoch=self.producer_epoch,
+            start_timestamp=self.start_timestamp if is_open else now_ms,
+            is_v2=True,
+            next_producer_id=next_producer_id,
+        )
+
     def completed(self, now_ms: int) -> Transaction:
         """Ended: every partition has its marker."""
         state = TransactionState.COMPLETE_COMMIT if self.commits else TransactionState.COMPLETE_ABORT
-        return replace(self, state=state, partitions=frozenset(), last_update_timestamp=now_ms)
+        ended = replace(self, state=state, partitions=frozenset(), last_update_timestamp=now_ms)
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return ended
+        return replace(
+            ended,
+            producer_id=self.next_producer_id,
+            producer_epoch=0,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )

@@ -1,6 +1,7 @@
 """Transactions as records of `__transaction_state`, in Kafka's own format (`TransactionLogKey`, `TransactionLogValue`).
 
-A key or value is its schema's version as int16, then the message. Kafka 3.9 writes version 0 of both.
+A key or value is its schema's version as int16, then the message. Kafka 3.9 writes version 0 of both; for transactions
+V2 the value is of version 1, as in Kafka 4.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from ...storage.paths import TopicPartition
 from .transaction import Transaction, TransactionState
 
 VERSION = Struct(">h")
-WRITTEN_VERSION = 0
+KEY_VERSION = 0
+VALUE_VERSION, VALUE_VERSION_V2 = 0, 1
+TRANSACTION_VERSION_2 = 2
+"""Level of `transaction.version` that means transactions V2 (Kafka `TransactionVersion.TV_2`)."""
 
 
 def key_bytes(transactional_id: str) -> bytes:
     """The record key of a transactional id."""
-    return VERSION.pack(WRITTEN_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), WRITTEN_VERSION)
+    return VERSION.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def value_bytes(transaction: Transaction) -> bytes:
@@ -38,20 +42,26 @@ def value_bytes(transaction: Transaction) -> bytes:
         transaction_last_update_timestamp_ms=transaction.last_update_timestamp,
         transaction_start_timestamp_ms=transaction.start_timestamp,
     )
-    return VERSION.pack(WRITTEN_VERSION) + encode(value, WRITTEN_VERSION)
+    version = VALUE_VERSION
+    if transaction.is_v2:
+        version = VALUE_VERSION_V2
+        value.client_transaction_version = TRANSACTION_VERSION_2
+        value.previous_producer_id = transaction.previous_producer_id
+        value.next_producer_id = transaction.next_producer_id
+    return VERSION.pack(version) + encode(value, version)
 
 
 def read_key(data: bytes) -> str | None:
     """The transactional id of a record key; None for a key of a version that we do not know. Raises DecodeError."""
-    if _version(data) != WRITTEN_VERSION:
+    if _version(data) != KEY_VERSION:
         return None
-    return decode(TransactionLogKey, data[VERSION.size :], WRITTEN_VERSION).transactional_id
+    return decode(TransactionLogKey, data[VERSION.size :], KEY_VERSION).transactional_id
 
 
 def read_value(transactional_id: str, data: bytes) -> Transaction:
     """The transaction in a record value. Raises DecodeError for a version or a state that we do not know."""
     version = _version(data)
-    if version not in (0, 1):
+    if version not in (VALUE_VERSION, VALUE_VERSION_V2):
         raise DecodeError(f"a transaction of version {version}")
     value = decode(TransactionLogValue, data[VERSION.size :], version)
     try:
@@ -67,11 +77,14 @@ def read_value(transactional_id: str, data: bytes) -> Transaction:
         transactional_id=transactional_id,
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
         timeout_ms=value.transaction_timeout_ms,
         state=state,
         partitions=frozenset(partitions),
         start_timestamp=value.transaction_start_timestamp_ms,
         last_update_timestamp=value.transaction_last_update_timestamp_ms,
+        is_v2=value.client_transaction_version >= TRANSACTION_VERSION_2,
+        next_producer_id=value.next_producer_id,
     )
 
 

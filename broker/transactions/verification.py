@@ -1,12 +1,15 @@
-"""Whether a transactional write may be appended: its partition must be part of the producer's open transaction.
+"""A transactional write and its transaction: the partition must be part of it before anything is appended.
 
-Without this check a write that was delayed on its way could begin a transaction that nobody ends (KIP-890, part 1).
+In transactions V2 a write adds its partition by itself; before, the client had to say so first, and a write that was
+delayed on its way could begin a transaction that nobody ends (KIP-890).
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...storage.paths import TopicPartition
 from ...storage.producer_state import NO_OFFSET
@@ -17,25 +20,57 @@ if TYPE_CHECKING:
     from ..broker import Broker
 
 
-def check_partition_added(
-    broker: Broker, partition: Partition, transactional_id: str, producer: ProducerIdentity, *, may_abort: bool
-) -> None:
-    """Refuse a write outside of the transaction; one in which this log has records already needs no question.
+class TransactionSupport(Enum):
+    """What a client's version of Produce or TxnOffsetCommit knows (Kafka `TransactionSupportedOperation`)."""
 
-    Raises BrokerError: TRANSACTION_ABORTABLE (`may_abort`: the client knows that error) or INVALID_TXN_STATE,
+    BEFORE_KIP_890 = auto()
+    TAKES_ABORTABLE = auto()
+    """It knows TRANSACTION_ABORTABLE."""
+    V2 = auto()
+    """It leaves it to the broker to add partitions."""
+
+
+SUPPORT_SINCE = {ApiKey.PRODUCE: (11, 12), ApiKey.TXN_OFFSET_COMMIT: (4, 5)}
+"""First versions with `TAKES_ABORTABLE` and with `V2`."""
+
+
+def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
+    """What a client knows that sends this version of an API that writes in transactions."""
+    abortable_since, v2_since = SUPPORT_SINCE[api]
+    if version >= v2_since:
+        return TransactionSupport.V2
+    return TransactionSupport.TAKES_ABORTABLE if version >= abortable_since else TransactionSupport.BEFORE_KIP_890
+
+
+def join_transaction(
+    broker: Broker,
+    partition: Partition,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    support: TransactionSupport,
+) -> None:
+    """Let a write into its transaction, or refuse it; one in which this log has records already needs no question.
+
+    Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know it,
     INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
     """
-    if not broker.config.transaction_partition_verification_enable or _is_in_transaction(partition, producer):
+    if _is_in_transaction(partition, producer):
         return
     at = TopicPartition(partition.topic, partition.index)
     try:
+        if support is TransactionSupport.V2:
+            broker.transactions.add_partitions(transactional_id, producer, [at], is_v2=True)
+            return
+        if not broker.config.transaction_partition_verification_enable:
+            return
         is_added = broker.transactions.holds_partition(transactional_id, producer, at)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
         raise
     if not is_added:
-        code = ErrorCode.TRANSACTION_ABORTABLE if may_abort else ErrorCode.INVALID_TXN_STATE
+        is_known = support is TransactionSupport.TAKES_ABORTABLE
+        code = ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
         raise BrokerError(code, f"{at.topic}-{at.partition} has not been added to the transaction")
 
 

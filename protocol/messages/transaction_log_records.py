@@ -1,12 +1,16 @@
 """Keys and values in `__transaction_state`, each after an int16 version; Kafka 3.9 writes v0 of both.
 
+v1 of the value is flexible; Kafka 4 puts into its tags what transactions V2 need to go on after a restart (KIP-890).
+
 `transaction_status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7
 PrepareEpochFence. The partitions are null while there is no transaction.
 """
 
 from __future__ import annotations
 
-from ..schema import Int8, Int16, Int32, Int64, Message, String, Struct
+from typing import Annotated
+
+from ..schema import Int8, Int16, Int32, Int64, Message, String, Struct, Tag, Versions
 
 
 class TransactionLogKey(Message, versions="0"):
@@ -26,3 +30,6 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_partitions: list[PartitionsSchema] | None = []
     transaction_last_update_timestamp_ms: Int64 = 0
     transaction_start_timestamp_ms: Int64 = 0
+    previous_producer_id: Annotated[Int64, Versions("1+"), Tag(0)] = -1
+    next_producer_id: Annotated[Int64, Versions("1+"), Tag(1)] = -1
+    client_transaction_version: Annotated[Int16, Versions("1+"), Tag(2)] = 0

@@ -1,9 +1,11 @@
 """The cluster and its replicas: who is in it, who votes, features, elections, reassignments, log directories."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gregor.broker.handlers.api_versions import handle_api_versions
 from gregor.broker.handlers.cluster import (
     handle_describe_cluster,
     handle_describe_quorum,
@@ -19,10 +21,13 @@ from gregor.broker.handlers.replicas import (
 )
 from gregor.broker.handlers.topic_partitions import handle_describe_topic_partitions
 from gregor.broker.handlers.voters import handle_add_raft_voter
+from gregor.broker.metadata.features import UpgradeType
+from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import alter_partition_reassignments as reassignments
 from gregor.protocol.messages import alter_replica_log_dirs, describe_log_dirs, describe_quorum, elect_leaders
 from gregor.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from gregor.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from gregor.protocol.messages.describe_cluster import DescribeClusterRequest
 from gregor.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -84,6 +89,29 @@ async def test_features(asking: Asking, feature: str, level: int, kind: int, cod
     assert [result.error_code for result in response.results] == [code]
     expected = level if code is ErrorCode.NONE else 21
     assert asking.broker.metadata.state.features["metadata.version"] == expected
+
+
+@pytest.mark.parametrize(("level", "offered"), [(0, (11, 4, 4)), (1, (11, 4, 4)), (2, (12, 5, 5))])
+async def test_transactions_v2_are_offered_where_they_are_switched_on(
+    asking: Asking, level: int, offered: tuple[int, int, int]
+) -> None:
+    """KIP-890; back at level 0 all is as in Kafka 3.9, which ApiVersions says as well."""
+
+    async def versions() -> ApiVersionsResponse:
+        request = ApiVersionsRequest(client_software_name="tester", client_software_version="1.0")
+        return cast(ApiVersionsResponse, await asking.ask(handle_api_versions, request))
+
+    before = await versions()
+    for wanted, kind in ((level, UpgradeType.UPGRADE), (0, UpgradeType.SAFE_DOWNGRADE)):
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=wanted, upgrade_type=kind)
+        await asking.ask(handle_update_features, UpdateFeaturesRequest(feature_updates=[update]))
+        if wanted == level:
+            during = {key.api_key: key.max_version for key in (await versions()).api_keys}
+    apis = (ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT)
+    assert tuple(during[api] for api in apis) == offered
+    after = await versions()
+    assert after.api_keys == before.api_keys
+    assert after.supported_features == before.supported_features
 
 
 async def test_a_broker_that_was_never_here_cannot_be_forgotten(asking: Asking) -> None:
