@@ -18,7 +18,8 @@ from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
 from .maintenance import maintain_logs
-from .metadata.changes import MetadataChange, QuotasChanged, TopicDeleted
+from .metadata.changes import FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
+from .metadata.features import has_transactions_v2
 from .metadata.internal_topics import TRANSACTION_STATE
 from .metadata.producer_ids import ProducerIds
 from .metadata.store import MetadataStore
