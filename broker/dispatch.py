@@ -25,6 +25,7 @@ from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.schema import Message
 from .handlers import (
     api_versions,
+    append_numbered,
     clients,
     cluster,
     configs,
@@ -159,6 +160,7 @@ APIS: Mapping[int, Api] = {
         Api(ApiKey.ADD_RAFT_VOTER, 0, 0, voters.handle_add_raft_voter),
         Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, voters.handle_remove_raft_voter),
         Api(GregorApiKey.DESCRIBE_CLIENTS, 0, 0, clients.handle_describe_clients, is_advertised=False),
+        Api(GregorApiKey.APPEND_NUMBERED, 0, 0, append_numbered.handle_append_numbered, is_advertised=False),
     )
 }
 

@@ -117,6 +117,7 @@ class GregorApiKey(IntEnum):
     """
 
     DESCRIBE_CLIENTS = 18258
+    APPEND_NUMBERED = 18259
 
 
 AnyApiKey: TypeAlias = ApiKey | ControllerApiKey | GregorApiKey

@@ -11,7 +11,6 @@ import trio
 from gregor.broker.broker import Broker
 from gregor.broker.dispatch import APIS
 from gregor.broker.requests import ClientConnection, RequestContext
-from gregor.protocol.apis import ApiKey
 
 DIALLED = ("192.0.2.1", 9092)
 """The address at which the client of `asking` reached the broker."""
@@ -28,7 +27,7 @@ class Asking:
         """The handler's response to the request, in the newest version of its API or the one given."""
         api = next(api for api in APIS.values() if api.handler is handler)
         asked = api.max_version if version is None else version
-        context = RequestContext(self.broker, self.client, ApiKey(api.key), asked, client_id="tester")
+        context = RequestContext(self.broker, self.client, api.key, asked, client_id="tester")
         return await handler(request, context)
 
 

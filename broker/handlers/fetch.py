@@ -66,7 +66,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     answers: Answers = []
     # What could not even be looked for comes last, as from Kafka.
     for read in sorted(reads, key=lambda read: read.partition is None):
-        await _add_records(read, context)
+        await _add_records(read, context, as_stored=request.gregor_as_stored)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
     return FetchResponse(session_id=session_id, responses=_by_topic(selected))
@@ -107,7 +107,7 @@ def _find(fetched: FetchedPartition, context: RequestContext) -> Partition | Err
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
 
 
-async def _add_records(read: PartitionRead, context: RequestContext) -> None:
+async def _add_records(read: PartitionRead, context: RequestContext, *, as_stored: bool) -> None:
     """Put the records into the answer, in a format that the client reads; an error takes the answer's place."""
     partition = read.partition
     if partition is None:
@@ -124,17 +124,17 @@ async def _add_records(read: PartitionRead, context: RequestContext) -> None:
             context.broker.clients.down_conversion_refused(context.client, version, partition.topic)
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if read.records is not None:
-            await _choose_part(read, to_magic, context)
+            await _choose_part(read, to_magic, context, as_stored=as_stored)
     except BrokerError as error:
         read.release()
         read.answer = failed_partition(partition.index, error.code)
 
 
-async def _choose_part(read: PartitionRead, to_magic: int, context: RequestContext) -> None:
+async def _choose_part(read: PartitionRead, to_magic: int, context: RequestContext, *, as_stored: bool) -> None:
     records = read.records
     assert records is not None
     broker = context.broker
-    may_convert = to_magic < v2.MAGIC or broker.config.gregor_message_upconversion_enable
+    may_convert = to_magic < v2.MAGIC or (broker.config.gregor_message_upconversion_enable and not as_stored)
     if may_convert and must_convert(records, to_magic, broker.conversion_memory):
         costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
         if to_magic < v2.MAGIC:

@@ -8,6 +8,9 @@
 - v13 names topics by id (KIP-516); v15 moves the replica's identity into a tagged field (KIP-903).
 - v16 points to the new leader (KIP-951); v17 and v18 matter to replicas only (KIP-853, KIP-1166).
 
+`gregor_as_stored` is not Kafka's: a Gregor broker then brings v0 and v1 batches into no newer format, as Kafka never
+does. Other brokers skip the tag.
+
 On the wire `high_watermark` is -1 where a partition has failed. `aborted_transactions` is null for read_uncommitted.
 """
 
@@ -18,6 +21,7 @@ from typing import Annotated
 from ..schema import (
     IGNORABLE,
     NO_UUID,
+    Bool,
     Int8,
     Int16,
     Int32,
@@ -73,6 +77,7 @@ class FetchRequest(Message, versions="0-18", flexible="12+"):
     topics: list[FetchTopic] = []
     forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+")] = []
     rack_id: Annotated[String, Versions("11+"), IGNORABLE] = ""
+    gregor_as_stored: Annotated[Bool, Versions("12+"), Tag(18258), IGNORABLE] = False
 
 
 class EpochEndOffset(Struct):
