@@ -157,9 +157,9 @@ class Broker:
         self.metadata.open(self.logs)
         TopicLogs(self.metadata, self.logs, self.partitions).start()
         self.metadata.subscribe(self._follow)
+        self._offer_apis()
         self.quotas.take(self.metadata.state.quotas)
         for index in range(self._transaction_log.existing_partitions()):
-        self._offer_apis()
             for entries in self._transaction_log.replay(index):
                 self.transactions.replay(entries)
         self.transactions.finish_prepared()
@@ -170,13 +170,13 @@ class Broker:
             self.metrics.forget_topic(change.topic.name)
         elif isinstance(change, QuotasChanged):
             self.quotas.take(self.metadata.state.quotas)
-
-    def _transaction_ended_in_groups(self, index: int, producer_id: int, is_commit: bool) -> None:
         elif isinstance(change, FeaturesChanged):
             self._offer_apis()
 
     def _offer_apis(self) -> None:
         self.dispatcher.serve(with_transactions_v2() if has_transactions_v2(self.metadata.state.features) else APIS)
+
+    def _transaction_ended_in_groups(self, index: int, producer_id: int, is_commit: bool) -> None:
         self.groups.transaction_ended(index, producer_id, is_commit=is_commit)
 
     async def _keep_transactions(self) -> None:
