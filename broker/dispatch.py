@@ -80,9 +80,9 @@ class Api(NamedTuple):
     short_cut: ShortCut | None = None
     is_advertised: bool = True
     """Whether ApiVersions names it; telemetry is answered, but like a Kafka without a receiver we do not ask for it."""
-
     max_version_with_transactions_v2: int | None = None
     """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it is another one."""
+
 
 APIS: Mapping[int, Api] = {
     api.key: api
@@ -164,8 +164,6 @@ APIS: Mapping[int, Api] = {
     )
 }
 
-CORRELATION_ID = Struct(">i")
-NO_TAGGED_FIELDS = b"\0"
 
 def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
     """What is served of the APIs where transactions V2 are switched on."""
@@ -175,6 +173,8 @@ def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
     }
 
 
+CORRELATION_ID = Struct(">i")
+NO_TAGGED_FIELDS = b"\0"
 
 
 class Dispatcher:
@@ -182,15 +182,15 @@ class Dispatcher:
 
     def __init__(self, broker: Broker, apis: Mapping[int, Api] = APIS) -> None:
         self._broker = broker
-        self._apis = apis
-        self._short_cuts = {
         self.serve(apis)
 
     def serve(self, apis: Mapping[int, Api]) -> None:
         """From now on answer requests of these APIs and versions."""
-            (api.key, version): api.short_cut
+        self._apis = apis
         self.offered = {api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised}
         """Lowest and highest version of what ApiVersions names."""
+        self._short_cuts = {
+            (api.key, version): api.short_cut
             for api in apis.values()
             if api.short_cut is not None
             for version in range(api.min_version, api.max_version + 1)
@@ -241,7 +241,7 @@ class Dispatcher:
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         client.request_counts[api.key, version] += 1
         context = RequestContext(self._broker, client, api.key, version, header.correlation_id, header.client_id)
-        responding = self._respond(api, request, context)
+        responding = self.respond(api, request, context)
         quotas = self._broker.quotas
         if quotas.is_active:
             response = await quotas.respond(responding, request, context, len(frame))
@@ -251,7 +251,7 @@ class Dispatcher:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         return None if response is None else _answer(response, api.key, version, header.correlation_id)
 
-    async def _respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
+    async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
         """Run the handler; what it raises becomes the response's own error field, if it has one."""
         try:
             return cast(Message | None, await api.handler(request, context))
