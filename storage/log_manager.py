@@ -64,6 +64,8 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._deleted: list[tuple[int, str]] = []
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        """Of the last checkpoint, for logs that turn out to have other replicas."""
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
@@ -101,6 +103,7 @@ class LogManager:
     def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
         recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
         log_starts = directory.read_checkpoint(paths.LOG_START_CHECKPOINT)
+        self._high_watermarks.update(directory.read_checkpoint(paths.REPLICATION_CHECKPOINT))
         self._cleaner.add_directory(directory)
         for name in sorted(directory.partitions()):
             if name in self._logs:
@@ -136,6 +139,7 @@ class LogManager:
                     is_clean = False
             try:
                 _write_checkpoints(directory, self._logs_in(directory))
+                _write_high_watermarks(directory, self._logs_in(directory))
                 if is_clean:
                     directory.mark_closed()
             except OSError as fault:
@@ -179,6 +183,17 @@ class LogManager:
         )
         self._add(directory, name, log)
         return log
+
+    def restore_high_watermark(self, log: PartitionLog) -> None:
+        """Begin with a log that has other replicas: no more counts as replicated than the last checkpoint knew of."""
+        known = self._high_watermarks.pop(TopicPartition(log.topic, log.partition), 0)
+        log.sole_replica = False
+        log.high_watermark = max(log.log_start_offset, min(known, log.log_end_offset))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Note how far logs with other replicas are replicated; for the thread that appends. Raises OSError."""
+        for directory in self._directories:
+            _write_high_watermarks(directory, self._logs_in(directory))
 
     def delete(self, topic: str, partition: int) -> None:
         """Drop the partition's log; its directory is renamed to `*-delete`, and removed after file.delete.delay.ms.
@@ -253,6 +268,12 @@ def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition,
         paths.LOG_START_CHECKPOINT,
         {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segment_list.base_offset},
     )
+
+
+def _write_high_watermarks(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
+    known = {name: log.high_watermark for name, log in logs if not log.sole_replica}
+    if known:
+        directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
 
 
 def _logged(step: Callable[[], None]) -> Callable[[], None]:

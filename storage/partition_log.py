@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.records import v2
 from ..protocol.records.batches import BatchView
 from ..protocol.records.offsets import assign_offsets
 from ..protocol.records.produced import Produced, ProducedBatch
@@ -31,7 +32,7 @@ from .log_slice import LogSlice
 from .numbered_batches import NumberedBatch, read_numbered
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
-from .producer_replay import load_producers, marker_of, record_transaction_end
+from .producer_replay import LogExtent, load_producers, marker_of, record_transaction_end
 from .producer_state import Marker, ProducerBatch, ProducerStates
 from .rolling import RollingRules
 from .segment import Place, Segment, SegmentDamagedError
@@ -144,13 +145,8 @@ class PartitionLog:
         self._stamps_append_time = config.is_log_append_time
 
     def _load_producers(self) -> None:
-        load_producers(
-            self.producers,
-            self._segments,
-            self._snapshots,
-            start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset,
-        )
+        extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
+        load_producers(self.producers, self._segments, self._snapshots, extent)
 
     # --- facts ---
 
@@ -278,30 +274,32 @@ class PartitionLog:
         if flusher.unflushed_count >= self._config.flush_messages:
             self.flush()
 
-    def append_as_follower(self, records: Buffer) -> AppendResult:
+    def append_as_follower(self, records: Buffer, *, unversioned_epoch: int = -1) -> AppendResult:
         """Write batches that another log has numbered already: offsets, leader epochs and gaps stay as they are.
 
         All are looked at before the first is written; a partial tail is ignored. The high watermark moves only while
-        this is the sole replica. Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below the log's end,
-        CORRUPT_MESSAGE for one that is damaged or out of order, KAFKA_STORAGE_ERROR.
+        this is the sole replica. `unversioned_epoch` is the leader epoch of v0 and v1 messages, -1 for "as before".
+        Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below the log's end, CORRUPT_MESSAGE for one
+        that is damaged or out of order, KAFKA_STORAGE_ERROR.
         Source: Kafka `UnifiedLog.appendAsFollower`; sequences are the leader's business.
         """
         numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms())
         if not numbered:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
         for item in numbered:
-            self._store_numbered(item)
+            self._store_numbered(item, unversioned_epoch)
         first, last = numbered[0].batch, numbered[-1].batch
         return AppendResult(first.base_offset, last.last_offset, -1, self.log_start_offset, duplicate=False)
 
-    def _store_numbered(self, item: NumberedBatch) -> None:
+    def _store_numbered(self, item: NumberedBatch, unversioned_epoch: int) -> None:
         active = self._segments.active
         if item.has_gap_before and not active.has_gaps:
             try:
                 active.note_gaps()
             except OSError as fault:
                 self._storage_failed("append to", fault)
-        self._store(item.data, item.batch, max(item.leader_epoch, self._epochs.latest), item.receipt_ms)
+        epoch = item.leader_epoch if item.batch.magic == v2.MAGIC else unversioned_epoch
+        self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms)
         view = item.view
         if view is None or not view.has_producer_id:
             return

@@ -6,6 +6,8 @@ Source: Kafka `UnifiedLog.rebuildProducerState`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, iter_records, read_batch
 from .log_segments import LogSegments
@@ -15,15 +17,19 @@ from .snapshot_files import SnapshotFiles
 from .transaction_index import AbortedTransaction
 
 
+class LogExtent(NamedTuple):
+    """Where a log begins, is replicated to, and ends (exclusive)."""
+
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+
+
 def load_producers(
-    producers: ProducerStates,
-    segments: LogSegments,
-    snapshots: SnapshotFiles,
-    *,
-    start_offset: int,
-    end_offset: int,
+    producers: ProducerStates, segments: LogSegments, snapshots: SnapshotFiles, extent: LogExtent
 ) -> None:
-    """Make `producers` what they are at `end_offset`. Raises OSError."""
+    """Make `producers` what they are at the log's end. Raises OSError."""
+    start_offset, high_watermark, end_offset = extent
     producers.clear()
     if start_offset == end_offset:
         return
@@ -37,7 +43,7 @@ def load_producers(
     for segment in segments.since(replay_from):
         if segment.magics & (1 << v2.MAGIC):
             _replay(producers, segment, replay_from)
-    producers.high_watermark_advanced(end_offset)
+    producers.high_watermark_advanced(high_watermark)
 
 
 def _replay(producers: ProducerStates, segment: Segment, start_offset: int) -> None:

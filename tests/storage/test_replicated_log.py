@@ -1,0 +1,72 @@
+"""A log that is one of several replicas: its high watermark, its epochs, and what a restart and a truncation leave."""
+
+from pathlib import Path
+
+from gregor.protocol.records.batches import iter_batches
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_config import LogConfig
+from gregor.storage.log_manager import LogManager
+from gregor.storage.open_files import OpenFiles
+from gregor.storage.partition_log import PartitionLog
+from tests.storage.forgetful_files import ForgetfulFiles
+from tests.storage.payloads import append, marker, payload, read_records
+
+
+def open_log(directory: str = "/logs/topic-0") -> PartitionLog:
+    return PartitionLog.open(directory, LogConfig(), ManualClock(5_000), pool=OpenFiles(ForgetfulFiles()))
+
+
+def everything(log: PartitionLog) -> bytes:
+    with log.read(0, 1 << 20) as found:
+        return bytes(found.read())
+
+
+def test_the_high_watermark_survives_a_restart_and_is_never_beyond_what_was_noted(tmp_path: Path) -> None:
+    clock = ManualClock(1_000)
+    logs = LogManager([str(tmp_path)], LogConfig(), clock)
+    logs.open_all()
+    log = logs.create("topic", 0)
+    logs.create("alone", 0)
+    logs.restore_high_watermark(log)
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    assert log.high_watermark == 0
+    log.advance_high_watermark(2)
+    logs.checkpoint_high_watermarks()
+    log.advance_high_watermark(3)
+    logs.close()
+
+    logs = LogManager([str(tmp_path)], LogConfig(), clock)
+    logs.open_all()
+    log = logs.create("topic", 0)
+    assert log.high_watermark == 3, "a sole replica, as long as nobody says otherwise"
+    logs.restore_high_watermark(log)
+    assert log.high_watermark == 3
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopic 0 3\n"
+    logs.close()
+
+
+def test_a_transaction_that_ended_above_the_high_watermark_is_not_stable_after_a_truncation() -> None:
+    log = open_log()
+    log.sole_replica = False
+    log.append(payload([b"a"], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True), leader_epoch=0)
+    log.append(marker(is_abort=False, producer_id=1), leader_epoch=0)
+    append(log, b"later")
+    log.advance_high_watermark(1)
+    log.truncate_to(2)
+    assert log.high_watermark == 1
+    assert log.last_stable_offset == 0, "its marker is not replicated"
+    log.advance_high_watermark(2)
+    assert log.last_stable_offset == 2
+
+
+def test_old_messages_get_the_epoch_that_the_leader_knows_them_by() -> None:
+    leader, follower = open_log(), open_log("/logs/copy-0")
+    for epoch, magic in ((1, 0), (1, 1), (3, 1), (3, 0)):
+        leader.append(payload([b"x"], magic=magic), leader_epoch=epoch)
+    batches = [bytes(batch.view) for batch in iter_batches(everything(leader))]
+    follower.append_as_follower(b"".join(batches[:2]), unversioned_epoch=1)
+    follower.append_as_follower(b"".join(batches[2:]), unversioned_epoch=3)
+    for epoch in range(4):
+        assert follower.end_offset_for_epoch(epoch) == leader.end_offset_for_epoch(epoch)
+    assert read_records(follower, 0) == read_records(leader, 0)
