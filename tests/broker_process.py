@@ -14,6 +14,8 @@ from pathlib import Path
 
 START_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
+GREGOR = ("-m", "gregor.broker.command_line")
+"""What Python runs as the program `gregor`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,13 +62,16 @@ class BrokerProcess:
         _wait_until_it_answers(self)
 
 
-def start_broker(directory: Path, *overrides: str) -> BrokerProcess:
-    """Start a broker on a free port of loopback; returns once it accepts connections."""
+def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GREGOR) -> BrokerProcess:
+    """Start a broker on a free port of loopback; returns once it accepts connections.
+
+    Another ``program`` is one that takes the same arguments, once: `start_again` is always `gregor` itself.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = ("127.0.0.1", probe.getsockname()[1])
-    broker = BrokerProcess(_spawn(address, directory, overrides), address, directory, overrides)
+    broker = BrokerProcess(_spawn(address, directory, overrides, program), address, directory, overrides)
     _wait_until_it_answers(broker)
     return broker
 
@@ -82,9 +87,11 @@ def running_broker(directory: Path, *overrides: str) -> Iterator[BrokerProcess]:
             assert broker.stop() == 0, broker.output()
 
 
-def _spawn(address: tuple[str, int], directory: Path, overrides: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _spawn(
+    address: tuple[str, int], directory: Path, overrides: tuple[str, ...], program: tuple[str, ...] = GREGOR
+) -> subprocess.Popen[bytes]:
     settings = [f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", *overrides]
-    command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+    command = [sys.executable, *program, "serve"]
     for setting in settings:
         command += ["--override", setting]
     with (directory / "server.log").open("ab") as log:
