@@ -17,7 +17,7 @@ from .fetching.conversion import ConversionMemory
 from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
-from .maintenance import maintain_logs
+from .maintenance import compact_logs, maintain_logs
 from .metadata.changes import FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
 from .metadata.features import has_transactions_v2
 from .metadata.internal_topics import TRANSACTION_STATE
@@ -89,6 +89,7 @@ class Broker:
                 async with trio.open_nursery() as upkeep:
                     await upkeep.start(self.groups.run)
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
+                    upkeep.start_soon(compact_logs, self.logs, self.config)
                     upkeep.start_soon(self._keep_transactions)
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..protocol.errors import BrokerError
 from . import compaction, paths
 from .clock import Clock
-from .compaction import DEDUPE_BUFFER_BYTES, Compaction
+from .compaction import NO_LIMITS, NO_STATS, Compaction, CompactionLimits, CompactionStats
 from .files import Files
 from .log_config import LONG_MAX
 from .log_directory import LogDirectory
@@ -26,19 +28,49 @@ logger = logging.getLogger(__name__)
 COMPACTION_FAULTS = (OSError, BrokerError, SegmentDamagedError)
 
 
+class CleaningNeed(NamedTuple):
+    """How much a log wants to be compacted: the dirty share of what may be cleaned, and ms beyond the longest lag."""
+
+    overdue_ms: int
+    dirty_ratio: float
+    is_due: bool
+
+
+NO_NEED = CleaningNeed(0, 0.0, False)
+
+
+@dataclass(slots=True)
+class CleanerFacts:
+    """What the last look and the last compaction have found, for metrics."""
+
+    looked_at_ms: int
+    max_dirty_ratio: float = 0.0
+    max_delay_ms: int = 0
+    last: CompactionStats = NO_STATS
+
+
+class UncleanablePartitions(NamedTuple):
+    """Partitions of one log directory that are not compacted any more, and their bytes."""
+
+    partition_count: int
+    size_bytes: int
+
+
 class LogCleaner:
     """Picks logs and keeps the checkpoints; all in the thread that appends, but for `Compaction.run`.
 
     Use: `begin`, run what it gives in a worker thread, then `finish` it, or `fail` it if that raised.
     """
 
-    def __init__(self, files: Files, clock: Clock, *, buffer_bytes: int = DEDUPE_BUFFER_BYTES) -> None:
+    def __init__(self, files: Files, clock: Clock, limits: CompactionLimits = NO_LIMITS) -> None:
         self._files = files
         self._clock = clock
-        self._buffer_bytes = buffer_bytes
+        self.limits = limits
+        """For compactions that begin from now on."""
+        self.facts = CleanerFacts(looked_at_ms=clock.now_ms())
         self._clean_until: dict[TopicPartition, int] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._uncleanable: set[TopicPartition] = set()
+        self._uncleanable: dict[TopicPartition, PartitionLog] = {}
         self._running: dict[Compaction, TopicPartition] = {}
 
     def add_directory(self, directory: LogDirectory) -> None:
@@ -51,30 +83,38 @@ class LogCleaner:
         """A partition was deleted; stop working on it."""
         for running, busy_with in self._running.items():
             if busy_with == name:
-                running.is_cancelled = True
+                running.cancel()
         self._clean_until.pop(name, None)
         self._homes.pop(name, None)
-        self._uncleanable.discard(name)
+        self._uncleanable.pop(name, None)
+
+    def uncleanable(self, directory: LogDirectory) -> UncleanablePartitions:
+        """What of a log directory is not compacted any more. Raises OSError."""
+        logs = [log for name, log in self._uncleanable.items() if self._homes[name] is directory]
+        return UncleanablePartitions(len(logs), sum(log.size_bytes for log in logs))
 
     def begin(self, logs: Iterable[tuple[TopicPartition, PartitionLog, LogDirectory]]) -> Compaction | None:
         """The compaction that is most needed now, if any is; a log that cannot be read is passed over from then on."""
-        filthiest: tuple[float, TopicPartition, PartitionLog, LogDirectory] | None = None
+        filthiest: tuple[CleaningNeed, TopicPartition, PartitionLog, LogDirectory] | None = None
+        facts = self.facts
+        facts.looked_at_ms, facts.max_dirty_ratio, facts.max_delay_ms = self._clock.now_ms(), 0.0, 0
         for name, log, directory in logs:
             if not log.config.is_compacted or name in self._uncleanable or name in self._running.values():
                 continue
             try:
                 need = self._need_of(name, log)
             except COMPACTION_FAULTS as fault:
-                self._give_up(name, fault)
+                self._homes[name] = directory
+                self._give_up(name, log, fault)
                 continue
-            if need > 0 and (filthiest is None or need > filthiest[0]):
+            facts.max_dirty_ratio = max(facts.max_dirty_ratio, need.dirty_ratio)
+            facts.max_delay_ms = max(facts.max_delay_ms, need.overdue_ms)
+            if need.is_due and (filthiest is None or need > filthiest[0]):
                 filthiest = need, name, log, directory
         if filthiest is None:
             return None
         _, name, log, directory = filthiest
-        begun = compaction.plan(
-            log, self._files, self._clock, self._first_dirty(name, log), buffer_bytes=self._buffer_bytes
-        )
+        begun = compaction.plan(log, self._files, self._clock, self._first_dirty(name, log), self.limits)
         if begun is not None:
             self._homes[name] = directory
             self._running[begun] = name
@@ -83,15 +123,23 @@ class LogCleaner:
     def finish(self, done: Compaction) -> bool:
         """Commit a compaction that has run, and note how far its log is clean; False if it came too late."""
         name = self._running.pop(done)
+        self.facts.last = done.stats
         try:
             if not done.commit():
                 return False
             self._clean_until[name] = done.end_offset
             self._write_checkpoint(self._homes[name])
         except OSError as fault:
-            self._give_up(name, fault)
+            self._give_up(name, done.log, fault)
             return False
-        logger.info("%s is compacted up to offset %d", name, done.end_offset)
+        logger.info(
+            "%s is compacted up to offset %d: %d bytes read, %d written, %.1f s",
+            name,
+            done.end_offset,
+            done.stats.read_bytes,
+            done.stats.written_bytes,
+            done.stats.elapsed_s,
+        )
         return True
 
     def fail(self, failed: Compaction, fault: BaseException) -> None:
@@ -102,11 +150,11 @@ class LogCleaner:
         except OSError as second_fault:
             logger.warning("%s: %s", name, second_fault)
         if not failed.is_cancelled:
-            self._give_up(name, fault)
+            self._give_up(name, failed.log, fault)
 
-    def _give_up(self, name: TopicPartition, fault: BaseException) -> None:
+    def _give_up(self, name: TopicPartition, log: PartitionLog, fault: BaseException) -> None:
         logger.error("%s is not compacted any more until the next start: %s", name, fault)
-        self._uncleanable.add(name)
+        self._uncleanable[name] = log
 
     def _first_dirty(self, name: TopicPartition, log: PartitionLog) -> int:
         """Where cleaning begins; from the start if the checkpoint does not fit the log (Kafka `cleanableOffsets`)."""
@@ -117,23 +165,22 @@ class LogCleaner:
             return first
         return max(known, first)
 
-    def _need_of(self, name: TopicPartition, log: PartitionLog) -> float:
-        """The dirty ratio if the log is due for cleaning, 2 if a record has waited too long, else 0."""
+    def _need_of(self, name: TopicPartition, log: PartitionLog) -> CleaningNeed:
         first_dirty = self._first_dirty(name, log)
         now_ms = self._clock.now_ms()
         cleanable = compaction.cleanable_segments(log, now_ms)
         dirty = [segment for segment in cleanable if segment.next_offset > first_dirty]
         dirty_bytes = sum(segment.size_bytes for segment in dirty)
         if not dirty_bytes:
-            return 0.0
+            return NO_NEED
         config = log.config
+        overdue_ms = 0
         if config.max_compaction_lag_ms < LONG_MAX:
             first_times = (segment.first_timestamp for segment in dirty if segment.first_timestamp >= 0)
             oldest_ms = min(first_times, default=now_ms)
-            if now_ms - oldest_ms > config.max_compaction_lag_ms:
-                return 2.0
+            overdue_ms = max(now_ms - oldest_ms - config.max_compaction_lag_ms, 0)
         ratio = dirty_bytes / sum(segment.size_bytes for segment in cleanable)
-        return ratio if ratio > config.min_cleanable_dirty_ratio else 0.0
+        return CleaningNeed(overdue_ms, ratio, overdue_ms > 0 or ratio > config.min_cleanable_dirty_ratio)
 
     def _write_checkpoint(self, directory: LogDirectory) -> None:
         directory.write_checkpoint(

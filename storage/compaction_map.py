@@ -12,7 +12,10 @@ from struct import Struct
 DIGEST_BYTES = 16
 SLOT = Struct(">16sq")
 LOAD_FACTOR = 0.9
-"""How full the table may get (`log.cleaner.io.buffer.load.factor`)."""
+"""Kafka's default of `log.cleaner.io.buffer.load.factor`: how full the table may get."""
+
+LEAST_LOAD_FACTOR, MOST_LOAD_FACTOR = 0.1, 0.99
+"""Some key must fit in, and a search ends at an empty slot."""
 
 _EMPTY = bytes(DIGEST_BYTES)
 MIN_SLOTS = 64
@@ -21,7 +24,8 @@ MIN_SLOTS = 64
 class OffsetMap:
     """Keys to offsets, in at most `limit_bytes` (`log.cleaner.dedupe.buffer.size`); it grows up to that as needed."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, load_factor: float = LOAD_FACTOR) -> None:
+        self._load_factor = min(max(load_factor, LEAST_LOAD_FACTOR), MOST_LOAD_FACTOR)
         self._most_slots = max(limit_bytes // SLOT.size, MIN_SLOTS)
         self._slots = MIN_SLOTS
         self._table = bytearray(self._slots * SLOT.size)
@@ -33,9 +37,14 @@ class OffsetMap:
         return self._count
 
     @property
+    def utilization(self) -> float:
+        """How much of the limit is in use, 0 to 1."""
+        return self._count / self._most_slots
+
+    @property
     def is_full(self) -> bool:
         """Whether no new key fits."""
-        return self._count >= int(self._most_slots * LOAD_FACTOR)
+        return self._count >= int(self._most_slots * self._load_factor)
 
     def put(self, key: bytes, offset: int) -> bool:
         """Remember that `key` is at `offset`, later than any before; False if it is new and there is no room."""
@@ -44,7 +53,7 @@ class OffsetMap:
         if not is_known:
             if self.is_full:
                 return False
-            if self._count >= int(self._slots * LOAD_FACTOR):
+            if self._count >= int(self._slots * self._load_factor):
                 self._grow()
                 position, _ = self._find(digest)
             self._count += 1

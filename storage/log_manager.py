@@ -12,7 +12,7 @@ from . import paths
 from .checkpoints import encode_uuid
 from .cleaner import LogCleaner
 from .clock import Clock
-from .compaction import DEDUPE_BUFFER_BYTES, Compaction
+from .compaction import Compaction
 from .files import Files, OsFiles
 from .head_space import due_reclaiming
 from .log_config import LogConfig
@@ -47,7 +47,6 @@ class LogManager:
         node_id: int = 1,
         cluster_id: str | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
         files: Files | None = None,
         max_open_files: int | None = None,
     ) -> None:
@@ -60,7 +59,7 @@ class LogManager:
         self._files = OsFiles() if files is None else files
         self._pool = OpenFiles(self._files, max_open_files)
         self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
-        self._cleaner = LogCleaner(self._files, clock, buffer_bytes=dedupe_buffer_bytes)
+        self._cleaner = LogCleaner(self._files, clock)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._deleted: list[tuple[int, str]] = []

@@ -74,7 +74,6 @@ kafka.metrics.polling.interval.secs INT 10
 kafka.metrics.reporters LIST ""
 leader.imbalance.check.interval.seconds LONG 300
 leader.imbalance.per.broker.percentage INT 10
-log.cleaner.io.buffer.load.factor DOUBLE+ 0.9
 log.cleaner.io.buffer.size INT+ 524288
 log.dir.failure.timeout.ms LONG 30000
 log.flush.offset.checkpoint.interval.ms INT 60000

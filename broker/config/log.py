@@ -134,6 +134,9 @@ class LogKeys:
     log_cleaner_dedupe_buffer_size = long(
         134217728, "Bytes of memory in which compaction remembers keys.", update=CLUSTER_WIDE
     )
+    log_cleaner_io_buffer_load_factor = double(
+        0.9, "How full the memory for keys may get, as a share.", update=CLUSTER_WIDE
+    )
     log_cleaner_io_max_bytes_per_second = double(
         1.7976931348623157e308, "Bytes per second that compaction may read and write.", update=CLUSTER_WIDE
     )

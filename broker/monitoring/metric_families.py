@@ -16,6 +16,7 @@ from ...storage.paths import TopicPartition
 from ..partition import Partition
 from .client_census import ClientUsage
 from .kafka_4_floor import api_name
+from .log_families import log_families
 from .metrics import NO_LABELS, Family, Labels
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def broker_families(broker: Broker) -> Iterator[Family]:
     yield from _request_families(broker)
     yield from _client_families(broker)
     yield from _server_families(broker)
+    yield from log_families(broker)
     yield from _topic_families(broker)
     yield from _group_families(broker)
     yield from _process_families()

@@ -1,10 +1,13 @@
 """Which log is compacted next, and what is remembered of it."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from gregor.storage.clock import ManualClock
+from gregor.storage.compaction import CompactionLimits
+from gregor.storage.io_throttle import LONGEST_DELAY_S, IoThrottle
 from gregor.storage.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 from gregor.storage.partition_log import PartitionLog
@@ -36,7 +39,7 @@ def compact(logs: LogManager) -> PartitionLog | None:
         return None
     begun.run()
     assert logs.cleaner.finish(begun)
-    return begun._log
+    return begun.log
 
 
 def test_the_dirtiest_goes_first(tmp_path: Path, clock: ManualClock) -> None:
@@ -102,4 +105,21 @@ def test_a_log_that_cannot_be_compacted_is_left_alone(tmp_path: Path, clock: Man
     assert logs.begin_compaction() is None
     assert len(read_all(log)) == 5
     assert not list((tmp_path / "topic-0").glob("*.cleaned"))
+    logs.close()
+
+
+def test_a_rate_makes_a_compaction_wait(tmp_path: Path, clock: ManualClock) -> None:
+    throttle = IoThrottle(1000, now_s=lambda: 0.0)
+    assert [throttle.delay_after(size_bytes) for size_bytes in (100, 100, 0)] == [0.1, 0.2, 0.0]
+    assert throttle.delay_after(1 << 30) == LONGEST_DELAY_S
+    logs = open_logs(tmp_path, clock)
+    write(logs.create("topic", 0), 5)
+    logs.cleaner.limits = CompactionLimits(throttle=IoThrottle(0.001))
+    begun = logs.begin_compaction()
+    assert begun is not None
+    other = threading.Thread(target=begun.cancel)
+    other.start()
+    with pytest.raises(InterruptedError):
+        begun.run()
+    other.join()
     logs.close()

@@ -7,7 +7,7 @@ from gregor.protocol.records.batches import BatchView, Record
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import cleanable_segments, plan
+from gregor.storage.compaction import CompactionLimits, cleanable_segments, plan
 from gregor.storage.compaction_map import OffsetMap
 from gregor.storage.log_config import LogConfig
 from gregor.storage.open_files import OpenFiles
@@ -50,7 +50,7 @@ class Bench:
     def compact(self, *, buffer_bytes: int = 1 << 20) -> bool:
         """Roll, then clean all that may be cleaned."""
         self.log.roll()
-        planned = plan(self.log, self.files, self.clock, self.clean_until, buffer_bytes=buffer_bytes)
+        planned = plan(self.log, self.files, self.clock, self.clean_until, CompactionLimits(buffer_bytes))
         if planned is None:
             return False
         planned.run()
