@@ -1,0 +1,26 @@
+"""What goes wrong in a task or in planning: always said with topic, partition and offset where there are any."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """A job cannot go on; `str()` is what a user reads."""
+
+
+class OptionError(PipelineError):
+    """An option that cannot be; names it, and the nearest known one."""
+
+
+class DamagedLogError(PipelineError):
+    """Stored bytes that break their format, or a CRC that does not fit."""
+
+    def __init__(self, topic: str, partition: int, offset: int | None, problem: str) -> None:
+        at = "" if offset is None else f" offset {offset}"
+        super().__init__(f"{topic}-{partition}{at}: {problem}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PipelineError, (str(self),)
+
+
+class DataLossError(PipelineError):
+    """Offsets that were to be read are not there any more: retention was faster, or the topic was made anew."""
