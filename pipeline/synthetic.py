@@ -28,10 +28,10 @@ class RecipeError(ValueError):
 class Recipe:
     """What a made-up topic looks like.
 
-    Keys are `key-0` to `key-(keys - 1)`; key n is drawn in proportion to (n + 1) ** -key_skew, so a skew of 0 treats all
-    alike and 1 is Zipf's law. A record with a key lies in the partition where Kafka's Java producer puts it; without
-    keys all partitions get the same number. Of each value the share `repetitive` is text that compresses to nothing.
-    Time stamps begin at `first_timestamp_ms` and advance by `interval_ms`.
+    Keys are `key-0` to `key-(keys - 1)`; key n is drawn in proportion to (n + 1) ** -key_skew, so a skew of 0 treats
+    all alike and 1 is Zipf's law. A record with a key lies in the partition where Kafka's Java producer puts it;
+    without keys all partitions get the same number. Of each value the share `repetitive` is text that compresses to
+    nothing. Time stamps begin at `first_timestamp_ms` and advance by `interval_ms`.
     """
 
     seed: int
