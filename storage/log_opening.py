@@ -44,11 +44,10 @@ def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, fa
     pool.files.make_directory(directory)
     epochs = _load_epochs(pool.files, directory)
     snapshots = SnapshotFiles(pool.files, directory)
-    opened = SegmentOpener(pool, directory, config, now_ms).open(
+    opened = SegmentOpener(pool, directory, config, now_ms, epochs).open(
         is_clean=facts.is_clean,
         recovery_point=facts.recovery_point,
         first_offset=facts.log_start_offset,
-        max_leader_epoch=epochs.latest if epochs.latest >= 0 else None,
     )
     segments = LogSegments(pool, directory, opened.segments)
     log_start_offset = max(facts.log_start_offset, segments.base_offset)

@@ -9,6 +9,7 @@ from ..protocol.errors import BrokerError
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, Buffer, read_batch
 from ..protocol.records.v2 import NO_LEADER_EPOCH
+from .leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """Offsets of one segment span no more than this (Kafka: an int32 relative to the base offset)."""
@@ -30,14 +31,13 @@ class ScanRules(NamedTuple):
     """What is known of a segment beyond its bytes.
 
     `base_offset`: the segment's. `first_offset`: the least that the first batch may have, None for any. `has_gaps`:
-    whether offsets may be missing, as in a compacted log. `max_leader_epoch`: the latest epoch there has been, None if
-    unknown.
+    whether offsets may be missing, as in a compacted log. `epochs`: the log's checkpoint of them, None if unknown.
     """
 
     base_offset: int
     first_offset: int | None
     has_gaps: bool = True
-    max_leader_epoch: int | None = None
+    epochs: LeaderEpochs | None = None
 
 
 def scan(
@@ -54,7 +54,8 @@ def scan(
 
     A batch is good if it is whole, has the CRC of its bytes and of its format, and offsets and leader epochs that
     follow those before. Offset and leader epoch are outside the CRC, so a batch is only believed once the next one
-    does not contradict it: if that one is good but lies lower, the one that had jumped ahead is the bad one.
+    does not contradict it: if that one is good but lies lower, the one that had jumped ahead is the bad one, unless the
+    checkpoint of leader epochs bears it out.
     """
     scanner = _Scanner(buffer, rules, visit, position)
     while (stop is None or scanner.position < stop) and scanner.advance():
@@ -100,16 +101,16 @@ class _Scanner:
     def _fault_in_sequence(self, batch: BatchView) -> str | None:
         fault = _fault_after(self._sequence, batch, self._rules)
         believed = self._believed
-        if fault is None or believed is None or not self._had_jumped_ahead_of(batch):
+        if fault is None or believed is None or not self._had_jumped_ahead_of(batch, believed):
             return fault
         self.position, self._sequence, self._believed = believed.position, self._sequence_before, None
         return f"the batch to offset {believed.last_offset} is contradicted by the next one ({fault})"
 
-    def _had_jumped_ahead_of(self, batch: BatchView) -> bool:
+    def _had_jumped_ahead_of(self, batch: BatchView, believed: BatchView) -> bool:
         """Whether `batch` lies below the believed one before it, but not below what came before both."""
-        now, before = self._sequence, self._sequence_before
+        now, before, epochs = self._sequence, self._sequence_before, self._rules.epochs
         if batch.magic == v2.MAGIC and before.leader_epoch <= batch.leader_epoch < now.leader_epoch:
-            return True
+            return epochs is None or epochs.epoch_for_offset(believed.last_offset) != now.leader_epoch
         if not self._rules.has_gaps or now.next_offset is None or before.next_offset is None:
             return False
         return before.next_offset <= batch.stored_offset < now.next_offset
@@ -144,8 +145,8 @@ def _fault_inside(batch: BatchView, rules: ScanRules) -> str | None:
         return f"a last offset {batch.last_offset} below the base offset {batch.stored_offset}"
     if batch.last_offset - rules.base_offset > MAX_RELATIVE_OFFSET:
         return f"offset {batch.last_offset} too far from the segment's base offset {rules.base_offset}"
-    if rules.max_leader_epoch is not None and batch.leader_epoch > rules.max_leader_epoch:
-        return f"leader epoch {batch.leader_epoch} that is still to come (latest is {rules.max_leader_epoch})"
+    if rules.epochs is not None and batch.leader_epoch > rules.epochs.latest != UNDEFINED_EPOCH:
+        return f"leader epoch {batch.leader_epoch} that is still to come (latest is {rules.epochs.latest})"
     return None
 
 

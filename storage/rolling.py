@@ -33,8 +33,11 @@ class RollingRules:
         )
 
     def is_old(self, active: Segment, timestamp_ms: int) -> bool:
-        """Whether it is as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the next."""
-        if active.is_damaged:
+        """Whether it is as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the next.
+
+        Raises OSError.
+        """
+        if active.is_suspect and not active.tail_is_good():
             return True
         first = active.first_timestamp
         if first >= 0:

@@ -9,53 +9,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from struct import Struct
-from struct import error as struct_error
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..protocol.records import v0, v2
-from ..protocol.records.batches import MAGIC_AT, BatchView, iter_batches, read_batch
+from ..protocol.records.batches import BatchView, iter_batches, read_batch
 from ..protocol.records.compression import Codec
 from ..protocol.records.produced import ProducedBatch
 from . import paths
+from .batch_lookup import Place, SegmentDamagedError, first_batch_to
 from .batch_tags import BatchTags, OldIndexTags, Tags
 from .files import Buffer
+from .leader_epochs import LeaderEpochs
 from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, IndexSummary, OffsetIndex
 from .open_files import OpenFiles, SharedFile
 from .recovery import ScanResult, ScanRules, scan
 from .transaction_index import TransactionIndex
+
+__all__ = ["Place", "Segment", "SegmentDamagedError"]
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 NO_TIMESTAMP = -1
-READ_AHEAD_BYTES = 8192
-"""What a look-up reads at once: two index intervals."""
-
 MIN_CHECK_BYTES = 1 << 20
 """How far a check of unknown bytes goes at least, so that small reads do not map the file again and again."""
-
-_PLACE = Struct(">qi4xB6xi")
-"""Of any batch's first bytes: offset, size, magic, and for v2 the last offset's delta."""
-_SHORT_PLACE = Struct(">qi")
-_LEAST_BATCH_BYTES = v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE
-
-
-class Place(NamedTuple):
-    """Where a batch is in its segment."""
-
-    position: int
-    size_bytes: int
-    last_offset: int
-
-
-class SegmentDamagedError(Exception):
-    """Bytes that are no batch where one must be; they are never served."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"damaged at position {position}: {reason}")
-        self.position = position
 
 
 class Segment:
@@ -71,11 +49,13 @@ class Segment:
         "_trusted_from",
         "base_offset",
         "created_ms",
+        "epochs",
         "first_timestamp",
         "has_gaps",
         "index",
         "is_damaged",
         "is_loaded",
+        "is_suspect",
         "magics",
         "max_timestamp",
         "max_timestamp_offset",
@@ -103,10 +83,14 @@ class Segment:
         self.transactions = TransactionIndex(pool.files, transactions_path)
         self.is_loaded = False
         self.is_damaged = False
-        """Whether a bad batch was met in it; nothing more should be written here."""
+        """Whether a bad batch was met in it."""
+        self.is_suspect = False
+        """Ask `tail_is_good` before anything is written: a reader of what follows would begin in the tail."""
         self.has_gaps = False
         """Whether offsets may be missing between batches."""
         self.created_ms = 0
+        self.epochs: LeaderEpochs | None = None
+        """The log's, for checks of what this process has not written itself."""
         self._forget_contents()
 
     def _forget_contents(self) -> None:
@@ -152,12 +136,16 @@ class Segment:
             return
         if size_bytes:
             logger.warning("%s has no index that fits it: building one", self.path)
-        result = self.rebuild(ScanRules(self.base_offset, self.base_offset, self.may_have_gaps(summary)))
+        self.has_gaps = self.may_have_gaps(summary)
+        result = self.rebuild(self._rules(self.base_offset))
         if result.reason is not None:
             logger.error("%s: good up to position %d, then %s", self.path, result.valid_bytes, result.reason)
-            self.is_damaged = True
+            self.is_damaged = self.is_suspect = True
         else:
             self.finish()
+
+    def _rules(self, first_offset: int) -> ScanRules:
+        return ScanRules(self.base_offset, first_offset, self.has_gaps, self.epochs)
 
     @staticmethod
     def may_have_gaps(summary: IndexSummary | None) -> bool:
@@ -167,6 +155,7 @@ class Segment:
     def believe(self, summary: IndexSummary) -> None:
         """Take a summary that fits the file's size for what the log holds; batches are still checked when read."""
         self.size_bytes = self._trusted_from = summary.log_size_bytes
+        self.is_suspect = True
         self.next_offset = summary.next_offset
         self.max_timestamp = summary.max_timestamp
         self.max_timestamp_offset = summary.max_timestamp_offset
@@ -373,7 +362,7 @@ class Segment:
     def truncate(self, position: int) -> None:
         """Drop the batches from `position` on, which must begin one, and learn the rest anew. Raises OSError."""
         self.cut_file(position)
-        self.rebuild(ScanRules(self.base_offset, self.base_offset, self.has_gaps))
+        self.rebuild(self._rules(self.base_offset))
 
     def cut_file(self, size_bytes: int) -> None:
         """Make the file end at `size_bytes`; slices that are held keep the old one. Raises OSError."""
@@ -401,8 +390,7 @@ class Segment:
         entry = self.index_entry_for(position)
         start, first_offset = (0, self.base_offset) if entry is None else (entry.position, entry.offset)
         buffer = self.file.map(start, self._trusted_from - start)
-        rules = ScanRules(self.base_offset, first_offset, self.has_gaps)
-        result = scan(buffer, rules, stop=max(end - start, MIN_CHECK_BYTES))
+        result = scan(buffer, self._rules(first_offset), stop=max(end - start, MIN_CHECK_BYTES))
         good_end = start + result.valid_bytes
         if not self._checked_from <= start <= self._checked_to:
             self._checked_from = start
@@ -410,10 +398,22 @@ class Segment:
         if good_end >= end or result.reason is None:
             return end
         logger.error("%s: damaged at position %d: %s", self.path, good_end, result.reason)
-        self.is_damaged = True
+        self.is_damaged = self.is_suspect = True
         if good_end <= position:
             raise SegmentDamagedError(position, result.reason)
         return good_end
+
+    def tail_is_good(self) -> bool:
+        """Whether batches may be appended: none is known to be bad, nor is one behind the last index entry.
+
+        Raises OSError.
+        """
+        if self.is_suspect and not self.is_damaged and self.size_bytes:
+            last = self.index_entry_for(self.size_bytes)
+            with suppress(SegmentDamagedError):
+                self.verify(0 if last is None else last.position, self.size_bytes)
+        self.is_suspect = self.is_damaged
+        return not self.is_damaged
 
     def locate(self, offset: int) -> Place | None:
         """The first batch that ends at or after `offset`, None if the segment has none.
@@ -421,30 +421,14 @@ class Segment:
         Raises OSError, and SegmentDamagedError if there are no batches on the way.
         """
         position = self._looked_up(lambda index: index.position_before_offset(offset))
-        end, read_at = self.size_bytes, self.file.read_at
-        window, start = b"", position
         try:
-            while position < end:
-                at = position - start
-                if at + _PLACE.size > len(window):
-                    window, start, at = read_at(READ_AHEAD_BYTES, position), position, 0
-                if window[at + MAGIC_AT] == v2.MAGIC:
-                    last_offset, size, _, delta = _PLACE.unpack_from(window, at)
-                    last_offset += delta
-                else:
-                    last_offset, size = _SHORT_PLACE.unpack_from(window, at)
-                size += v0.LOG_OVERHEAD
-                if size < _LEAST_BATCH_BYTES or position + size > end:
-                    break
-                if last_offset >= offset:
-                    return Place(position, size, last_offset)
-                position += size
-            else:
-                return None
-        except (IndexError, struct_error):
-            pass
-        self.is_damaged = True
-        raise SegmentDamagedError(position, "no batch where one must begin")
+            place = first_batch_to(offset, self.file.read_at, position, self.size_bytes)
+            if place is None and max(offset, self.base_offset) < self.next_offset:
+                raise SegmentDamagedError(position, f"no batch to offset {offset} after it")
+        except SegmentDamagedError:
+            self.is_damaged = self.is_suspect = True
+            raise
+        return place
 
     def batches_from(self, position: int) -> Iterator[BatchView]:
         """The checked batches from `position` on, which must begin one.
@@ -505,12 +489,9 @@ class Segment:
         try:
             return look(self.index)
         except IndexDamagedError as fault:
-            self._mend_index(fault)
+            logger.warning("%s: building it anew from the log", fault)
+            end = self.size_bytes
+            self.rebuild(self._rules(self.base_offset))
+            if self.size_bytes < end:
+                logger.error("%s: what follows position %d cannot be read", self.path, self.size_bytes)
             return look(self.index)
-
-    def _mend_index(self, fault: IndexDamagedError) -> None:
-        logger.warning("%s: building it anew from the log", fault)
-        end = self.size_bytes
-        self.rebuild(ScanRules(self.base_offset, self.base_offset, self.has_gaps))
-        if self.size_bytes < end:
-            logger.error("%s: what follows position %d cannot be read", self.path, self.size_bytes)

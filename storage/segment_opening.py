@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from . import paths
 from .head_space import finish_reclaiming
+from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .open_files import OpenFiles
 from .recovery import ScanRules
@@ -35,16 +36,15 @@ class OpenedSegments(NamedTuple):
 class SegmentOpener:
     """Opens one directory."""
 
-    def __init__(self, pool: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> None:
+    def __init__(self, pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, epochs: LeaderEpochs) -> None:
+        self._epochs = epochs
         self._pool = pool
         self._files = pool.files
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
 
-    def open(
-        self, *, is_clean: bool, recovery_point: int, first_offset: int, max_leader_epoch: int | None
-    ) -> OpenedSegments:
+    def open(self, *, is_clean: bool, recovery_point: int, first_offset: int) -> OpenedSegments:
         """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
         finish_swaps_of_before(self._files, self._directory)
         finish_reclaiming(self._files, self._directory)
@@ -58,19 +58,19 @@ class SegmentOpener:
         for segment in segments:
             segment.created_ms = self._now_ms
         if is_clean:
-            return self._open_clean(segments, max_leader_epoch)
+            return self._open_clean(segments)
         unflushed = sum(1 for segment in segments[1:] if segment.base_offset <= recovery_point)
-        return self._recover(segments, unflushed, max_leader_epoch)
+        return self._recover(segments, unflushed)
 
-    def _open_clean(self, segments: list[Segment], max_leader_epoch: int | None) -> OpenedSegments:
+    def _open_clean(self, segments: list[Segment]) -> OpenedSegments:
         active = segments[-1]
         summary = active.index.read_summary()
         if summary is not None and summary.log_size_bytes == self._files.size(active.path):
             active.believe(summary)
             return OpenedSegments(segments, recovered_from=None)
-        return self._recover(segments, len(segments) - 1, max_leader_epoch)
+        return self._recover(segments, len(segments) - 1)
 
-    def _recover(self, segments: list[Segment], first: int, max_leader_epoch: int | None) -> OpenedSegments:
+    def _recover(self, segments: list[Segment], first: int) -> OpenedSegments:
         """Read the segments from number `first` on; the log ends at the first bad batch."""
         next_offset = start_offset = segments[first].base_offset
         has_gaps = True
@@ -83,7 +83,7 @@ class SegmentOpener:
                 segments[number - 1].note_gaps()
             has_gaps = Segment.may_have_gaps(segment.index.read_summary())
             before_bytes = self._files.size(segment.path)
-            rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, max_leader_epoch)
+            rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, self._epochs)
             result = segment.rebuild(rules)
             # The replay of the producers fills it again.
             segment.transactions.rewrite([])
@@ -138,4 +138,6 @@ class SegmentOpener:
         self._files.remove(f"{self._directory}/{name}")
 
     def _segment(self, base_offset: int) -> Segment:
-        return Segment(self._pool, self._directory, base_offset, self._config.index_interval_bytes)
+        segment = Segment(self._pool, self._directory, base_offset, self._config.index_interval_bytes)
+        segment.epochs = self._epochs
+        return segment
