@@ -1,9 +1,14 @@
-"""A partition as the broker sees it: its log, and the parked fetches that wait for it to grow."""
+"""A partition as the broker sees it: its log, its role among the replicas, and who waits for it to grow."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
+
+import trio
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records.produced import Produced
@@ -12,6 +17,9 @@ from ..protocol.records.validation import AppendRules
 from ..storage.log_config import LogConfig
 from ..storage.partition_log import AppendOrigin, AppendResult, PartitionLog
 from .metadata.internal_topics import is_internal
+from .metadata.state import PartitionState
+from .promise import Promise
+from .replication.leadership import Leadership, ReplicationRules
 
 
 class PartitionWaiter(Protocol):
@@ -21,13 +29,36 @@ class PartitionWaiter(Protocol):
         """So many bytes of records were added."""
 
     def changed(self) -> None:
-        """The partition was deleted or truncated, or its stable end moved: look again."""
+        """The partition was deleted or truncated, its leader changed, or its stable end moved: look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The role of a replica that does not lead; `leader_id` is -1 while nobody does."""
+
+    leader_id: int
 
 
 class Partition:
-    """One partition's log and its waiters."""
+    """One partition's log, its role and its waiters.
 
-    __slots__ = ("_rules", "_rules_config", "_waiters", "index", "is_internal", "leader_epoch", "log", "topic")
+    The only replica of a partition has no role: it leads, and the rest of this class costs it nothing.
+    """
+
+    __slots__ = (
+        "_followers_waiting",
+        "_order",
+        "_rules",
+        "_rules_config",
+        "_unreplicated",
+        "_waiters",
+        "index",
+        "is_internal",
+        "leader_epoch",
+        "log",
+        "role",
+        "topic",
+    )
 
     def __init__(self, log: PartitionLog, *, leader_epoch: int = 0) -> None:
         self.log = log
@@ -35,7 +66,12 @@ class Partition:
         self.index = log.partition
         self.is_internal = is_internal(log.topic)
         self.leader_epoch = leader_epoch
+        self.role: Leadership | Following | None = None
         self._waiters: set[PartitionWaiter] = set()
+        self._followers_waiting: set[PartitionWaiter] = set()
+        self._unreplicated: list[tuple[int, int, Promise[bool]]] = []
+        """Heap of appends that wait for the high watermark: last offset, order of arrival, whether it got there."""
+        self._order = itertools.count()
         self._rules_config: LogConfig | None = None
         self._rules = AppendRules()
 
@@ -47,6 +83,79 @@ class Partition:
             self._rules, self._rules_config = rules_of(config), config
         return self._rules
 
+    # --- roles ---
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker's replica takes records from producers."""
+        return not isinstance(self.role, Following)
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """What is known of the followers, if this replica leads and there are any."""
+        return self.role if isinstance(self.role, Leadership) else None
+
+    def check_leader(self) -> None:
+        """Raise BrokerError NOT_LEADER_OR_FOLLOWER where another broker leads, or none."""
+        if isinstance(self.role, Following):
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} is not led here")
+
+    def lead_alone(self, leader_epoch: int) -> None:
+        """Be the only replica. All that is in the log counts as replicated."""
+        self.leader_epoch = leader_epoch
+        self.role = None
+        self.log.sole_replica = True
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self._high_watermark_moved()
+        self.wake_waiters()
+
+    def become_leader(self, state: PartitionState, rules: ReplicationRules) -> bool:
+        """Lead, or go on leading with what the controller says now; returns whether this is a new leader epoch."""
+        leadership = self.leadership
+        if leadership is not None and leadership.leader_epoch == state.leader_epoch:
+            leadership.update(state)
+            self.advance_high_watermark()
+            return False
+        self._fail_unreplicated()
+        self.leader_epoch = state.leader_epoch
+        self.log.sole_replica = False
+        self.role = Leadership(self.log, state, rules)
+        self.wake_waiters()
+        self.advance_high_watermark()
+        return True
+
+    def become_follower(self, state: PartitionState) -> bool:
+        """Copy from the leader that ``state`` names, if any; returns whether leader or epoch are others than before."""
+        role = Following(state.leader)
+        if self.role == role and self.leader_epoch == state.leader_epoch:
+            return False
+        self.leader_epoch = state.leader_epoch
+        self.log.sole_replica = False
+        self.role = role
+        self._fail_unreplicated()
+        self.wake_waiters()
+        return True
+
+    def retire(self) -> None:
+        """Serve nobody any more: the topic was deleted, or the replica is somewhere else now."""
+        self.role = Following(-1)
+        self._fail_unreplicated()
+        self.wake_waiters()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= ``epoch``, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279).
+
+        A leader's own epoch is known before its first record, and ends at the log's end.
+        """
+        log = self.log
+        if not log.leader_epoch < epoch <= self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        if epoch == self.leader_epoch or log.leader_epoch < 0:
+            return epoch, log.log_end_offset
+        return log.leader_epoch, log.log_end_offset
+
+    # --- appending ---
+
     def append(
         self,
         produced: Produced,
@@ -54,8 +163,13 @@ class Partition:
         leader_epoch: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendResult:
-        """Append to the log and wake who waits for records. Raises BrokerError as `PartitionLog.append`."""
+        """Append to the log and wake who waits for records.
+
+        Raises BrokerError as `PartitionLog.append`, NOT_LEADER_OR_FOLLOWER.
+        """
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+        if self.role is not None:
+            return self._append_and_replicate(produced, epoch, origin)
         result = self.log.append(produced, leader_epoch=epoch, origin=origin)
         if self._waiters and not result.duplicate:
             size_bytes = len(produced.data)
@@ -63,18 +177,108 @@ class Partition:
                 waiter.appended(size_bytes)
         return result
 
-    def wake_waiters(self) -> None:
-        """Make parked fetches look at this partition again."""
+    def _append_and_replicate(self, produced: Produced, epoch: int, origin: AppendOrigin) -> AppendResult:
+        self.check_leader()
+        result = self.log.append(produced, leader_epoch=epoch, origin=origin)
+        leadership = self.leadership
+        if result.duplicate or leadership is None:
+            return result
+        size_bytes = len(produced.data)
+        for waiter in list(self._followers_waiting):
+            waiter.appended(size_bytes)
+        if len(leadership.in_sync) == 1:
+            self.advance_high_watermark()
+        return result
+
+    def check_in_sync(self) -> None:
+        """Raise BrokerError NOT_ENOUGH_REPLICAS if an append with acks=all would be in too few logs to be safe."""
+        leadership = self.leadership
+        if leadership is not None and not leadership.has_enough_in_sync:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {leadership.in_sync} is insufficient to satisfy the min.isr requirement "
+                f"of {leadership.min_in_sync} for partition {self.topic}-{self.index}",
+            )
+
+    async def replicated(self, offset: int, timeout_s: float) -> None:
+        """Wait until all in-sync replicas hold the record at ``offset``, which this one has appended as leader.
+
+        Raises BrokerError: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another one leads first,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if they have become too few.
+        """
+        if self.role is None:
+            return
+        self.check_leader()
+        if self.log.high_watermark <= offset:
+            promise: Promise[bool] = Promise()
+            heapq.heappush(self._unreplicated, (offset, next(self._order), promise))
+            with trio.move_on_after(timeout_s):
+                if not await promise.wait():
+                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.log.high_watermark <= offset:
+            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+        leadership = self.leadership
+        if leadership is not None and not leadership.has_enough_in_sync:
+            raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def is_replicated(self, offset: int) -> bool:
+        """Whether `replicated` would return at once."""
+        return self.role is None or self.log.high_watermark > offset
+
+    # --- the high watermark ---
+
+    def follower_fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower has fetched from ``offset`` on; may move the high watermark and ask for it to be in sync.
+
+        Raises BrokerError NOT_LEADER_OR_FOLLOWER where this one does not lead, or that one has no replica.
+        """
+        leadership = self.leadership
+        if leadership is None or node_id not in leadership.followers:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is no follower of this one")
+        leadership.fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
+        self.advance_high_watermark()
+
+    def drop_laggards(self) -> None:
+        """Ask for an in-sync set without those who lag; to be called now and then, as time alone makes laggards."""
+        leadership = self.leadership
+        if leadership is not None:
+            leadership.drop_laggards()
+            self.advance_high_watermark()
+
+    def advance_high_watermark(self) -> None:
+        """Move the leader's high watermark to where it may be, and let those go on who waited for that."""
+        leadership = self.leadership
+        if leadership is not None and leadership.advance():
+            self._high_watermark_moved()
+
+    def _high_watermark_moved(self) -> None:
+        high_watermark = self.log.high_watermark
+        waiting = self._unreplicated
+        while waiting and waiting[0][0] < high_watermark:
+            heapq.heappop(waiting)[2].keep(True)
         for waiter in list(self._waiters):
             waiter.changed()
 
-    def watch(self, waiter: PartitionWaiter) -> None:
-        """Tell ``waiter`` of every change from now on."""
-        self._waiters.add(waiter)
+    def _fail_unreplicated(self) -> None:
+        waiting, self._unreplicated = self._unreplicated, []
+        for _, _, promise in waiting:
+            promise.keep(False)
+
+    # --- waiters ---
+
+    def wake_waiters(self) -> None:
+        """Make parked fetches look at this partition again."""
+        for waiter in [*self._waiters, *self._followers_waiting]:
+            waiter.changed()
+
+    def watch(self, waiter: PartitionWaiter, *, is_follower: bool = False) -> None:
+        """Tell ``waiter`` of every change from now on; followers hear of records that consumers may not have yet."""
+        (self._followers_waiting if is_follower else self._waiters).add(waiter)
 
     def unwatch(self, waiter: PartitionWaiter) -> None:
         """Forget a waiter."""
         self._waiters.discard(waiter)
+        self._followers_waiting.discard(waiter)
 
 
 def rules_of(config: LogConfig) -> AppendRules:
@@ -140,5 +344,5 @@ class PartitionRegistry:
             if not partitions:
                 del self._topics[topic]
                 del self._encoded[topic.encode()]
-            partition.wake_waiters()
+            partition.retire()
         return partition
