@@ -154,9 +154,16 @@ class Accumulator:
             queues.sticky.produced_bytes += room_before - batch.room
         return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)
 
-    def append_raw(self, queue: PartitionQueue, payload: bytes) -> Delivery:
-        """Add a batch that is built already. Returns the delivery of its first record."""
-        batch = ProducerBatch.from_raw(queue.topic, queue.partition, payload, self._clock())
+    def append_raw(self, queue: PartitionQueue, payload: bytes, *, keeps_producer: bool) -> Delivery:
+        """Add a batch that is built already. Returns the delivery of its first record. Raises as `read_raw`."""
+        batch = ProducerBatch.from_raw(
+            queue.topic,
+            queue.partition,
+            payload,
+            self._clock(),
+            keeps_producer=keeps_producer,
+            is_transactional=self._is_transactional,
+        )
         batch.reserved_bytes = len(payload)
         self._seal_open(queue)
         self._enqueue(queue, batch)

@@ -119,19 +119,21 @@ class SpokenVersions:
     def __contains__(self, key: ApiKey) -> bool:
         return self._version(key) is not None
 
-    def version(self, key: AnyApiKey) -> int:
-        """The version to speak. Raises BrokerError UNSUPPORTED_VERSION if there is none in common."""
-        version = self._version(key)
+    def version(self, key: AnyApiKey, *, newest: int | None = None) -> int:
+        """The version to speak, up to `newest`. Raises BrokerError UNSUPPORTED_VERSION if there is none in common."""
+        version = self._version(key, newest)
         if version is None:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"no version of {key.name} in common with the broker")
         return version
 
-    def _version(self, key: AnyApiKey) -> int | None:
+    def _version(self, key: AnyApiKey, bound: int | None = None) -> int | None:
         if key not in self._offered:
             return None
         oldest_offered, newest_offered = self._offered[key]
-        if self._are_pinned:
-            return newest_offered
         oldest, newest = valid_versions(key)
         newest = min(newest, newest_offered, NEWEST_SPOKEN.get(key, newest))
+        if self._are_pinned:
+            oldest_offered, newest = 0, newest_offered
+        if bound is not None:
+            newest = min(newest, bound)
         return newest if newest >= max(oldest, oldest_offered) else None

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
-from struct import Struct
 
 import trio
 
@@ -28,10 +27,9 @@ from ..protocol.records.compression import Codec, compress
 from ..protocol.records.record import NO_TIMESTAMP, Record
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
 from .delivery import Delivery
+from .raw_batch import produced_again, read_raw
+from .raw_batch import stamp as stamp_payload
 from .record_size import Headers
-
-_PRODUCER_FIELDS = Struct(">qhi")
-"""Producer id, epoch, base sequence: neighbours in a v2 header, from PRODUCER_ID_AT on."""
 
 
 class BatchState(Enum):
@@ -78,6 +76,8 @@ class ProducerBatch:
         "growth_factor",
         "halves",
         "is_raw",
+        "keeps_producer",
+        "magic",
         "max_timestamp",
         "partition",
         "payload",
@@ -108,6 +108,10 @@ class ProducerBatch:
         self.payload = b""
         self.deliveries: list[Delivery] = []
         self.is_raw = False
+        """Whether someone else has built it: then it goes as it is, or not at all."""
+        self.keeps_producer = False
+        """Whether the producer's identity in it is not ours, and stays."""
+        self.magic = v2.MAGIC
         self.halves: tuple[ProducerBatch, ...] = ()
         self.record_count = 0
         self.base_timestamp = NO_TIMESTAMP
@@ -182,25 +186,45 @@ class ProducerBatch:
         self._move_to(BatchState.SEALED)
 
     @classmethod
-    def from_raw(cls, topic: str, partition: int, payload: bytes, created_at: float) -> ProducerBatch:
-        """A batch that someone else has built, sent as it is. Raises BrokerError if it is not one whole batch."""
-        view = read_batch(payload)
-        if view is None or view.size_bytes != len(payload):
-            raise ValueError("expected exactly one whole record batch")
-        batch = cls(topic, partition, codec=view.codec, ratio=1.0, size_limit=0, created_at=created_at)
-        batch.record_count = view.record_count or 1
+    def from_raw(
+        cls,
+        topic: str,
+        partition: int,
+        payload: bytes,
+        created_at: float,
+        *,
+        keeps_producer: bool,
+        is_transactional: bool = False,
+    ) -> ProducerBatch:
+        """A batch that someone else has built; see `Producer.send_batch`. Raises as `read_raw`."""
+        raw = read_raw(payload)
+        batch = cls(topic, partition, codec=raw.codec, ratio=1.0, size_limit=0, created_at=created_at)
+        batch.record_count = raw.record_count or 1
+        batch.magic = raw.magic
         batch.is_raw = True
+        batch.keeps_producer = keeps_producer and raw.magic == v2.MAGIC
         batch.payload = payload
-        batch.deliveries = [Delivery(batch, index, view.max_timestamp) for index in range(batch.record_count)]
+        if batch.keeps_producer:
+            batch.producer_id, batch.producer_epoch = raw.producer_id, raw.producer_epoch
+            batch.base_sequence = raw.base_sequence
+        elif raw.magic == v2.MAGIC:
+            view = read_batch(payload)
+            assert view is not None, "it was looked at just now"
+            batch.payload = produced_again(view, is_transactional=is_transactional)
+        batch.deliveries = [Delivery(batch, 0, raw.max_timestamp)]
         batch._move_to(BatchState.SEALED)
         return batch
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it is of a format that knows no producers, and no Produce request from version 3 on."""
+        return self.magic < v2.MAGIC
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Write the producer's identity and the first record's sequence number into the sealed bytes."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         payload = bytearray(self.payload)
-        _PRODUCER_FIELDS.pack_into(payload, v2.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
-        v2.UINT32.pack_into(payload, v2.CRC_AT, v2.batch_crc(payload, 0, len(payload)))
+        stamp_payload(payload, producer_id, producer_epoch, base_sequence)
         self.payload = bytes(payload)
 
     @property

@@ -132,13 +132,13 @@ class Connection:
             self._patience.deadline = pending.deadline
         return pending
 
-    def submit_without_answer(self, message: Message, on_written: Callable[[], None]) -> None:
+    def submit_without_answer(self, message: Message, version: int, on_written: Callable[[], None]) -> None:
         """Put a request in line that the broker does not answer (Produce with acks=0).
 
         `on_written` is called when it was written, or never will be: then `is_closed` is True. Raises as `submit`.
         """
         key = api_key_of(message)
-        self._enqueue(message, key, self.versions.version(key))
+        self._enqueue(message, key, version)
         self._unwritten.append(on_written)
 
     def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> int:

@@ -111,14 +111,19 @@ class AbortedFilter:
 
     def hides(self, batch: BatchView) -> bool:
         """Whether the batch was written in a transaction that was aborted later."""
-        while self._coming and self._coming[0][0] <= batch.last_offset:
-            self._open.add(self._coming.popleft()[1])
+        self._open_up_to(batch)
         return batch.is_transactional and batch.producer_id in self._open
 
     def pass_marker(self, batch: BatchView) -> None:
         """Note a transaction's end."""
+        # A fetch may begin with the marker itself: then its transaction is over before anything of it was seen.
+        self._open_up_to(batch)
         if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
             self._open.discard(batch.producer_id)
+
+    def _open_up_to(self, batch: BatchView) -> None:
+        while self._coming and self._coming[0][0] <= batch.last_offset:
+            self._open.add(self._coming.popleft()[1])
 
 
 class Fetcher:

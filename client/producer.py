@@ -28,6 +28,8 @@ from typing import Self
 
 import trio
 
+from ..protocol.errors import BrokerError
+from ..protocol.records.record import Buffer
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
 from .buffer_memory import BufferMemory
 from .cluster import Cluster, PartitionMetadata
@@ -170,23 +172,34 @@ class Producer:
             await trio.lowlevel.cancel_shielded_checkpoint()
         return delivery
 
-    async def send_batch(self, topic: str, partition: int, raw: bytes) -> Delivery:
-        """Send one whole record batch exactly as it is, compressed or not; returns the delivery of its first record.
+    async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
+        """Send one whole record batch, its records untouched, compressed or not; returns its first record's delivery.
 
-        Its producer fields are not touched, so it takes no part in this producer's idempotence.
+        In format v2 the header gets this producer's identity and sequence number (and so a new CRC), and takes part
+        in its idempotence and transaction. With `keeps_producer` not even that is changed: the batch has a producer
+        id and sequence of its own, and who calls answers for their being in order. Formats v0 and v1 have no such
+        fields (several uncompressed messages may be one `raw`): they take Produce v2 or older, and an idempotent
+        producer fails them rather than repeat what may be stored already. What a broker finds too large is not split.
+
         Raises as `send`; ValueError if `raw` is not one batch.
         """
         if not self._is_open:
             raise ClosedError("the producer is not open")
+        if self._transactions is not None:
+            self._transactions.check_open()
         queues = self._accumulator.topics.get(topic)
         if queues is None or partition >= len(queues.queues):
             queues = await self._metadata.wait_for(topic, partition)
-        await self._reserve(len(raw))
+        size = len(raw)
+        if not self._memory.try_reserve(size):
+            await self._reserve(size)
         try:
-            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw))
-        except ValueError:
-            self._memory.release(len(raw))
+            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw), keeps_producer=keeps_producer)
+        except (ValueError, BrokerError):
+            self._memory.release(size)
             raise
+        if self._transactions is not None:
+            self._transactions.note_partition(topic, partition)
         self._metadata.use(topic)
         self._sender.wake()
         return delivery

@@ -50,6 +50,16 @@ LOST_SEQUENCE_CODES = frozenset(
 )
 """Refusals of a sequence number. The records were not appended, so a new epoch may bring them again."""
 
+UNKNOWN_OUTCOME_CODES = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Answers after which the records may be in the log all the same."""
+
 Drained = Sequence[tuple[PartitionQueue, ProducerBatch]]
 
 
@@ -124,9 +134,15 @@ class Sender:
         if not drained:
             return False
         for queue, batch in drained:
-            if self._config.is_idempotent and not batch.is_raw:
+            if batch.keeps_producer:
+                queue.sequence.track(batch)
+            elif self._config.is_idempotent and not batch.is_legacy:
                 queue.sequence.assign(batch)
             batch.sent()
+        outcomes = [self._start(node, connection, alike) for alike in _by_request(drained)]
+        return all(outcomes)
+
+    def _start(self, node: int, connection: Connection, drained: Drained) -> bool:
         self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
         try:
             self._submit(node, connection, drained)
@@ -152,8 +168,13 @@ class Sender:
 
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether sequence numbers and transaction let this batch, the first of its queue, go now."""
-        if not self._config.is_idempotent or batch.is_raw:
+        if batch.keeps_producer:
+            return not batch.attempts or not batch.has_sequence or queue.sequence.is_first(batch)
+        if not self._config.is_idempotent:
             return True
+        if batch.is_legacy or any(before.is_legacy for before in queue.under_way):
+            # Without sequence numbers only waiting keeps the order.
+            return not queue.under_way
         identity = self._identity()
         if identity is None:
             return False
@@ -222,12 +243,14 @@ class Sender:
 
     def _submit(self, node: int, connection: Connection, drained: Drained) -> None:
         """Put the Produce request in line. Its answer is dealt with where it arrives: no task waits for it."""
-        version = connection.versions.version(ApiKey.PRODUCE)
+        is_legacy = drained[0][1].is_legacy
+        newest = FIRST_VERSION_WITH_FORMAT_V2 - 1 if is_legacy else None
+        version = connection.versions.version(ApiKey.PRODUCE, newest=newest)
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in drained:
             topic = topics.setdefault(queue.topic, TopicProduceData(name=queue.topic))
-            is_modern = batch.is_raw or version >= FIRST_VERSION_WITH_FORMAT_V2
-            payload = batch.payload if is_modern else batch.legacy_payload()
+            is_readable = is_legacy or version >= FIRST_VERSION_WITH_FORMAT_V2
+            payload = batch.payload if is_readable else batch.legacy_payload()
             topic.partition_data.append(PartitionProduceData(index=queue.partition, records=payload))
         request = ProduceRequest(
             acks=self._config.required_acks,
@@ -238,7 +261,7 @@ class Sender:
             request.transactional_id = self._config.transactional_id
         self._metrics.count("batch", len(drained))
         if self._config.required_acks == 0:
-            connection.submit_without_answer(request, partial(self._written, node, connection, drained))
+            connection.submit_without_answer(request, version, partial(self._written, node, connection, drained))
         else:
             on_arrival = partial(self._arrived, node, drained)
             connection.submit(request, ProduceResponse, version=version, on_arrival=on_arrival)
@@ -307,8 +330,7 @@ class Sender:
 
     def _deliver(self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         self._metrics.count("record-send", batch.record_count)
-        if batch.has_sequence and not batch.is_raw:
-            queue.sequence.delivered(batch)
+        queue.sequence.delivered(batch)
         self._accumulator.complete(queue, batch)
         batch.delivered(base_offset, append_time)
 
@@ -324,8 +346,10 @@ class Sender:
         """Whether sending the same batch again may help; arranges for a new epoch where that is what it takes."""
         if batch.attempts > self._config.retries:
             return False
-        if batch.has_sequence and not batch.is_raw and code in LOST_SEQUENCE_CODES:
-            if self._transactions is not None:
+        if batch.is_legacy and self._config.is_idempotent and code in UNKNOWN_OUTCOME_CODES:
+            return False
+        if batch.has_sequence and code in LOST_SEQUENCE_CODES:
+            if self._transactions is not None or batch.keeps_producer:
                 return False
             queue.sequence.restart_wanted = True
             return True
@@ -366,6 +390,12 @@ class Sender:
         for batch in list(self._accumulator.incomplete):
             if not only_unsent or batch.attempts == 0:
                 self._fail(self._accumulator.queue_of(batch), batch, error)
+
+
+def _by_request(drained: Drained) -> list[Drained]:
+    """Split by what one Produce request can hold: formats v0 and v1 take an older version than v2."""
+    halves = [[entry for entry in drained if entry[1].is_legacy is is_legacy] for is_legacy in (False, True)]
+    return [half for half in halves if half]
 
 
 def _lost(failure: Exception) -> PartitionProduceResponse:

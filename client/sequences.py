@@ -35,7 +35,8 @@ class PartitionSequence:
         self.next_sequence = 0
         self.restart_wanted = False
         for batch in self.tracked:
-            self._stamp(batch)
+            if not batch.keeps_producer:
+                self._stamp(batch)
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether this batch, the first of its partition's queue, may go now.
@@ -69,6 +70,11 @@ class PartitionSequence:
             self.tracked.append(batch)
             self._stamp(batch)
 
+    def track(self, batch: ProducerBatch) -> None:
+        """Keep the order of a batch that someone else has numbered."""
+        if batch.has_sequence and batch not in self.tracked:
+            self.tracked.append(batch)
+
     def _stamp(self, batch: ProducerBatch) -> None:
         batch.stamp(self.producer_id, self.producer_epoch, self.next_sequence)
         self.next_sequence = next_sequence(self.next_sequence, batch.record_count)
@@ -79,13 +85,14 @@ class PartitionSequence:
 
     def delivered(self, batch: ProducerBatch) -> None:
         """Forget an acknowledged batch."""
-        self.tracked.remove(batch)
+        if batch in self.tracked:
+            self.tracked.remove(batch)
 
     def given_up(self, batch: ProducerBatch) -> None:
         """Forget a batch that the broker does not have, or may have: later numbers no longer fit."""
         if batch in self.tracked:
             self.tracked.remove(batch)
-            self.restart_wanted = True
+            self.restart_wanted = not batch.keeps_producer
 
     def replaced(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Put the parts of a split batch, numbered already, in its place."""

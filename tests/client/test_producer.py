@@ -16,9 +16,7 @@ from gregor.client.admin import NewTopic
 from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededError, RecordTooLargeError
 from gregor.protocol.errors import BrokerError, ErrorCode
-from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
-from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
 
 CODECS = [codec.name.lower() for codec in Codec]
@@ -201,17 +199,6 @@ async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
             await producer.send("cancelled", b"v")
             await trio.sleep_forever()
     assert scope.cancelled_caught
-
-
-async def test_a_raw_batch_goes_as_it_is(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
-    records = [Record(offset=n, timestamp=5, value=b"%d" % n) for n in range(3)]
-    raw = v2.build_batch(records, codec=Codec.GZIP)
-    async with Producer(broker_process.bootstrap) as producer:
-        await (await producer.send_batch(topic, 0, raw))
-        with pytest.raises(ValueError, match="one whole record batch"):
-            await producer.send_batch(topic, 0, raw[:-1])
-    assert values(await read_all(broker_process, topic)) == [b"0", b"1", b"2"]
 
 
 # --- transactions ---
