@@ -20,26 +20,18 @@ alter.log.dirs.replication.quota.window.num INT 11
 alter.log.dirs.replication.quota.window.size.seconds INT 1
 authorizer.class.name STRING ""
 auto.include.jmx.reporter BOOLEAN true
-auto.leader.rebalance.enable BOOLEAN true
 background.threads INT+ 10
-broker.heartbeat.interval.ms INT 2000
 broker.id.generation.enable BOOLEAN true
-broker.session.timeout.ms INT 9000
 client.quota.callback.class CLASS
 connection.failed.authentication.delay.ms INT 100
 connections.max.reauth.ms LONG 0
 control.plane.listener.name STRING
-controlled.shutdown.enable BOOLEAN true
 controlled.shutdown.max.retries INT 3
 controlled.shutdown.retry.backoff.ms LONG 5000
 controller.quorum.append.linger.ms INT 25
-controller.quorum.bootstrap.servers LIST ""
 controller.quorum.election.backoff.max.ms INT 1000
 controller.quorum.election.timeout.ms INT 1000
 controller.quorum.fetch.timeout.ms INT 2000
-controller.quorum.request.timeout.ms INT 2000
-controller.quorum.retry.backoff.ms INT 20
-controller.quorum.voters LIST ""
 controller.socket.timeout.ms INT 30000
 create.topic.policy.class.name CLASS
 delegation.token.expiry.check.interval.ms LONG 3600000
@@ -68,11 +60,8 @@ group.share.min.session.timeout.ms INT 45000
 group.share.partition.max.record.locks INT 200
 group.share.record.lock.duration.ms INT 30000
 group.share.session.timeout.ms INT 45000
-initial.broker.registration.timeout.ms INT 60000
-inter.broker.listener.name STRING
 kafka.metrics.polling.interval.secs INT 10
 kafka.metrics.reporters LIST ""
-leader.imbalance.check.interval.seconds LONG 300
 leader.imbalance.per.broker.percentage INT 10
 log.cleaner.io.buffer.size INT+ 524288
 log.dir.failure.timeout.ms LONG 30000

@@ -9,6 +9,7 @@ from .accepted import accepted_keys
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
 from .properties import parse_properties
+from .roles import roles_of
 from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
 
@@ -141,6 +142,7 @@ class BrokerConfig(SupportedKeys):
         elif "broker.id" in self.properties and self.broker_id != self.node_id:
             raise ConfigError(f"node.id={self.node_id} and broker.id={self.broker_id} differ: remove broker.id")
         self.log_dirs = self.log_dirs or (self.log_dir,)
+        self.roles = roles_of(self)
         check_listeners(self)
 
 

@@ -1,6 +1,6 @@
 """Keys of the node, its cluster, quotas and metadata."""
 
-from .declare import integer, long, optional_string, string, words
+from .declare import integer, long, optional_string, string
 
 
 class ClusterKeys:
@@ -9,9 +9,6 @@ class ClusterKeys:
     node_id = integer(1, "Number of this broker, unique in its cluster.", least=0)
     broker_id = integer(-1, "The older name of node.id.")
     broker_rack = optional_string("Rack or availability zone of this broker, told to clients.")
-    process_roles = words(
-        (), "Roles as Kafka has them; a Gregor broker is its own controller.", one_of=("broker", "controller")
-    )
     inter_broker_protocol_version = string("3.9-IV0", "Version of Kafka that this broker behaves as; tools read it.")
     metadata_log_segment_bytes = integer(1073741824, "Segment size of the metadata log in bytes.", least=12)
     metadata_log_max_record_bytes_between_snapshots = long(

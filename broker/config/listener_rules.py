@@ -27,7 +27,7 @@ def check_listeners(config: BrokerConfig) -> None:
         }
     except ListenerError as error:
         raise ConfigError(str(error)) from None
-    if not protocols:
+    if config.roles.is_broker and not protocols:
         raise ConfigError("listeners names no listener for clients: add one, PLAINTEXT://localhost:9092 for example")
     for name, protocol in protocols.items():
         if protocol not in SERVED_PROTOCOLS:

@@ -27,9 +27,6 @@ class LogKeys:
     min_insync_replicas = integer(
         1, "In-sync replicas without which a write with acks=all is refused.", least=1, update=CLUSTER_WIDE
     )
-    unclean_leader_election_enable = boolean(
-        False, "Whether a replica that is not in sync may lead when no other is left.", update=CLUSTER_WIDE
-    )
     compression_type = string(
         "producer",
         "Compression of stored batches; Gregor stores what was produced, whatever this says.",

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from .cluster import ClusterKeys
+from .controller import ControllerKeys
 from .coordinators import CoordinatorKeys
 from .gregor_keys import GregorKeys
 from .keys import Key, Update
@@ -15,6 +16,7 @@ from .table import SECTIONS, SUPPORTED_KEYS, section_keys
 
 TITLES: dict[type, str] = {
     ClusterKeys: "The node and its cluster",
+    ControllerKeys: "The controller, and the brokers that follow it",
     NetworkKeys: "Listeners, connections, requests",
     LogKeys: "Topics and their logs (most are defaults that a topic may override)",
     CoordinatorKeys: "Groups, offsets, transactions",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .cluster import ClusterKeys
+from .controller import ControllerKeys
 from .coordinators import CoordinatorKeys
 from .declare import Declaration
 from .gregor_keys import GregorKeys
@@ -11,10 +12,10 @@ from .keys import Key
 from .log import LogKeys
 from .network import NetworkKeys
 
-SECTIONS: Final = (ClusterKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys)
+SECTIONS: Final = (ClusterKeys, ControllerKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys)
 
 
-class SupportedKeys(ClusterKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
+class SupportedKeys(ClusterKeys, ControllerKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
     """All sections as one class: what ``BrokerConfig`` has as attributes."""
 
 

@@ -66,6 +66,8 @@ class FeaturesChanged:
 
 MetadataChange: TypeAlias = (
     PartitionsAdded
+    | PartitionsChanged
+    | BrokersChanged
     | TopicDeleted
     | TopicConfigChanged
     | BrokerConfigChanged

@@ -8,39 +8,24 @@ goes. Opening reads the newest snapshot and replays what follows.
 from __future__ import annotations
 
 import logging
-import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ...protocol.codec import decode, encode
+from ...protocol.codec import encode
 from ...protocol.errors import BrokerError, DecodeError
-from ...protocol.messages.cluster_metadata_records import (
-    RECORD_TYPES,
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-)
-from ...protocol.messages.raft_control_records import SnapshotFooterRecord, SnapshotHeaderRecord
-from ...protocol.records import v2
+from ...protocol.messages.leader_change_message import LeaderChangeMessage, Voter
 from ...protocol.records.batches import BatchView, iter_batches, iter_records
-from ...protocol.records.compression import Codec
-from ...protocol.records.control import ControlType, encode_key
-from ...protocol.records.produced import Produced, ProducedBatch
-from ...protocol.records.record import Record
+from ...protocol.records.control import ControlType
+from ...protocol.records.record import Buffer
 from ...protocol.schema import Message
 from ...storage.clock import Clock
-from ...storage.partition_log import AppendOrigin, PartitionLog
+from ...storage.partition_log import PartitionLog
+from .record_batches import control_batch, decode_record, record_batch
+from .snapshots import SnapshotFiles, SnapshotId
 
 logger = logging.getLogger(__name__)
 
-FRAME_VERSION = 1
 REPLAY_BYTES = 4 * 1024 * 1024
-SNAPSHOT_BATCH_RECORDS = 1024
-WRITTEN_VERSIONS: Mapping[type[Message], int] = {RegisterBrokerRecord: 3, BrokerRegistrationChangeRecord: 1}
-"""Others are written in version 0: what later ones add (directories of a partition, say) means nothing here."""
-
-_SNAPSHOT_NAME = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
-_TYPE_OF = {record_class: number for number, record_class in RECORD_TYPES.items()}
 
 Apply = Callable[[Message], None]
 
@@ -53,6 +38,7 @@ class MetadataLog:
         self._clock = clock
         self._snapshot_every_bytes = snapshot_every_bytes
         self._bytes_since_snapshot = 0
+        self._snapshots = SnapshotFiles(Path(log.directory))
 
     @property
     def end_offset(self) -> int:
@@ -87,49 +73,100 @@ class MetadataLog:
     def append(self, records: Sequence[Message]) -> None:
         """Append records that belong together as one batch. Raises BrokerError if the disk fails."""
         now_ms = self._clock.now_ms()
-        data = _batch(records, 0, now_ms, self.epoch)
-        batch = ProducedBatch(0, len(data), v2.MAGIC, Codec.NONE, len(records), now_ms)
-        produced = Produced(memoryview(bytearray(data)), [batch])
-        self._log.append(produced, leader_epoch=self.epoch, origin=AppendOrigin.COORDINATOR)
-        self._bytes_since_snapshot += len(data)
+        self._append(record_batch(records, self.end_offset, now_ms, self.epoch))
+
+    def begin_epoch(self, node_id: int) -> None:
+        """Begin the next leader epoch of ``node_id`` with the control record that Raft leaders write (KIP-595).
+
+        What a follower has read and this log has lost in a crash is in an older epoch, so the follower can tell.
+        """
+        voters = [Voter(voter_id=node_id)]
+        message = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=voters)
+        epoch = self._log.leader_epoch + 1
+        value = encode(message, 0)
+        self._append(control_batch(ControlType.LEADER_CHANGE, value, self.end_offset, self._clock.now_ms(), epoch))
+
+    def append_fetched(self, batches: Buffer) -> Iterator[list[Message]]:
+        """Append whole batches of the leader's log as they are, one after the other; the records of each.
+
+        Raises BrokerError as `PartitionLog.append_as_follower`.
+        """
+        for batch in iter_batches(batches):
+            self._append(memoryview(batch.buffer)[batch.position : batch.end])
+            found: list[Message] = []
+            self._replay_batch(batch, 0, found.append)
+            if found:
+                yield found
+
+    def _append(self, batch: Buffer) -> None:
+        self._log.append_as_follower(batch)
+        self._bytes_since_snapshot += len(batch)
+
+    # --- snapshots
 
     def write_snapshot(self, records: Iterable[Message]) -> None:
         """Write ``records`` as the outcome of the log so far, and drop what came before."""
-        end = self._log.log_end_offset
-        directory = Path(self._log.directory)
-        older = [directory / name for name, _ in self._snapshots()]
-        path = directory / f"{end:020d}-{self.epoch:010d}.checkpoint"
-        partial = path.with_suffix(".checkpoint.part")
-        with partial.open("wb") as file:
-            for batch in _snapshot_batches(records, self._clock.now_ms(), self.epoch):
-                file.write(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
+        snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
+        self._snapshots.write(snapshot, records, self._clock.now_ms())
         self._log.roll()
-        self._log.advance_log_start(end)
-        for old in older:
-            if old != path:
-                old.unlink(missing_ok=True)
+        self._log.advance_log_start(snapshot.end_offset)
+        self._snapshots.keep_only(snapshot)
+        self._bytes_since_snapshot = 0
+
+    def newest_snapshot(self) -> SnapshotId | None:
+        """The snapshot that this log starts from, if it does not start at the beginning."""
+        found = self._snapshots.found()
+        return max((it for it in found if self.start_offset <= it.end_offset <= self.end_offset), default=None)
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, size_bytes: int) -> tuple[bytes, int]:
+        """A piece of a snapshot's file, and the size of all of it. Raises BrokerError SNAPSHOT_NOT_FOUND."""
+        return self._snapshots.read(snapshot, position, size_bytes)
+
+    def install_snapshot(self, snapshot: SnapshotId, pieces: bytes) -> None:
+        """Begin the log anew behind the leader's snapshot, of which ``pieces`` are the file. Raises BrokerError."""
+        self._snapshots.store(snapshot, pieces)
+        self._log.truncate_fully(snapshot.end_offset)
+        self._snapshots.keep_only(snapshot)
         self._bytes_since_snapshot = 0
 
     def _load_snapshot(self, apply: Apply) -> int:
-        start = self._log.log_start_offset
-        for name, end in reversed(self._snapshots()):
-            if end < start or end > self._log.log_end_offset:
-                continue
-            for batch in iter_batches((Path(self._log.directory) / name).read_bytes()):
+        snapshot = self.newest_snapshot()
+        if snapshot is not None:
+            for batch in iter_batches(self._snapshots.path(snapshot).read_bytes()):
                 self._replay_batch(batch, 0, apply)
-            return end
-        if start > 0:
+            return snapshot.end_offset
+        if self.start_offset > 0:
             logger.error(
-                "%s begins at offset %d and has no snapshot: topics may be missing", self._log.directory, start
+                "%s begins at offset %d and has no snapshot: topics may be missing",
+                self._log.directory,
+                self.start_offset,
             )
-        return start
+        return self.start_offset
 
-    def _snapshots(self) -> list[tuple[str, int]]:
-        matches = map(_SNAPSHOT_NAME.fullmatch, os.listdir(self._log.directory))
-        return sorted((match.string, int(match["offset"])) for match in matches if match)
+    # --- followers
+
+    @property
+    def start_offset(self) -> int:
+        """Offset of the first record; what came before is in a snapshot."""
+        return self._log.log_start_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the last batch; -1 if there was none."""
+        return self._log.leader_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """See `PartitionLog.end_offset_for_epoch`."""
+        return self._log.end_offset_for_epoch(epoch)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Batches from ``offset`` on, at least one if there is one. Raises BrokerError OFFSET_OUT_OF_RANGE."""
+        with self._log.read(offset, size_bytes) as stretch:
+            return stretch.read()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what comes from ``offset`` on. Raises BrokerError."""
+        self._log.truncate_to(offset)
 
     def _replay_batch(self, batch: BatchView, from_offset: int, apply: Apply) -> None:
         if batch.is_control:
@@ -144,61 +181,3 @@ class MetadataLog:
                 continue
             if message is not None:
                 apply(message)
-
-
-def encode_record(record: Message) -> bytes:
-    """A record in its frame."""
-    version = WRITTEN_VERSIONS.get(type(record), 0)
-    return bytes((FRAME_VERSION, _TYPE_OF[type(record)], version)) + encode(record, version)
-
-
-def decode_record(value: bytes | memoryview) -> Message | None:
-    """The record in a frame; None for a type that is none of ours. Raises DecodeError, BrokerError (version)."""
-    frame_version, position = _unsigned_varint(value, 0)
-    if frame_version != FRAME_VERSION:
-        raise DecodeError(f"metadata frame version {frame_version}")
-    number, position = _unsigned_varint(value, position)
-    version, position = _unsigned_varint(value, position)
-    record_class = RECORD_TYPES.get(number)
-    return None if record_class is None else decode(record_class, memoryview(value)[position:], version)
-
-
-def _unsigned_varint(value: bytes | memoryview, position: int) -> tuple[int, int]:
-    number = 0
-    for shift in range(0, 35, 7):
-        if position >= len(value):
-            break
-        byte = value[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-    raise DecodeError("a metadata frame is cut short")
-
-
-def _batch(records: Sequence[Message], base_offset: int, now_ms: int, epoch: int) -> bytes:
-    encoded = [Record(base_offset + index, now_ms, None, encode_record(record)) for index, record in enumerate(records)]
-    return v2.build_batch(encoded, base_offset=base_offset, leader_epoch=epoch)
-
-
-def _snapshot_batches(records: Iterable[Message], now_ms: int, epoch: int) -> Iterable[bytes]:
-    """Batches of a snapshot file, between the two control records that mark it as whole."""
-    header = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
-    yield _control_batch(ControlType.SNAPSHOT_HEADER, encode(header, 0), 0, now_ms, epoch)
-    offset = 1
-    pending: list[Message] = []
-    for record in records:
-        pending.append(record)
-        if len(pending) == SNAPSHOT_BATCH_RECORDS:
-            yield _batch(pending, offset, now_ms, epoch)
-            offset += len(pending)
-            pending = []
-    if pending:
-        yield _batch(pending, offset, now_ms, epoch)
-        offset += len(pending)
-    yield _control_batch(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0), offset, now_ms, epoch)
-
-
-def _control_batch(kind: ControlType, value: bytes, offset: int, now_ms: int, epoch: int) -> bytes:
-    record = Record(offset, now_ms, encode_key(kind), value)
-    return v2.build_batch([record], base_offset=offset, is_control=True, leader_epoch=epoch)

@@ -1,8 +1,8 @@
 """The cluster's metadata: what there is, how it is changed, and who hears of it.
 
 Every change is records in ``__cluster_metadata-0`` first, then the state that they make, then a call to each
-subscriber, all without a pause between: other tasks see all of a change or nothing. This broker is the controller of
-its own cluster; a broker that follows another's log would feed the same records to the same state.
+subscriber, all without a pause between: other tasks see all of a change or nothing. The controller makes the records
+(`commit`); other nodes read them from the controller's log (`follower.py`) and feed them to a store of their own.
 """
 
 from __future__ import annotations
@@ -11,35 +11,29 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID, uuid4
 
+import trio
+
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.cluster_metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
-    PartitionChangeRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
     UserScramCredentialRecord,
 )
-from ...protocol.schema import NO_UUID, Message
+from ...protocol.records.record import Buffer
+from ...protocol.schema import Message
 from ...storage.clock import Clock
 from ...storage.log_config import LogConfig
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig, ConfigError
 from ..config.topic_keys import validate_topic_properties
 from . import replica_placement
-from .changes import (
-    BrokerConfigChanged,
-    ClientMetricsChanged,
-    FeaturesChanged,
-    MetadataChange,
-    PartitionsAdded,
-    QuotasChanged,
-    Subscriber,
-    TopicConfigChanged,
-    TopicDeleted,
-)
-from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, TRANSACTION_STATE
+from .adoption import adoption_records, delete_removed
+from .change_tracking import ChangeTracker, differences
+from .changes import BrokerConfigChanged, MetadataChange, Subscriber
+from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, INTERNAL_TOPICS, TRANSACTION_STATE
 from .log import MetadataLog
 from .state import (
     BrokerState,
@@ -75,12 +69,19 @@ class MetadataStore:
         self.node_id = config.node_id
         self.cluster_id = ""
         self.state = ClusterState()
+        self.is_controller = config.roles.is_controller
+        """Whether this node decides about the metadata; else it follows the one that does."""
+        self.is_alone = config.roles.is_alone
+        """Whether the node is a cluster of its own, which nobody can join."""
+        self.controller_id = self.node_id if config.roles.controller is None else config.roles.controller.node_id
+        """Node id of the controller, -1 until a broker that has only its address has found it."""
+        self._growth = trio.lowlevel.ParkingLot()
         self._clock = clock
         self._log: MetadataLog | None = None
         self._subscribers: list[Subscriber] = []
 
     def open(self, logs: LogManager) -> None:
-        """Replay the log, which is one of ``logs``, and adopt the other logs that it does not know.
+        """Replay the log, which is one of ``logs``; a node without others also adopts the logs that it does not know.
 
         Raises BrokerError if the disk fails.
         """
@@ -97,10 +98,27 @@ class MetadataStore:
             log, self._clock, snapshot_every_bytes=self.config.metadata_log_max_record_bytes_between_snapshots
         )
         self._log.replay(self.state.apply)
-        if METADATA_VERSION not in self.state.features:
-            self._commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST_METADATA_VERSION)])
-        self._adopt(logs)
+        if self.is_controller:
+            if not self.is_alone:
+                self._log.begin_epoch(self.node_id)
+            if METADATA_VERSION not in self.state.features:
+                self.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST_METADATA_VERSION)])
+            delete_removed(self.state, logs)
+            if self.config.roles.is_broker and self.state.brokers.keys() <= {self.node_id}:
+                self._adopt(logs)
         self._take_dynamic_config()
+
+    def _adopt(self, logs: LogManager) -> None:
+        internal = {name: self._internal_configs(name) for name in INTERNAL_TOPICS}
+        for records in adoption_records(self.state, logs, self.node_id, internal):
+            self.commit(records)
+
+    @property
+    def log(self) -> MetadataLog:
+        """The metadata log itself. Raises BrokerError KAFKA_STORAGE_ERROR before `open`."""
+        if self._log is None:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log is not open.")
+        return self._log
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call ``subscriber`` with every change from now on."""
@@ -114,21 +132,11 @@ class MetadataStore:
         return self.state.topics
 
     @property
-    def is_controller(self) -> bool:
-        """Whether this node decides about the metadata; else it follows the one that does."""
-        return True
-
-    @property
-    def controller_id(self) -> int:
-        """Node id of the controller."""
-        return self.node_id
-
-    @property
     def broker_ids(self) -> list[int]:
         """Brokers that may hold replicas: those that are registered and not fenced, or this one if it is alone."""
-        brokers = self.state.brokers
-        if not brokers:
+        if self.is_alone:
             return [self.node_id]
+        brokers = self.state.brokers
         return sorted(node_id for node_id, broker in brokers.items() if not broker.is_fenced)
 
     def broker(self, node_id: int) -> BrokerState | None:
@@ -188,10 +196,8 @@ class MetadataStore:
         topic = TopicState(name, uuid4(), [_new_partition(i, held) for i, held in enumerate(placement)], own)
         if validate_only:
             return topic
-        self._commit(list(topic_records(topic)))
-        created = self.topics[name]
-        self._tell(PartitionsAdded(created, 0))
-        return created
+        self.commit(list(topic_records(topic)))
+        return self.topics[name]
 
     def ensure_topic(self, name: str) -> TopicState:
         """The topic called ``name``, created with the broker's defaults if there is none. Raises as `create_topic`."""
@@ -217,8 +223,7 @@ class MetadataStore:
         topic = self.topic(name)
         if not self.config.delete_topic_enable:
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
-        self._commit([RemoveTopicRecord(topic_id=topic.topic_id)])
-        self._tell(TopicDeleted(topic))
+        self.commit([RemoveTopicRecord(topic_id=topic.topic_id)])
 
     def create_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
@@ -246,8 +251,7 @@ class MetadataStore:
         if validate_only:
             return
         new = [_new_partition(have + index, replicas) for index, replicas in enumerate(held)]
-        self._commit([partition_record(topic.topic_id, partition) for partition in new])
-        self._tell(PartitionsAdded(topic, have))
+        self.commit([partition_record(topic.topic_id, partition) for partition in new])
 
     # --- configurations
 
@@ -264,16 +268,8 @@ class MetadataStore:
             ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
             for key, value in {**changed, **removed}.items()
         ]
-        if not records:
-            return
-        self._commit(records)
-        if kind is ResourceType.TOPIC:
-            self._tell(TopicConfigChanged(self.topics[name]))
-        elif kind is ResourceType.BROKER:
-            self._take_dynamic_config()
-            self._tell(BrokerConfigChanged())
-        elif kind is ResourceType.CLIENT_METRICS:
-            self._tell(ClientMetricsChanged())
+        if records:
+            self.commit(records)
 
     # --- the rest
 
@@ -285,13 +281,12 @@ class MetadataStore:
             if value != self.state.quotas.get(entity, {}).get(key)
         ]
         if records:
-            self._commit(records)
-            self._tell(QuotasChanged())
+            self.commit(records)
 
     def set_scram(self, credentials: Sequence[Message]) -> None:
         """Store and remove SCRAM credentials, as records."""
         if credentials:
-            self._commit(credentials)
+            self.commit(credentials)
 
     def scram_credentials(self) -> dict[tuple[str, int], UserScramCredentialRecord]:
         """SCRAM credentials by user and mechanism, not to be changed."""
@@ -301,13 +296,12 @@ class MetadataStore:
         """Finalize features at these levels, which must be supported."""
         changed = {name: level for name, level in levels.items() if self.state.features.get(name) != level}
         if changed:
-            self._commit([FeatureLevelRecord(name=name, feature_level=level) for name, level in changed.items()])
-            self._tell(FeaturesChanged())
+            self.commit([FeatureLevelRecord(name=name, feature_level=level) for name, level in changed.items()])
 
     def allocate_producer_ids(self, count: int) -> int:
         """Reserve ``count`` producer ids that none has had; the first of them. Raises BrokerError if the disk fails."""
         first = self.state.next_producer_id
-        self._commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first + count)])
+        self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first + count)])
         return first
 
     # --- inside
@@ -364,69 +358,51 @@ class MetadataStore:
             }
         return {}
 
-    def _commit(self, records: Sequence[Message]) -> None:
-        """Make records durable, then part of the state."""
-        if self._log is None:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log is not open.")
-        self._log.append(records)
-        for record in records:
-            self.state.apply(record)
-        if self._log.snapshot_is_due:
-            self._log.write_snapshot(self.state.records())
+    def commit(self, records: Sequence[Message]) -> None:
+        """Make records that belong together durable, then part of the state, then known.
 
-    def _tell(self, change: MetadataChange) -> None:
-        for subscriber in list(self._subscribers):
-            subscriber(change)
+        Raises BrokerError NOT_CONTROLLER on a node that follows, KAFKA_STORAGE_ERROR.
+        """
+        if not self.is_controller:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        self.log.append(records)
+        self._apply(records)
+
+    def take(self, batches: Buffer) -> None:
+        """Follow: append batches of the controller's log to this node's, and apply each. Raises BrokerError."""
+        for records in self.log.append_fetched(batches):
+            self._apply(records)
+
+    def start_over(self) -> None:
+        """Follow: rebuild the state from the log, after what it was made of was truncated or replaced."""
+        before, self.state = self.state, ClusterState()
+        self.log.replay(self.state.apply)
+        self._tell(differences(before, self.state))
+
+    async def wait_for_growth(self) -> None:
+        """Return when the log has grown."""
+        await self._growth.park()
+
+    def _apply(self, records: Iterable[Message]) -> None:
+        tracker = ChangeTracker(self.state, self.node_id)
+        for record in records:
+            tracker.apply(record)
+        if self.log.snapshot_is_due:
+            self.log.write_snapshot(self.state.records())
+        self._growth.unpark_all()
+        self._tell(tracker.changes())
+
+    def _tell(self, changes: Iterable[MetadataChange]) -> None:
+        for change in changes:
+            if isinstance(change, BrokerConfigChanged):
+                self._take_dynamic_config()
+            for subscriber in list(self._subscribers):
+                subscriber(change)
 
     def _take_dynamic_config(self) -> None:
         cluster = self.state.configs_of(ResourceType.BROKER, "")
         own = self.state.configs_of(ResourceType.BROKER, str(self.node_id))
         self.config.override(cluster, own)
-
-    def _adopt(self, logs: LogManager) -> None:
-        """Make topics of partition directories that nobody told us of, and lead those of brokers that are not here."""
-        found: dict[str, set[int]] = {}
-        for log in logs.logs():
-            if log.topic_id in self.state.removed_topic_ids:
-                logger.info("deleting %s-%d, whose topic was deleted before", log.topic, log.partition)
-                logs.delete(log.topic, log.partition)
-            elif log.topic != CLUSTER_METADATA:
-                found.setdefault(log.topic, set()).add(log.partition)
-        self.state.removed_topic_ids.clear()
-        for topic_name, indexes in sorted(found.items()):
-            topic = self.topics.get(topic_name)
-            if topic is None:
-                self._adopt_topic(topic_name, indexes, logs)
-            else:
-                self._adopt_partitions(topic, indexes, logs)
-
-    def _adopt_topic(self, name: str, indexes: set[int], logs: LogManager) -> None:
-        own_ids = [log.topic_id for index in sorted(indexes) if (log := logs.get(name, index)) is not None]
-        topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and self.topic_by_id(i) is None), None)
-        topic = TopicState(name, topic_id or uuid4(), configs=self._internal_configs(name))
-        # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
-        topic.partitions = [_new_partition(index, [self.node_id]) for index in range(max(indexes) + 1)]
-        self._commit(list(topic_records(topic)))
-        for index in sorted(indexes):
-            logger.info("adopted %s-%d%s", name, index, _extent(logs, name, index))
-
-    def _adopt_partitions(self, topic: TopicState, indexes: set[int], logs: LogManager) -> None:
-        records: list[Message] = []
-        for index in sorted(indexes):
-            if index >= len(topic.partitions):
-                records.append(partition_record(topic.topic_id, _new_partition(index, [self.node_id])))
-            elif topic.partitions[index].leader not in self.broker_ids:
-                alone = [self.node_id]
-                records.append(
-                    PartitionChangeRecord(
-                        partition_id=index, topic_id=topic.topic_id, isr=alone, leader=self.node_id, replicas=alone
-                    )
-                )
-            else:
-                continue
-            logger.info("adopted %s-%d%s", topic.name, index, _extent(logs, topic.name, index))
-        if records:
-            self._commit(records)
 
 
 def validate_properties(properties: Mapping[str, str]) -> None:
@@ -444,8 +420,3 @@ def _validate_partition_count(count: int) -> None:
 
 def _new_partition(index: int, replicas: Sequence[int]) -> PartitionState:
     return PartitionState(index, replicas[0], 0, list(replicas), list(replicas))
-
-
-def _extent(logs: LogManager, topic: str, index: int) -> str:
-    log = logs.get(topic, index)
-    return f", offsets {log.log_start_offset} to {log.log_end_offset}" if log else ""

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from gregor.broker.metadata.log import MetadataLog, decode_record, encode_record
+from gregor.broker.metadata.log import MetadataLog
+from gregor.broker.metadata.record_batches import decode_record, encode_record
 from gregor.protocol.errors import DecodeError
 from gregor.protocol.messages.cluster_metadata_records import (
     ConfigRecord,
@@ -148,7 +149,7 @@ def test_a_record_that_cannot_be_read_is_passed_over_with_one_line(
 ) -> None:
     opened = Opened(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("gregor.broker.metadata.log.encode_record", lambda record: b"\x07nonsense")
+        patched.setattr("gregor.broker.metadata.record_batches.encode_record", lambda record: b"\x07nonsense")
         opened.log.append(topics("a"))
     opened.log.append(topics("b"))
     with caplog.at_level(logging.ERROR):

@@ -199,7 +199,7 @@ def test_a_change_is_there_though_nobody_closed_the_log(opened: Opened, tmp_path
 
 
 def test_a_topic_whose_directories_were_never_made_gets_them(opened: Opened, tmp_path: Path) -> None:
-    opened.store._tell = lambda change: None  # type: ignore[method-assign]
+    opened.store._tell = lambda changes: None  # type: ignore[method-assign]
     opened.store.create_topic("a", partitions=2)
     again = reopened(opened, tmp_path)
     assert sorted(again.partitions.of_topic("a")) == [0, 1]
@@ -207,7 +207,7 @@ def test_a_topic_whose_directories_were_never_made_gets_them(opened: Opened, tmp
 
 def test_a_deletion_that_was_cut_short_is_finished(opened: Opened, tmp_path: Path) -> None:
     opened.store.create_topic("a", partitions=2)
-    opened.store._tell = lambda change: None  # type: ignore[method-assign]
+    opened.store._tell = lambda changes: None  # type: ignore[method-assign]
     opened.store.delete_topic("a")
     again = reopened(opened, tmp_path)
     assert again.store.topics == {}
@@ -245,7 +245,7 @@ def test_directories_that_nobody_knows_are_adopted_with_one_line_each(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic_id = adopted_directory(tmp_path)
-    with caplog.at_level(logging.INFO, logger="gregor.broker.metadata.store"):
+    with caplog.at_level(logging.INFO, logger="gregor.broker.metadata.adoption"):
         opened = Opened(tmp_path)
     assert opened.store.topics["copied"].topic_id == topic_id
     assert sorted(opened.partitions.of_topic("copied")) == [0, 1]

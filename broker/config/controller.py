@@ -1,0 +1,45 @@
+"""Keys of the controller, and of the brokers that follow it."""
+
+from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, words
+
+
+class ControllerKeys:
+    """Where the controller is, how brokers show that they live, and how leaders are chosen."""
+
+    process_roles = words(
+        (),
+        "What this node is: broker, controller, or both; empty for a broker that is a cluster of its own.",
+        one_of=("broker", "controller"),
+    )
+    controller_quorum_voters = words(
+        (), "Where the controller is, as id@host:port; of several, Gregor uses the first one only."
+    )
+    controller_quorum_bootstrap_servers = words(
+        (), "Where the controller is, as host:port, for brokers that do not know its id."
+    )
+    controller_quorum_request_timeout_ms = integer(
+        2000, "Milliseconds that a broker waits for an answer of the controller.", least=1
+    )
+    controller_quorum_retry_backoff_ms = integer(
+        20, "Milliseconds that a broker waits before it tries a lost controller again.", least=1
+    )
+    inter_broker_listener_name = optional_string(
+        "Listener over which brokers reach each other; without it PLAINTEXT, or the first one for clients."
+    )
+    broker_heartbeat_interval_ms = integer(2000, "Milliseconds between two heartbeats of a broker to the controller.")
+    broker_session_timeout_ms = integer(9000, "Milliseconds without a heartbeat after which a broker counts as dead.")
+    initial_broker_registration_timeout_ms = integer(
+        60000, "Milliseconds that a broker tries to register at start, before it gives up."
+    )
+    controlled_shutdown_enable = boolean(
+        True, "Whether a broker that is told to stop first lets others lead its partitions."
+    )
+    auto_leader_rebalance_enable = boolean(
+        True, "Whether leadership goes back to the first replicas of partitions by itself."
+    )
+    leader_imbalance_check_interval_seconds = long(
+        300, "Seconds between two looks for partitions that their first replica should lead.", least=1
+    )
+    unclean_leader_election_enable = boolean(
+        False, "Whether a replica that is not in sync may lead when no other is left.", update=CLUSTER_WIDE
+    )

@@ -1,0 +1,135 @@
+"""What a node is in its cluster, from ``process.roles`` and the keys that go with it (Kafka ``KafkaConfig``).
+
+Kafka's controllers are a quorum. Gregor's is one node: of several voters the first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..network.listeners import Endpoint, ListenerError, parse_endpoints, security_protocol
+from .keys import ConfigError
+
+if TYPE_CHECKING:
+    from .broker_config import BrokerConfig
+
+UNKNOWN_NODE = -1
+"""The controller's id where only its address is configured."""
+
+_VOTER = re.compile(r"(?P<id>\d+)@(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
+_SERVER = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """A controller: its node id and where its listener is."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What one node does."""
+
+    is_broker: bool
+    is_controller: bool
+    controller: Voter | None
+    """The controller to follow; None for the controller itself."""
+    controller_listener: Endpoint | None
+    """Where the controller is to be reached by other nodes; None if it cannot be."""
+    passed_over: tuple[Voter, ...] = ()
+    """Voters that stand behind the first one, and decide nothing."""
+
+    @cached_property
+    def is_alone(self) -> bool:
+        """Whether no other node can belong to the cluster."""
+        return self.is_controller and self.controller_listener is None
+
+
+def roles_of(config: BrokerConfig) -> Roles:
+    """What this node is. Raises :class:`ConfigError`, for the most part in Kafka's words."""
+    try:
+        return _roles_of(config)
+    except ListenerError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _roles_of(config: BrokerConfig) -> Roles:
+    roles = set(config.process_roles)
+    if not roles:
+        return Roles(is_broker=True, is_controller=True, controller=None, controller_listener=None)
+    voters = [_voter(text) for text in config.controller_quorum_voters]
+    servers = [_server(text) for text in config.controller_quorum_bootstrap_servers]
+    listed = ",".join(config.controller_quorum_voters)
+    first = voters[0] if voters else None
+    if "controller" in roles:
+        if voters and config.node_id not in {voter.node_id for voter in voters}:
+            raise ConfigError(
+                f"If process.roles contains the 'controller' role, the node id {config.node_id} must be included in "
+                f"the set of voters controller.quorum.voters={listed}"
+            )
+        if first is None or first.node_id == config.node_id:
+            return Roles("broker" in roles, True, None, _controller_listener(config), tuple(voters[1:]))
+        if "broker" not in roles:
+            raise ConfigError(
+                f"controller.quorum.voters names node {first.node_id} first, and Gregor has one controller only: "
+                f"do not start node {config.node_id}"
+            )
+        return Roles(True, False, first, None, tuple(voters[1:]))
+    if config.node_id in {voter.node_id for voter in voters}:
+        raise ConfigError(
+            f"If process.roles contains just the 'broker' role, the node id {config.node_id} must not be included in "
+            f"the set of voters controller.quorum.voters={listed}"
+        )
+    if first is None and not servers:
+        raise ConfigError(
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers."
+        )
+    return Roles(True, False, first or servers[0], None, tuple((voters or servers)[1:]))
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """Name of the listener over which brokers talk to this one. Raises :class:`ConfigError`."""
+    controllers = {name.upper() for name in config.controller_listener_names}
+    names = [e.name for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
+    wanted = (config.inter_broker_listener_name or "").upper()
+    if wanted:
+        if wanted not in names:
+            raise ConfigError(f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}")
+        return wanted
+    return "PLAINTEXT" if "PLAINTEXT" in names or not names else names[0]
+
+
+def _controller_listener(config: BrokerConfig) -> Endpoint | None:
+    controllers = {name.upper() for name in config.controller_listener_names}
+    protocols = {"CONTROLLER": "PLAINTEXT", **config.security_protocols}
+    for endpoint in parse_endpoints("listeners", config.listeners):
+        # Kafka's own files have controllers behind TLS that no other node will ever ask: they must still start.
+        if endpoint.name in controllers and security_protocol(endpoint.name, protocols) == "PLAINTEXT":
+            return endpoint
+    return None
+
+
+def _voter(text: str) -> Voter:
+    found = _VOTER.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"Invalid value {text} for configuration controller.quorum.voters: it must be of the form id@host:port"
+        )
+    return Voter(int(found["id"]), found["v6"] or found["host"], int(found["port"]))
+
+
+def _server(text: str) -> Voter:
+    found = _SERVER.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"Invalid value {text} for configuration controller.quorum.bootstrap.servers: "
+            "it must be of the form host:port"
+        )
+    return Voter(UNKNOWN_NODE, found["v6"] or found["host"], int(found["port"]))

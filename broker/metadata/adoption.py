@@ -1,0 +1,79 @@
+"""Partition directories that the metadata does not know, or gives to brokers that are not here: they are taken over.
+
+So a directory that was copied from a Kafka works at once. This is for a broker that is a cluster of its own; in a
+larger one such directories may be old copies of what another broker leads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from uuid import uuid4
+
+from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
+from ...protocol.schema import NO_UUID, Message
+from ...storage.log_manager import LogManager
+from .internal_topics import CLUSTER_METADATA
+from .state import ClusterState, PartitionState, TopicState, partition_record, topic_records
+
+logger = logging.getLogger(__name__)
+
+
+def delete_removed(state: ClusterState, logs: LogManager) -> None:
+    """Delete the logs of topics whose deletion a crash has cut short."""
+    for log in logs.logs():
+        if log.topic_id in state.removed_topic_ids:
+            logger.info("deleting %s-%d, whose topic was deleted before", log.topic, log.partition)
+            logs.delete(log.topic, log.partition)
+    state.removed_topic_ids.clear()
+
+
+def adoption_records(
+    state: ClusterState, logs: LogManager, node_id: int, configs_by_internal_topic: Mapping[str, Mapping[str, str]]
+) -> Iterator[list[Message]]:
+    """Records that make topics of unknown directories and give partitions of absent brokers to ``node_id``, by topic.
+
+    The state has to change with each list before the next one is asked for.
+    """
+    found: dict[str, set[int]] = {}
+    for log in logs.logs():
+        if log.topic != CLUSTER_METADATA:
+            found.setdefault(log.topic, set()).add(log.partition)
+    for name, indexes in sorted(found.items()):
+        topic = state.topics.get(name)
+        if topic is None:
+            yield _new_topic(name, indexes, state, logs, node_id, configs_by_internal_topic.get(name, {}))
+        elif records := list(_partitions(topic, indexes, logs, node_id)):
+            yield records
+
+
+def _new_topic(
+    name: str, indexes: set[int], state: ClusterState, logs: LogManager, node_id: int, configs: Mapping[str, str]
+) -> list[Message]:
+    own_ids = [log.topic_id for index in sorted(indexes) if (log := logs.get(name, index)) is not None]
+    topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and i not in state.topics_by_id), None)
+    topic = TopicState(name, topic_id or uuid4(), configs=dict(configs))
+    # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
+    topic.partitions = [PartitionState(index, node_id, 0, [node_id], [node_id]) for index in range(max(indexes) + 1)]
+    for index in sorted(indexes):
+        logger.info("adopted %s-%d%s", name, index, _extent(logs, name, index))
+    return list(topic_records(topic))
+
+
+def _partitions(topic: TopicState, indexes: set[int], logs: LogManager, node_id: int) -> Iterator[Message]:
+    for index in sorted(indexes):
+        alone = [node_id]
+        if index >= len(topic.partitions):
+            yield partition_record(topic.topic_id, PartitionState(index, node_id, 0, alone, alone))
+        elif topic.partitions[index].leader != node_id:
+            yield PartitionChangeRecord(
+                partition_id=index, topic_id=topic.topic_id, isr=alone, leader=node_id, replicas=alone
+            )
+        else:
+            continue
+        logger.info("adopted %s-%d%s", topic.name, index, _extent(logs, topic.name, index))
+
+
+def _extent(logs: LogManager, topic: str, index: int) -> str:
+    log = logs.get(topic, index)
+    return f", offsets {log.log_start_offset} to {log.log_end_offset}" if log else ""

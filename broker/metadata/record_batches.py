@@ -1,0 +1,65 @@
+"""Metadata records as bytes: each in Kafka's frame, those that belong together in one batch (`MetadataRecordSerde`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...protocol.codec import decode, encode
+from ...protocol.errors import DecodeError
+from ...protocol.messages.cluster_metadata_records import (
+    RECORD_TYPES,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from ...protocol.records import v2
+from ...protocol.records.control import ControlType, encode_key
+from ...protocol.records.record import Record
+from ...protocol.schema import Message
+
+FRAME_VERSION = 1
+WRITTEN_VERSIONS: Mapping[type[Message], int] = {RegisterBrokerRecord: 3, BrokerRegistrationChangeRecord: 1}
+"""Others are written in version 0: what later ones add (directories of a partition, say) means nothing here."""
+
+_TYPE_OF = {record_class: number for number, record_class in RECORD_TYPES.items()}
+
+
+def encode_record(record: Message) -> bytes:
+    """A record in its frame."""
+    version = WRITTEN_VERSIONS.get(type(record), 0)
+    return bytes((FRAME_VERSION, _TYPE_OF[type(record)], version)) + encode(record, version)
+
+
+def decode_record(value: bytes | memoryview) -> Message | None:
+    """The record in a frame; None for a type that is none of ours. Raises DecodeError, BrokerError (version)."""
+    frame_version, position = _unsigned_varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise DecodeError(f"metadata frame version {frame_version}")
+    number, position = _unsigned_varint(value, position)
+    version, position = _unsigned_varint(value, position)
+    record_class = RECORD_TYPES.get(number)
+    return None if record_class is None else decode(record_class, memoryview(value)[position:], version)
+
+
+def _unsigned_varint(value: bytes | memoryview, position: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 35, 7):
+        if position >= len(value):
+            break
+        byte = value[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+    raise DecodeError("a metadata frame is cut short")
+
+
+def record_batch(records: Sequence[Message], base_offset: int, now_ms: int, epoch: int) -> bytes:
+    """Records as one batch; the first has ``base_offset``."""
+    encoded = [Record(base_offset + index, now_ms, None, encode_record(record)) for index, record in enumerate(records)]
+    return v2.build_batch(encoded, base_offset=base_offset, leader_epoch=epoch)
+
+
+def control_batch(kind: ControlType, value: bytes, offset: int, now_ms: int, epoch: int) -> bytes:
+    """A control record as a batch."""
+    record = Record(offset, now_ms, encode_key(kind), value)
+    return v2.build_batch([record], base_offset=offset, is_control=True, leader_epoch=epoch)
