@@ -2,7 +2,7 @@
 
 1. Each new segment is written as `<base>.log.cleaned` with its indexes, and synced.
 2. One `<base>.swap` appears, by one rename: from here on the swap has happened. Each line of it is a new segment's base
-   offset and those of the segments that it replaces.
+   offset and those of the segments that it replaces; the last one is the CRC-32 of those before it.
 3. Those go, the new files get their names, last of all `.swap` goes. After a crash this step is done again.
 
 A directory that Kafka left in the middle of a swap of its own (`<base>.log.swap`) is finished as Kafka would.
@@ -11,13 +11,13 @@ A directory that Kafka left in the middle of a swap of its own (`<base>.log.swap
 from __future__ import annotations
 
 import logging
+import zlib
 from typing import NamedTuple
 
-from ..protocol.errors import BrokerError
-from ..protocol.records.batches import iter_batches
 from . import paths
 from .checkpoints import MalformedCheckpointError, format_lines, parse_lines
 from .files import Files
+from .recovery import ScanRules, scan
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Replacement(NamedTuple):
 def commit_swap(files: Files, directory: str, replacements: list[Replacement]) -> None:
     """Step 2: decide. Raises OSError."""
     lines = [" ".join(map(str, [base_offset, *replaced])) for base_offset, replaced in replacements]
+    lines.append(_checksum(lines))
     files.replace(_swap_path(directory, replacements[0].base_offset), format_lines(lines))
 
 
@@ -75,7 +76,10 @@ def finish_swaps_of_before(files: Files, directory: str) -> None:
 def _finish_own(files: Files, directory: str, base_offset: int) -> None:
     path = _swap_path(directory, base_offset)
     try:
-        offsets = [[int(word) for word in line.split()] for line in parse_lines(files.read(path))]
+        *lines, checksum = parse_lines(files.read(path))
+        if checksum != _checksum(lines):
+            raise MalformedCheckpointError("a CRC that does not fit its lines")
+        offsets = [[int(word) for word in line.split()] for line in lines]
         replacements = [Replacement(base_offset, tuple(replaced)) for base_offset, *replaced in offsets]
     except (MalformedCheckpointError, ValueError) as fault:
         logger.warning("%s: %s: not believed", path, fault)
@@ -89,19 +93,23 @@ def _finish_own(files: Files, directory: str, base_offset: int) -> None:
 
 def _finish_kafkas(files: Files, directory: str, base_offset: int) -> None:
     path = _path(directory, base_offset, paths.LOG)
-    try:
-        batches = list(iter_batches(files.read(path + paths.SWAP)))
-    except BrokerError as fault:
-        logger.warning("%s: %s: removed", path + paths.SWAP, fault)
+    result = scan(files.read(path + paths.SWAP), ScanRules(base_offset, base_offset))
+    if not result.batch_count or (result.reason is not None and files.exists(path)):
+        # It was synced before it got this name, so somebody has damaged it: what it stands for is better.
+        logger.warning("%s: %s: removed", path + paths.SWAP, result.reason or "no batches")
         files.remove(path + paths.SWAP)
         return
-    end_offset = batches[-1].last_offset + 1 if batches else base_offset + 1
+    end_offset = result.next_offset
     for name in map(paths.parse_offset_file, files.list(directory)):
         if name is not None and name.kind == paths.LOG and not name.state and base_offset <= name.offset < end_offset:
             files.remove(_path(directory, name.offset, paths.LOG))
     for kind in (paths.TRANSACTION_INDEX, paths.LOG):
         if files.exists(_path(directory, base_offset, kind) + paths.SWAP):
             files.rename(_path(directory, base_offset, kind) + paths.SWAP, _path(directory, base_offset, kind))
+
+
+def _checksum(lines: list[str]) -> str:
+    return str(zlib.crc32("\n".join(lines).encode()))
 
 
 def _path(directory: str, offset: int, kind: str) -> str:

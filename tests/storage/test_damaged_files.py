@@ -13,10 +13,11 @@ import pytest
 
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
+from gregor.protocol.records.batches import Record, iter_batches
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_config import LogConfig
 from gregor.storage.partition_log import PartitionLog
-from tests.storage.payloads import append, read_records
+from tests.storage.payloads import append, payload, read_records
 
 RECORDS = 60
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=-1)
@@ -118,6 +119,15 @@ def test_truncation_at_a_batch_boundary(written: Path, is_clean: bool) -> None:
     log.close()
 
 
+@both_stops
+def test_truncation_inside_a_batch_of_a_middle_segment(written: Path, is_clean: bool) -> None:
+    middle = segment_files(written)[1]
+    size = middle.stat().st_size
+    edit(middle, lambda data: data.__delitem__(slice(size - 40, None)))
+    first_of_next = first_offset_of(segment_files(written)[2])
+    check(written, first_of_next - 1, is_clean=is_clean, is_end=not is_clean)
+
+
 FIELDS = {
     "base offset": v2.BASE_OFFSET_AT + 7,
     "high byte of the base offset": v2.BASE_OFFSET_AT,
@@ -176,6 +186,34 @@ def test_a_stale_batch_appended(written: Path, is_clean: bool) -> None:
     stale = segment_files(written)[0].read_bytes()
     edit(active, lambda data: data.extend(stale))
     check(written, RECORDS, is_clean=is_clean, is_end=True)
+
+
+@both_stops
+def test_a_stale_batch_that_would_fit_but_for_its_epoch(written: Path, is_clean: bool) -> None:
+    log = open_log(written, is_clean=True)
+    log.append(payload([value(RECORDS)]), leader_epoch=1)
+    log.close()
+    active = segment_files(written)[-1]
+    stale = bytearray(v2.build_batch([Record(0, 1000, b"k", b"stale")], base_offset=RECORDS + 1))
+    edit(active, lambda data: data.extend(stale))
+    log = open_log(written, is_clean=is_clean)
+    assert serve(log)[0] == {offset: value(offset) for offset in range(RECORDS + 1)}
+    assert log.log_end_offset == RECORDS + 1
+    log.close()
+
+
+@both_stops
+def test_a_zeroed_page_in_the_middle(tmp_path: Path, is_clean: bool) -> None:
+    directory = tmp_path / "topic-0"
+    log = PartitionLog.open(str(directory), LogConfig(retention_ms=-1), ManualClock(10_000))
+    for number in range(200):
+        append(log, value(number), timestamp=1000 + number)
+    log.close()
+    (segment,) = segment_files(directory)
+    data = segment.read_bytes()
+    first_bad = next(batch.stored_offset for batch in iter_batches(data) if batch.end > 4096)
+    edit(segment, lambda data: data.__setitem__(slice(4096, 8192), bytes(4096)))
+    check(directory, first_bad, is_clean=is_clean, is_end=not is_clean)
 
 
 @both_stops
@@ -270,6 +308,20 @@ def test_left_over_files_go(written: Path, state: str, is_clean: bool) -> None:
     assert not orphan.exists()
     assert stranger.exists()
     log.close()
+
+
+@both_stops
+@pytest.mark.parametrize("kind", [".swap", ".log.swap", ".reclaim"])
+@pytest.mark.parametrize("contents", [b"", b"\xff\xfegarbage", b"0\n1\n0 60\n", b"0\n1\n500 300\n"])
+def test_left_over_files_that_decide_nothing(written: Path, kind: str, contents: bytes, is_clean: bool) -> None:
+    """Swaps and reclaims whose files are garbage, or which name what is not there."""
+    left_over = written / f"00000000000000000500{kind}"
+    left_over.write_bytes(contents)
+    log = open_log(written, is_clean=is_clean)
+    assert set(serve(log)[0]) == set(range(RECORDS))
+    assert append(log, b"more") == RECORDS
+    log.close()
+    assert not left_over.exists()
 
 
 def test_a_copied_directory_keeps_its_times(written: Path, tmp_path: Path) -> None:
