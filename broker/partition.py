@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +50,7 @@ class Partition:
         "_order",
         "_rules",
         "_rules_config",
+        "_undeleted",
         "_unreplicated",
         "_waiters",
         "index",
@@ -71,6 +72,8 @@ class Partition:
         self._followers_waiting: set[PartitionWaiter] = set()
         self._unreplicated: list[tuple[int, int, Promise[bool]]] = []
         """Heap of appends that wait for the high watermark: last offset, order of arrival, whether it got there."""
+        self._undeleted: list[tuple[int, Promise[bool]]] = []
+        """What waits for the followers to give up what is below an offset."""
         self._order = itertools.count()
         self._rules_config: LogConfig | None = None
         self._rules = AppendRules()
@@ -116,7 +119,7 @@ class Partition:
             leadership.update(state)
             self.advance_high_watermark()
             return False
-        self._fail_unreplicated()
+        self._fail_waiting()
         self.leader_epoch = state.leader_epoch
         self.log.sole_replica = False
         self.role = Leadership(self.log, state, rules)
@@ -132,14 +135,14 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.log.sole_replica = False
         self.role = role
-        self._fail_unreplicated()
+        self._fail_waiting()
         self.wake_waiters()
         return True
 
     def retire(self) -> None:
         """Serve nobody any more: the topic was deleted, or the replica is somewhere else now."""
         self.role = Following(-1)
-        self._fail_unreplicated()
+        self._fail_waiting()
         self.wake_waiters()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -225,6 +228,22 @@ class Partition:
         """Whether `replicated` would return at once."""
         return self.role is None or self.log.high_watermark > offset
 
+    async def deleted_everywhere(self, offset: int, timeout_s: float) -> int:
+        """Wait until no replica has records below ``offset``; returns the least offset that any has.
+
+        Raises BrokerError REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER.
+        """
+        leadership = self.leadership
+        if leadership is not None and leadership.low_watermark < offset:
+            promise: Promise[bool] = Promise()
+            self._undeleted.append((offset, promise))
+            with trio.move_on_after(timeout_s):
+                if not await promise.wait():
+                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if not promise.is_kept:
+                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+        return self.log.log_start_offset if leadership is None else leadership.low_watermark
+
     # --- the high watermark ---
 
     def follower_fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
@@ -237,6 +256,12 @@ class Partition:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is no follower of this one")
         leadership.fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
         self.advance_high_watermark()
+        if self._undeleted:
+            low_watermark = leadership.low_watermark
+            for wanted, promise in self._undeleted:
+                if wanted <= low_watermark:
+                    promise.keep(True)
+            self._undeleted = [entry for entry in self._undeleted if not entry[1].is_kept]
 
     def drop_laggards(self) -> None:
         """Ask for an in-sync set without those who lag; to be called now and then, as time alone makes laggards."""
@@ -259,9 +284,11 @@ class Partition:
         for waiter in list(self._waiters):
             waiter.changed()
 
-    def _fail_unreplicated(self) -> None:
-        waiting, self._unreplicated = self._unreplicated, []
-        for _, _, promise in waiting:
+    def _fail_waiting(self) -> None:
+        promises = [promise for _, _, promise in self._unreplicated]
+        promises += [promise for _, promise in self._undeleted]
+        self._unreplicated, self._undeleted = [], []
+        for promise in promises:
             promise.keep(False)
 
     # --- waiters ---
@@ -296,7 +323,11 @@ def rules_of(config: LogConfig) -> AppendRules:
 class PartitionRegistry:
     """The partitions of this broker, by topic and index."""
 
-    def __init__(self, partitions: Iterable[Partition] = ()) -> None:
+    def __init__(
+        self, partitions: Iterable[Partition] = (), *, exists: Callable[[str, int], bool] = lambda *_: False
+    ) -> None:
+        """``exists`` tells whether the cluster has a partition, here or elsewhere."""
+        self._exists = exists
         self._topics: dict[str, dict[int, Partition]] = {}
         self._encoded: dict[bytes, dict[int, Partition]] = {}
         for partition in partitions:
@@ -320,11 +351,22 @@ class PartitionRegistry:
         return None if partitions is None else partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
+        """The partition. Raises BrokerError as `why_missing` says."""
         partition = self.find(topic, index)
         if partition is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise BrokerError(self.why_missing(topic, index))
         return partition
+
+    def led(self, topic: str, index: int) -> Partition:
+        """The partition, which is led here. Raises BrokerError as `get`, NOT_LEADER_OR_FOLLOWER."""
+        partition = self.get(topic, index)
+        partition.check_leader()
+        return partition
+
+    def why_missing(self, topic: str, index: int) -> ErrorCode:
+        """What to tell who asks for a partition that is not here: look elsewhere, or that there is none."""
+        is_elsewhere = self._exists(topic, index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def of_topic(self, topic: str) -> dict[int, Partition]:
         """The partitions of one topic by index, not to be changed; empty if there is no such topic."""

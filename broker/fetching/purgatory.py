@@ -3,7 +3,8 @@
 Why a parked fetch answers now (in the spirit of Kafka's DelayedFetch):
 
 - Case A: as many bytes were appended to its partitions as were missing.
-- Case B: one of its partitions changed in another way: it was deleted or truncated, or its last stable offset moved.
+- Case B: one of its partitions changed in another way: it was deleted or truncated, its leader changed, its last
+  stable offset moved, or its high watermark where that is not simply the log's end.
 - Case C: its deadline has come; the answer holds what there is.
 - Case D: its client hung up; there is no answer.
 - Case E: the broker stops; the answer holds what there is.
@@ -75,18 +76,25 @@ class Purgatory:
         return len(self._parked)
 
     async def park(
-        self, partitions: Iterable[Partition], *, missing_bytes: int, deadline: float, hangup: Hangup
+        self,
+        partitions: Iterable[Partition],
+        *,
+        missing_bytes: int,
+        deadline: float,
+        hangup: Hangup,
+        is_follower: bool = False,
     ) -> Wake:
         """Wait until ``missing_bytes`` more are in ``partitions``, or another case comes first.
 
-        ``deadline`` is in trio's clock. Raises ClientGoneError if the client hangs up.
+        ``deadline`` is in trio's clock. A follower waits for what was appended, others for what is replicated. Raises
+        ClientGoneError if the client hangs up.
         """
         if self._stopping:
             return Wake.STOPPING
         parked = ParkedFetch(missing_bytes, deadline)
         watched = list(partitions)
         for partition in watched:
-            partition.watch(parked)
+            partition.watch(parked, is_follower=is_follower)
         self._parked.add(parked)
         try:
             return await parked.wait(hangup)

@@ -4,7 +4,8 @@ Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
 
 - Up to version 2 a partition's limit is hard, even in the middle of the first batch. From version 3 on (KIP-74) the
   first partition that has data gives at least one batch, however large, and no other one gives a partial first batch.
-- Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset.
+- Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset; followers to the end.
+- Followers read from the leader only, and so do consumers before version 11, which may not know of others (KIP-392).
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from dataclasses import dataclass
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from ...protocol.records.v0 import OFFSET_AND_SIZE
-from ...storage.partition_log import LogSlice, PartitionLog
+from ...storage.partition_log import LogSlice
 from ..partition import Partition
 from .sessions import FetchedPartition
 
 logger = logging.getLogger(__name__)
 
 LAST_VERSION_WITH_HARD_LIMIT = 2
+FIRST_VERSION_FROM_FOLLOWERS = 11
 NO_OFFSET = -1
+CONSUMER = -1
+"""In the place of a replica's broker id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,20 @@ class FetchLimits:
     version: int
     max_bytes: int
     read_committed: bool
-    is_follower: bool
+    replica_id: int = CONSUMER
+    """Broker id of the follower that asks."""
+    replica_epoch: int = -1
+    """Its broker epoch, -1 if it does not say."""
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker asks, to copy."""
+        return self.replica_id >= 0
+
+    @property
+    def leader_only(self) -> bool:
+        """Whether no other replica will do."""
+        return self.is_follower or self.version < FIRST_VERSION_FROM_FOLLOWERS
 
 
 @dataclass(slots=True)
@@ -107,26 +124,34 @@ def _read(
 ) -> PartitionRead:
     wanted = fetched.wanted
     log = partition.log
-    if limits.is_follower:
-        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker replicates from this one")
     check_leader_epoch(partition, wanted.current_leader_epoch)
-    answer = PartitionData(
-        partition_index=partition.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        aborted_transactions=None,
-        records=b"",
-    )
-    diverging = _diverging_epoch(log, wanted)
+    if limits.leader_only and partition.role is not None:
+        partition.check_leader()
+    diverging = _diverging_epoch(partition, wanted)
     if diverging is not None:
+        answer = _answer_of(partition)
         answer.diverging_epoch = diverging
         return PartitionRead(fetched, partition, answer)
     max_bytes = min(wanted.partition_max_bytes, remaining_bytes)
     if max_bytes < 0:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for a read")
-    upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
+    if limits.is_follower:
+        upper_bound = log.log_end_offset
+    else:
+        upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
     records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound, at_least_one=at_least_one)
+    if limits.is_follower:
+        try:
+            partition.follower_fetched(
+                limits.replica_id,
+                wanted.fetch_offset,
+                log_start_offset=wanted.log_start_offset,
+                broker_epoch=limits.replica_epoch,
+            )
+        except BrokerError:
+            records.release()
+            raise
+    answer = _answer_of(partition)
     if limits.read_committed:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -138,6 +163,19 @@ def _read(
         records.release()
         return PartitionRead(fetched, partition, answer)
     return PartitionRead(fetched, partition, answer, records)
+
+
+def _answer_of(partition: Partition) -> PartitionData:
+    """An answer without records."""
+    log = partition.log
+    return PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
 
 
 def _begins_incomplete(records: LogSlice) -> bool:
@@ -160,11 +198,11 @@ def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
     raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
-def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> EpochEndOffset | None:
+def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
     """Where the log parts from what the client has read last (KIP-595). Raises BrokerError OFFSET_OUT_OF_RANGE."""
     if wanted.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "the end offset of the last fetched epoch is not known")
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:

@@ -36,7 +36,7 @@ async def handle_append_numbered(request: AppendNumberedRequest, context: Reques
 def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) -> AppendNumberedPartitionResponse:
     answer = AppendNumberedPartitionResponse(index=part.index)
     try:
-        partition = context.broker.partitions.get(topic, part.index)
+        partition = context.broker.partitions.led(topic, part.index)
         if is_internal(topic):
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         log = partition.log

@@ -8,7 +8,7 @@ import logging
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
+from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, ReplicaState
 from ...protocol.records import v0, v1, v2
 from ...protocol.schema import NO_UUID
 from ..fetching.conversion import LazyConvertRecords, must_convert
@@ -51,22 +51,26 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
     if quotas.is_active:
         max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
-    replica_id = request.replica_id if version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
+    replica = request.replica_state
+    if version < FIRST_VERSION_WITH_REPLICA_STATE:
+        replica = ReplicaState(replica_id=request.replica_id)
     limits = FetchLimits(
         version=version,
         max_bytes=max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
-        is_follower=replica_id >= 0,
+        replica_id=replica.replica_id,
+        replica_epoch=replica.replica_epoch,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
     if quotas.is_active and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
         for read in reads:
             read.release()
         return FetchResponse(session_id=fetch.session_id)
+    as_stored = request.gregor_as_stored or limits.is_follower
     answers: Answers = []
     # What could not even be looked for comes last, as from Kafka.
     for read in sorted(reads, key=lambda read: read.partition is None):
-        await _add_records(read, context, as_stored=request.gregor_as_stored)
+        await _add_records(read, context, as_stored=as_stored)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
     return FetchResponse(session_id=session_id, responses=_by_topic(selected))
@@ -79,6 +83,9 @@ async def _read_or_wait(
     min_bytes = min(request.min_bytes, limits.max_bytes)
     while True:
         reads = read_partitions([(fetched, _find(fetched, context)) for fetched in fetch.partitions], limits)
+        for read in reads:
+            if read.partition is not None:
+                context.broker.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
         missing_bytes = min_bytes - sum(read.size_bytes for read in reads)
         if missing_bytes <= 0 or trio.current_time() >= deadline or not reads:
             return reads
@@ -91,6 +98,7 @@ async def _read_or_wait(
             missing_bytes=missing_bytes,
             deadline=deadline,
             hangup=context.hangup,
+            is_follower=limits.is_follower,
         )
         if wake in (Wake.DEADLINE, Wake.STOPPING):
             deadline = 0
@@ -103,8 +111,9 @@ def _find(fetched: FetchedPartition, context: RequestContext) -> Partition | Err
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         fetched.topic = topic.name
-    partition = context.broker.partitions.find(fetched.topic, fetched.wanted.partition)
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else partition
+    partitions = context.broker.partitions
+    partition = partitions.find(fetched.topic, fetched.wanted.partition)
+    return partitions.why_missing(fetched.topic, fetched.wanted.partition) if partition is None else partition
 
 
 async def _add_records(read: PartitionRead, context: RequestContext, *, as_stored: bool) -> None:

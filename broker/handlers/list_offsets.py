@@ -18,6 +18,7 @@ from ...protocol.messages.list_offsets import (
 from ...storage.partition_log import PartitionLog, TimestampOffset
 from ...storage.segment import Segment
 from ..fetching.reading import check_leader_epoch
+from ..partition import Partition
 from ..requests import RequestContext
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ FIRST_VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8,
 FIRST_VERSION_WITH_EPOCH = 4
 NO_TIMESTAMP, NO_OFFSET, NO_EPOCH = -1, -1, -1
 CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+"""Tools that want to know what this replica has, whoever leads."""
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 READ_COMMITTED = 1
 
 
@@ -51,6 +55,8 @@ def _answer(
         if is_repeated:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         partition = context.broker.partitions.get(topic, wanted.partition_index)
+        if request.replica_id != DEBUGGING_REPLICA_ID:
+            partition.check_leader()
         if context.api_version == 0:
             is_consumer = request.replica_id == CONSUMER_REPLICA_ID
             now_ms = context.broker.clock.now_ms()
@@ -60,7 +66,7 @@ def _answer(
         if timestamp < 0 and context.api_version < FIRST_VERSION_OF.get(timestamp, context.api_version + 1):
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         check_leader_epoch(partition, wanted.current_leader_epoch)
-        found = _find(partition.log, timestamp, _fetchable_end(partition.log, request), partition.leader_epoch)
+        found = _find(partition, timestamp, _fetchable_end(partition.log, request))
         return ListOffsetsPartitionResponse(
             partition_index=partition.index,
             timestamp=found.timestamp,
@@ -69,6 +75,8 @@ def _answer(
         )
     except BrokerError as error:
         code = error.code
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
     except Exception:
         logger.exception("listing offsets of %s-%d failed", topic, wanted.partition_index)
         code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -82,18 +90,27 @@ def _fetchable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(log: PartitionLog, timestamp: int, end: int, leader_epoch: int) -> TimestampOffset:
-    """The wanted offset, all -1 if there is none (Kafka: Partition.fetchOffsetForTimestamp)."""
-    if timestamp == LATEST:
-        return TimestampOffset(NO_TIMESTAMP, end, leader_epoch)
+def _find(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
+    """The wanted offset, all -1 if there is none (Kafka: Partition.fetchOffsetForTimestamp).
+
+    Raises BrokerError OFFSET_NOT_AVAILABLE while a new leader does not know yet how far its log is replicated: what an
+    older one has told may be further (KIP-207).
+    """
+    log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, log.epoch_for_offset(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= end:
-        return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
-    return found
+    if timestamp != LATEST:
+        found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < end:
+            return found
+    leadership = partition.leadership
+    if leadership is not None and leadership.epoch_start_offset > end:
+        raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    if timestamp == LATEST:
+        return TimestampOffset(NO_TIMESTAMP, end, partition.leader_epoch)
+    return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
 
 
 class _Boundary(NamedTuple):

@@ -33,7 +33,8 @@ def _answer(topic: str, wanted: OffsetForLeaderPartition, context: RequestContex
     try:
         partition = context.broker.partitions.get(topic, wanted.partition)
         check_leader_epoch(partition, wanted.current_leader_epoch)
-        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+        partition.check_leader()
+        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except BrokerError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,8 +1,12 @@
-"""Produce: batches are validated and appended as they were produced, whatever their format."""
+"""Produce: batches are validated and appended as they were produced, whatever their format.
+
+With acks=all the answer waits until all in-sync replicas have the records (Kafka: DelayedProduce).
+"""
 
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 import trio
 
@@ -20,6 +24,7 @@ from ...protocol.records.batches import read_batch
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
 from ..metadata.internal_topics import is_internal
+from ..monitoring.metrics import EXPECTED_PRODUCE_ERRORS
 from ..partition import Partition
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
@@ -33,36 +38,37 @@ VALIDATE_IN_THREAD_BYTES = 64 * 1024
 """Compressed batches from this size on are validated in a worker thread: inflating them takes milliseconds."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
-ERRORS_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-    }
-)
+ERRORS_WITHOUT_LOG_START = EXPECTED_PRODUCE_ERRORS | {ErrorCode.NOT_ENOUGH_REPLICAS}
 """Errors after which Kafka does not tell the log start offset (ReplicaManager.appendToLocalLog)."""
+
+
+class Unreplicated(NamedTuple):
+    """An append whose last record must come to all in-sync replicas before its answer may say that it is safe."""
+
+    partition: Partition
+    last_offset: int
+    answer: PartitionProduceResponse
 
 
 async def handle_produce(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Append each partition's records; with acks=0 there is no answer, and an error closes the connection."""
     refusal = _refusal_of_all(request)
     responses = []
+    unreplicated: list[Unreplicated] = []
     failed = refusal is not None
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
-            answer = await _produce_to_partition(topic.name, data, request, context, refusal)
+            answer = await _produce_to_partition(topic.name, data, request, context, refusal, unreplicated)
             failed = failed or answer.error_code != ErrorCode.NONE
+            if refusal is None and answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                context.broker.metrics.count_produce_request(topic.name, answer.error_code)
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if request.acks == 0:
         context.closing = failed
         return None
+    await _wait_for_followers(unreplicated, request.timeout_ms / 1000)
     return ProduceResponse(responses=[topic for topic in responses if topic.partition_responses])
 
 
@@ -81,10 +87,12 @@ async def _produce_to_partition(
     request: ProduceRequest,
     context: RequestContext,
     refusal: ErrorCode | None,
+    unreplicated: list[Unreplicated],
 ) -> PartitionProduceResponse:
-    partition = context.broker.partitions.find(topic, data.index)
+    partitions = context.broker.partitions
+    partition = partitions.find(topic, data.index)
     if refusal is not None or partition is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if refusal is None else refusal
+        code = partitions.why_missing(topic, data.index) if refusal is None else refusal
         return _failure(data.index, BrokerError(code), log_start_offset=-1)
     records = memoryview(data.records or b"")
     try:
@@ -92,13 +100,36 @@ async def _produce_to_partition(
     except BrokerError as error:
         return _failure(data.index, error, log_start_offset=-1)
     try:
-        return await _append(partition, records, context)
+        produced = await _validated(partition, records, context)
+        if not produced.batches:
+            return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
+        result = partition.append(produced)
     except BrokerError as error:
         has_log_start = error.code not in ERRORS_WITHOUT_LOG_START
         return _failure(data.index, error, log_start_offset=partition.log.log_start_offset if has_log_start else -1)
     except Exception:
         logger.exception("appending to %s-%d failed", topic, data.index)
         return _failure(data.index, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR), log_start_offset=-1)
+    context.broker.metrics.count_produced(topic, produced)
+    answer = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    if request.acks == ALL_IN_SYNC and not partition.is_replicated(result.last_offset):
+        unreplicated.append(Unreplicated(partition, result.last_offset, answer))
+    return answer
+
+
+async def _wait_for_followers(unreplicated: list[Unreplicated], timeout_s: float) -> None:
+    """Let each answer tell whether its records are in all in-sync logs by then."""
+    deadline = trio.current_time() + timeout_s
+    for partition, offset, answer in unreplicated:
+        try:
+            await partition.replicated(offset, max(0.0, deadline - trio.current_time()))
+        except BrokerError as error:
+            answer.error_code, answer.error_message = error.code, error.message
 
 
 def _check_request(partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext) -> None:
@@ -106,8 +137,9 @@ def _check_request(partition: Partition, records: memoryview, request: ProduceRe
     check_produce_version(records, context.api_version)
     if is_internal(partition.topic) and context.client_id != ADMIN_CLIENT_ID:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-    if request.acks == ALL_IN_SYNC and partition.log.config.min_insync_replicas > 1:
-        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    partition.check_leader()
+    if request.acks == ALL_IN_SYNC:
+        partition.check_in_sync()
     if request.transactional_id is not None:
         _check_transaction(partition, records, request.transactional_id, context)
 
@@ -128,20 +160,6 @@ def _check_transaction(
             raise
         # Producers know this one as a reason to try again.
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
-
-
-async def _append(partition: Partition, records: memoryview, context: RequestContext) -> PartitionProduceResponse:
-    produced = await _validated(partition, records, context)
-    if not produced.batches:
-        return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
-    result = partition.append(produced)
-    context.broker.metrics.count_produced(partition.topic, produced)
-    return PartitionProduceResponse(
-        index=partition.index,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.log_append_time_ms,
-        log_start_offset=result.log_start_offset,
-    )
 
 
 async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:

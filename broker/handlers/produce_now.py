@@ -67,8 +67,7 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
     partition = broker.partitions.find_encoded(request.topic, request.partition)
     if partition is None or partition.is_internal or request.acks not in ACKS:
         return None
-    log = partition.log
-    if request.acks == ALL_IN_SYNC and log.config.min_insync_replicas > 1:
+    if partition.role is not None and (request.acks == ALL_IN_SYNC or not partition.is_leader):
         return None
     batch = check_plain_batch(request.records, partition.append_rules, now_ms=broker.clock.now_ms())
     if batch is None:
@@ -79,6 +78,7 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
         # Nothing was appended; the handler finds the same and says so.
         return None
     counters = broker.metrics.topics[partition.topic]
+    counters.produce_requests += 1
     counters.messages_in += batch.record_count
     counters.bytes_in += batch.size_bytes
     return _answer(request, result, version, correlation_id) if request.acks else b""

@@ -117,9 +117,10 @@ async def handle_describe_producers(
 def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     if why_invalid(topic) is not None:
         return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = context.broker.partitions.find(topic, index)
-    if partition is None:
-        return PartitionResponse(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        partition = context.broker.partitions.led(topic, index)
+    except BrokerError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code)
     return PartitionResponse(
         partition_index=index,
         active_producers=[

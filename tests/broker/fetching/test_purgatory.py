@@ -19,7 +19,7 @@ class WatchedPartition:
     def __init__(self) -> None:
         self.waiters: list[PartitionWaiter] = []
 
-    def watch(self, waiter: PartitionWaiter) -> None:
+    def watch(self, waiter: PartitionWaiter, *, is_follower: bool = False) -> None:
         self.waiters.append(waiter)
 
     def unwatch(self, waiter: PartitionWaiter) -> None:
