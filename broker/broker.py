@@ -18,7 +18,7 @@ from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
 from .maintenance import compact_logs, maintain_logs
-from .metadata.changes import FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
+from .metadata.changes import BrokerConfigChanged, FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
 from .metadata.features import has_transactions_v2
 from .metadata.internal_topics import TRANSACTION_STATE
 from .metadata.producer_ids import ProducerIds
@@ -34,6 +34,7 @@ from .transactions.coordinator import CoordinatorSettings, TransactionCoordinato
 from .transactions.markers import PartitionMarkers
 
 if TYPE_CHECKING:
+    from .faults.injection import FaultInjection
     from .monitoring.pages import Monitoring
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Broker:
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self.config = config
         self.clock = clock or SystemClock()
+        self.faults = self._open_faults()
         self.metrics = Metrics()
         self.clients = ClientCensus(self.clock, config.gregor_client_census_max_clients)
         self.quotas = ClientQuotas(config, self.clock)
@@ -52,8 +54,14 @@ class Broker:
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
-        self.dispatcher = Dispatcher(self)
-        self.logs = LogManager(config.log_dirs, config.log_config(), self.clock, node_id=config.node_id)
+        self.dispatcher = self._new_dispatcher()
+        self.logs = LogManager(
+            config.log_dirs,
+            config.log_config(),
+            self.clock,
+            node_id=config.node_id,
+            files=None if self.faults is None else self.faults.files,
+        )
         self.metadata = MetadataStore(config, self.clock)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
         self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
@@ -101,6 +109,24 @@ class Broker:
                 self.logs.close()
         finally:
             server.close()
+
+    def _open_faults(self) -> FaultInjection | None:
+        """What makes this broker fail on purpose; its clock and its files are then under the injection's control."""
+        if not self.config.gregor_fault_injection_enable:
+            return None
+        from .faults.injection import FaultInjection
+
+        faults = FaultInjection(self.clock)
+        faults.take(self.config.fault_rules, self.config.gregor_fault_clock_offset_ms)
+        self.clock = faults.clock
+        return faults
+
+    def _new_dispatcher(self) -> Dispatcher:
+        if self.faults is None:
+            return Dispatcher(self)
+        from .faults.request_faults import FaultyDispatcher
+
+        return FaultyDispatcher(self, self.faults)
 
     def stop(self) -> None:
         """Let `run` end: no new connections, parked fetches answer now, requests in flight finish."""
@@ -158,6 +184,7 @@ class Broker:
         self.metadata.open(self.logs)
         TopicLogs(self.metadata, self.logs, self.partitions).start()
         self.metadata.subscribe(self._follow)
+        self._take_faults()
         self._offer_apis()
         self.quotas.take(self.metadata.state.quotas)
         for index in range(self._transaction_log.existing_partitions()):
@@ -165,10 +192,16 @@ class Broker:
                 self.transactions.replay(entries)
         self.transactions.finish_prepared()
 
+    def _take_faults(self) -> None:
+        if self.faults is not None:
+            self.faults.take(self.config.fault_rules, self.config.gregor_fault_clock_offset_ms)
+
     def _follow(self, change: MetadataChange) -> None:
         if isinstance(change, TopicDeleted):
             self.groups.topic_deleted(change.topic.name)
             self.metrics.forget_topic(change.topic.name)
+        elif isinstance(change, BrokerConfigChanged):
+            self._take_faults()
         elif isinstance(change, QuotasChanged):
             self.quotas.take(self.metadata.state.quotas)
         elif isinstance(change, FeaturesChanged):

@@ -75,6 +75,8 @@ class ClientConnection:
     """Requests by API and version, until `client_census` takes them."""
     down_conversion: ConversionCost = field(default_factory=ConversionCost)
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
+    peer_broker_id: int | None = None
+    """The broker at the other end, once a request has told; only asked where faults are injected."""
     throttle_ms: int = 0
     """How long a quota keeps this connection from being read after the present answer; the connection resets it."""
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "configs": "configs",
     "groups": "groups",
     "clients": "clients",
+    "faults": "faults",
     "produce": "produce",
     "consume": "consume",
     "dump-log": "dump_log",

@@ -6,6 +6,14 @@ from pathlib import Path
 
 from ...storage.log_config import LogConfig
 from .accepted import accepted_keys
+from .fault_keys import (
+    ENABLE,
+    FAULT_PREFIX,
+    RULE_PREFIX,
+    InvalidFaultError,
+    check_faults,
+    fault_rule_key,
+)
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
 from .properties import parse_properties
@@ -37,6 +45,9 @@ class BrokerConfig(SupportedKeys):
         for name in self.properties:
             if name in SUPPORTED_KEYS:
                 self._apply(SUPPORTED_KEYS[name])
+        if self.gregor_fault_file:
+            self.properties = {**_rules_of_file(self.gregor_fault_file), **self.properties}
+        check_faults(self.properties)
         self._resolve()
 
     @classmethod
@@ -61,7 +72,8 @@ class BrokerConfig(SupportedKeys):
 
     def notices(self) -> tuple[list[str], list[str]]:
         """What to tell the operator about the keys given: lines for info, lines for warning."""
-        others = [name for name in self.properties if name not in SUPPORTED_KEYS]
+        rules = [name for name in self.properties if name.startswith(RULE_PREFIX)]
+        others = [name for name in self.properties if name not in SUPPORTED_KEYS and name not in rules]
         needless = sorted(name for name in others if name in accepted_keys() or _is_prefixed(name))
         info = [f"accepted without effect: {', '.join(needless)}"] if needless else []
         known = [*SUPPORTED_KEYS, *accepted_keys(), *TOPIC_KEYS]
@@ -70,11 +82,24 @@ class BrokerConfig(SupportedKeys):
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             warnings.append(f"unknown configuration {name} is ignored{hint}")
+        if rules and not self.gregor_fault_injection_enable:
+            warnings.append(f"{', '.join(rules)}: without effect, as {ENABLE} is false")
         return info, warnings
 
     def key(self, name: str) -> Key | None:
         """The broker key called ``name``, supported or merely accepted."""
-        return SUPPORTED_KEYS.get(name) or accepted_keys().get(name)
+        return _key_called(name)
+
+    @property
+    def fault_rules(self) -> dict[str, str]:
+        """The text of each fault rule by its name, as the layers have it now."""
+        layers = (self.properties, self.cluster_overrides, self.broker_overrides)
+        return {
+            name.removeprefix(RULE_PREFIX): text
+            for layer in layers
+            for name, text in layer.items()
+            if name.startswith(RULE_PREFIX)
+        }
 
     def text(self, name: str) -> str | None:
         """The effective value of a broker key as text; ``None`` where it has none."""
@@ -151,7 +176,9 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
 
     A key that is nobody's may be a plug-in's: Kafka stores it, and so do we.
     """
-    key = SUPPORTED_KEYS.get(name) or accepted_keys().get(name)
+    key = _key_called(name)
+    if key is None and name.startswith(FAULT_PREFIX):
+        raise InvalidFaultError(f"Unknown configuration {name}: fault rules are called {RULE_PREFIX}NAME")
     if key is None:
         return
     if key.update is Update.READ_ONLY:
@@ -160,6 +187,26 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ConfigError(f"{reason}: Set({name})")
     key.parse(text)
+
+
+def check_faults_allowed(config: BrokerConfig, name: str) -> None:
+    """Raise :class:`InvalidFaultError` for a key about faults where the broker is not to have any."""
+    if name.startswith(FAULT_PREFIX) and not config.gregor_fault_injection_enable:
+        raise InvalidFaultError(f"{name}: this broker injects no faults; start it with {ENABLE}=true")
+
+
+def _key_called(name: str) -> Key | None:
+    return SUPPORTED_KEYS.get(name) or accepted_keys().get(name) or fault_rule_key(name)
+
+
+def _rules_of_file(path: str) -> dict[str, str]:
+    from ..faults.rule_file import read_rule_file
+    from ..faults.rule_syntax import FaultRuleError
+
+    try:
+        return {RULE_PREFIX + name: text for name, text in read_rule_file(path).items()}
+    except FaultRuleError as error:
+        raise ConfigError(f"gregor.fault.file: {error}") from None
 
 
 def _may_change(name: str, text: str) -> bool:

@@ -1,6 +1,6 @@
 """Keys that Kafka does not have; all begin with ``gregor.``."""
 
-from .declare import CLUSTER_WIDE, boolean, integer, optional_string
+from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string
 
 
 class GregorKeys:
@@ -8,6 +8,13 @@ class GregorKeys:
 
     gregor_client_census_max_clients = integer(
         1000, "Clients of which the broker remembers what they use, for `gregor clients` and metrics.", least=1
+    )
+    gregor_fault_clock_offset_ms = long(
+        0, "Milliseconds by which this broker's clock is ahead, or behind if negative.", update=CLUSTER_WIDE
+    )
+    gregor_fault_file = optional_string("A YAML or JSON file with fault rules that hold from the start.")
+    gregor_fault_injection_enable = boolean(
+        False, "Whether gregor.fault.rule.NAME makes this broker slow, refuse, hang up or cheat; see docs/faults.md."
     )
     gregor_message_downconversion_chunk_bytes = integer(
         131072,

@@ -193,6 +193,11 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partitions_of(self, session_id: int) -> Collection[FetchedPartition]:
+        """What a session fetches; nothing if there is no such session."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.partitions.values()
+
     def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
         """What ``request`` asks for; closes, advances or updates the session that it names."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS

@@ -33,6 +33,8 @@ COMPACT_TAIL = b"\0\0\0"
 COMPACT_ONE = 2
 """An array with one element, or the length of a string with one byte."""
 COMPACT_NULL = 0
+BASE_OFFSET = Struct(">q")
+"""The first field of a batch."""
 
 ANSWER_HEAD = Struct(">iiih")  # size, correlation id, number of topics, length of topic
 ANSWER_V3 = Struct(">iihqqi")  # number of partitions, partition, error, base offset, append time, throttle time
@@ -75,7 +77,9 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
     try:
         result = partition.append(Produced(request.records, [batch]))
     except BrokerError:
-        # Nothing was appended; the handler finds the same and says so.
+        # Nothing was appended; the handler finds the same and says so. It wants a batch that was never numbered.
+        if not request.records.readonly:
+            BASE_OFFSET.pack_into(request.records, 0, 0)
         return None
     counters = broker.metrics.topics[partition.topic]
     counters.produce_requests += 1

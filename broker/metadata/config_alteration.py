@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConfigError
-from ..config.broker_config import validate_broker_change
+from ..config.broker_config import check_faults_allowed, validate_broker_change
+from ..config.fault_keys import InvalidFaultError
 from ..config.keys import ConfigType
 from ..config.table import SUPPORTED_KEYS
 from ..config.topic_keys import TOPIC_KEYS
@@ -137,6 +138,9 @@ def _store(
         for key in sorted(touched & set(configs)):
             try:
                 validate_broker_change(key, configs[key], per_broker=bool(name))
+                check_faults_allowed(broker.config, key)
+            except InvalidFaultError as error:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
             except ConfigError as error:
                 raise _invalid(str(error)) from None
     if not validate_only:

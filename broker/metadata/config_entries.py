@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from ..config import BrokerConfig
 from ..config.accepted import accepted_keys
+from ..config.fault_keys import RULE_PREFIX
 from ..config.keys import Key, Update
 from ..config.table import SUPPORTED_KEYS
 from ..config.topic_keys import TOPIC_KEYS
@@ -77,7 +78,8 @@ def describe_topic(config: BrokerConfig, own: Mapping[str, str]) -> Iterator[Con
 
 def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
     """All keys of this broker, those that it merely accepts included; internal ones are left out, as by Kafka."""
-    for key in (*SUPPORTED_KEYS.values(), *accepted_keys().values()):
+    rules = (config.key(RULE_PREFIX + name) for name in config.fault_rules)
+    for key in (*SUPPORTED_KEYS.values(), *accepted_keys().values(), *filter(None, rules)):
         if not key.internal or config.is_set(key.name):
             yield _broker_entry(config, key)
     for name in {*config.properties, *config.cluster_overrides, *config.broker_overrides}:

@@ -36,6 +36,7 @@ def broker_families(broker: Broker) -> Iterator[Family]:
     yield from log_families(broker)
     yield from _topic_families(broker)
     yield from _group_families(broker)
+    yield from _fault_families(broker)
     yield from _process_families()
 
 
@@ -181,6 +182,13 @@ def _member_count(broker: Broker, group: ListedGroup) -> int:
     if group.group_type == CONSUMER_GROUP:
         return len(broker.groups.describe_consumer_group(group.group_id).members)
     return len(broker.groups.describe(group.group_id).members)
+
+
+def _fault_families(broker: Broker) -> Iterator[Family]:
+    """What `broker.faults` has done on purpose."""
+    if broker.faults is not None:
+        counts = broker.faults.strike_counts().items()
+        yield Family("gregor_fault_injections_total", [({"rule": rule}, count) for rule, count in counts])
 
 
 def _process_families() -> Iterator[Family]:

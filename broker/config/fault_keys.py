@@ -1,0 +1,47 @@
+"""Keys that hold fault rules, ``gregor.fault.rule.NAME``: there are as many as somebody wants (`broker/faults/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .keys import ConfigError, ConfigType, ConfigValue, Key, Update
+
+FAULT_PREFIX = "gregor.fault."
+RULE_PREFIX = "gregor.fault.rule."
+ENABLE = "gregor.fault.injection.enable"
+SENTENCE = "A fault that this broker has on purpose, such as `api=Produce topic=orders delay=20ms`."
+
+
+class InvalidFaultError(ConfigError):
+    """A fault that cannot be had: a rule that makes no sense, or a key that does not exist."""
+
+
+class FaultRuleKey(Key):
+    """A key whose text must be a fault rule."""
+
+    def parse(self, text: str) -> ConfigValue:
+        """The text itself. Raises InvalidFaultError."""
+        # The grammar of rules is not loaded by brokers that have none.
+        from ..faults.rule_syntax import FaultRuleError, check_rule_name, parse_rule
+
+        try:
+            check_rule_name(self.name.removeprefix(RULE_PREFIX))
+            parse_rule(text)
+        except FaultRuleError as error:
+            raise InvalidFaultError(f"Invalid value {text} for configuration {self.name}: {error}") from None
+        return text
+
+
+def fault_rule_key(name: str) -> Key | None:
+    """The key of that name if it holds a fault rule."""
+    if not name.startswith(RULE_PREFIX):
+        return None
+    return FaultRuleKey(name, ConfigType.STRING, None, SENTENCE, update=Update.CLUSTER_WIDE)
+
+
+def check_faults(properties: Mapping[str, str]) -> None:
+    """Raise InvalidFaultError for a rule among a broker's settings that cannot be."""
+    for name, text in properties.items():
+        key = fault_rule_key(name)
+        if key is not None:
+            key.parse(text)

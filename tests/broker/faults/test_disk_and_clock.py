@@ -1,0 +1,130 @@
+"""Disks that are slow or full, and a clock that is wrong."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.faults.clock import MovableClock
+from gregor.broker.faults.disk import DiskPlace, place_of
+from gregor.broker.faults.injection import FaultInjection
+from gregor.broker.metadata.state import ResourceType
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from gregor.storage.clock import ManualClock
+from tests.broker.faults.faulty_broker import START_MS, FaultyBroker, ask, produce
+
+ORDERS, PAYMENTS = ("orders", 0), ("payments", 0)
+
+
+async def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_room(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    faulty.rules(full="disk=append error=ENOSPC")
+    assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
+    # The rules themselves are kept on that disk.
+    faulty.rules()
+    assert await produce(wire, ORDERS) == {ORDERS: 0}
+
+
+async def test_a_failing_disk_is_told_at_any_offset_and_the_producer_can_try_again(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    await produce(wire, ORDERS)
+    faulty.rules(failing="disk=append topic=orders error=EIO first=2")
+    codes = [(await produce(wire, ORDERS))[ORDERS] for _ in range(2)]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+
+
+async def test_only_the_topic_that_is_meant_has_no_room(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    faulty.rules(full="disk=append topic=orders partition=0 error=KAFKA_STORAGE_ERROR")
+    assert await produce(wire, ORDERS, ("orders", 1), PAYMENTS) == {
+        ORDERS: ErrorCode.KAFKA_STORAGE_ERROR,
+        ("orders", 1): 0,
+        PAYMENTS: 0,
+    }
+    assert faulty.strikes == {"full": 1}
+
+
+async def test_only_the_log_directory_that_is_meant_is_struck(faulty: FaultyBroker, tmp_path: Path) -> None:
+    wire = await faulty.connect()
+    faulty.rules(elsewhere=f"disk=append dir={tmp_path / 'other'} error=EIO")
+    assert await produce(wire, ORDERS) == {ORDERS: 0}
+    faulty.rules(here=f"disk=append dir={tmp_path / 'logs'} error=EIO")
+    assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+async def test_a_slow_disk_holds_appends_up(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    faulty.rules(slow="disk=append topic=orders delay=30ms first=1")
+    began = time.monotonic()
+    assert await produce(wire, ORDERS) == {ORDERS: 0}
+    assert time.monotonic() - began >= 0.03
+
+
+@pytest.mark.parametrize("properties", [{"log.flush.interval.messages": "1"}])
+async def test_a_sync_that_fails_is_no_acknowledgement(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    faulty.rules(failing="disk=fsync topic=orders error=EIO")
+    assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_files_say_whose_they_are(tmp_path: Path) -> None:
+    assert place_of("/data/1/orders-7/00000000000000000000.log") == DiskPlace("/data/1", "orders", 7)
+    assert place_of("/data/1/meta.properties") == DiskPlace("/data/1", None, None)
+
+
+def test_files_are_read_renamed_and_synced_as_ever_but_where_a_rule_strikes(tmp_path: Path) -> None:
+    faults = FaultInjection(ManualClock())
+    files = faults.files
+    path = f"{tmp_path}/orders-0/a.log"
+    files.make_directory(f"{tmp_path}/orders-0")
+    with pytest.raises(FileNotFoundError):
+        files.open(path)
+    file = files.open(path, create=True)
+    assert file.write_at(b"abc", 0) == 3
+    file.sync()
+    assert file.read_at(3, 0) == b"abc"
+    assert len(file.map_table(16)) == 16
+    faults.take({"r": "disk=read error=EIO", "s": "disk=fsync error=EIO", "a": "disk=append error=ENOSPC"}, 0)
+    for operation in (
+        lambda: file.read_at(1, 0),
+        file.sync,
+        lambda: file.write_at(b"x", 0),
+        lambda: file.map_table(32),
+        lambda: files.replace(path, b"x"),
+        lambda: files.sync_directory(str(tmp_path)),
+        lambda: files.open(f"{tmp_path}/new", create=True),
+    ):
+        with pytest.raises(OSError, match="fault rule") as failure:
+            operation()
+        assert failure.value.errno in (errno.EIO, errno.ENOSPC)
+    assert files.read(path)[:3] == b"abc"
+    file.close()
+
+
+def test_a_clock_is_moved_and_never_before_the_beginning_of_time() -> None:
+    clock = MovableClock(ManualClock(1000))
+    clock.offset_ms = 500
+    assert clock.now_ms() == 1500
+    clock.offset_ms = -5000
+    assert clock.now_ms() == 0
+
+
+@pytest.mark.parametrize("properties", [{"log.message.timestamp.type": "LogAppendTime"}])
+async def test_a_broker_whose_clock_is_moved_stamps_records_with_a_wrong_time(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    key = "gregor.fault.clock.offset.ms"
+    faulty.broker.metadata.set_configs(ResourceType.BROKER, "1", {key: "-3600000"})
+    await produce(wire, ORDERS)
+    faulty.broker.metadata.set_configs(ResourceType.BROKER, "1", {})
+    await produce(wire, ORDERS)
+    stamps = []
+    for since in (0, START_MS):
+        partition = ListOffsetsPartition(partition_index=0, timestamp=since)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[partition])])
+        stamps.append((await ask(wire, ApiKey.LIST_OFFSETS, 5, request)).topics[0].partitions[0].timestamp)
+    assert stamps == [START_MS - 3_600_000, START_MS]
