@@ -29,6 +29,7 @@ from .monitoring.metrics import Metrics
 from .network.listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
 from .network.server import Server
 from .partition import Partition, PartitionRegistry
+from .quotas.connection_rates import ConnectionRates
 from .quotas.enforcement import ClientQuotas
 from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from .transactions.markers import PartitionMarkers
@@ -50,6 +51,7 @@ class Broker:
         self.metrics = Metrics()
         self.clients = ClientCensus(self.clock, config.gregor_client_census_max_clients)
         self.quotas = ClientQuotas(config, self.clock)
+        self.connection_rates = ConnectionRates(config, self.clock)
         self.partitions = PartitionRegistry()
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
@@ -151,6 +153,7 @@ class Broker:
             self.dispatcher,
             self.clients,
             config,
+            throttle=self.connection_rates,
             options=self._socket_options(),
             drain_s=config.gregor_shutdown_timeout_ms / 1000,
         )
@@ -186,7 +189,7 @@ class Broker:
         self.metadata.subscribe(self._follow)
         self._take_faults()
         self._offer_apis()
-        self.quotas.take(self.metadata.state.quotas)
+        self._take_quotas()
         for index in range(self._transaction_log.existing_partitions()):
             for entries in self._transaction_log.replay(index):
                 self.transactions.replay(entries)
@@ -203,9 +206,13 @@ class Broker:
         elif isinstance(change, BrokerConfigChanged):
             self._take_faults()
         elif isinstance(change, QuotasChanged):
-            self.quotas.take(self.metadata.state.quotas)
+            self._take_quotas()
         elif isinstance(change, FeaturesChanged):
             self._offer_apis()
+
+    def _take_quotas(self) -> None:
+        self.quotas.take(self.metadata.state.quotas)
+        self.connection_rates.take(self.metadata.state.quotas)
 
     def _offer_apis(self) -> None:
         self.dispatcher.serve(with_transactions_v2() if has_transactions_v2(self.metadata.state.features) else APIS)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ...protocol.errors import ErrorCode
 from ...protocol.records.produced import Produced
 from ..requests import ConversionCost
 
@@ -28,9 +29,24 @@ class Family(NamedTuple):
 class TopicCounters:
     """What has gone in and out of one topic since the start."""
 
-    __slots__ = ("bytes_in", "bytes_out", "fetch_conversion", "messages_in")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetch_requests",
+        "failed_produce_requests",
+        "fetch_conversion",
+        "fetch_requests",
+        "messages_in",
+        "produce_requests",
+    )
 
     def __init__(self) -> None:
+        self.produce_requests = 0
+        """As in Kafka, each partition of a request counts for one."""
+        self.failed_produce_requests = 0
+        self.fetch_requests = 0
+        """Each read of a partition, a parked fetch's last one included."""
+        self.failed_fetch_requests = 0
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -41,10 +57,44 @@ TOPIC_METRICS: Mapping[str, Callable[[TopicCounters], int]] = {
     "messagesin": lambda counters: counters.messages_in,
     "bytesin": lambda counters: counters.bytes_in,
     "bytesout": lambda counters: counters.bytes_out,
+    "totalproducerequests": lambda counters: counters.produce_requests,
+    "failedproducerequests": lambda counters: counters.failed_produce_requests,
+    "totalfetchrequests": lambda counters: counters.fetch_requests,
+    "failedfetchrequests": lambda counters: counters.failed_fetch_requests,
     "fetchmessageconversions": lambda counters: counters.fetch_conversion.record_count,
     # Batches are stored as they were produced.
     "producemessageconversions": lambda counters: 0,
 }
+
+
+EXPECTED_PRODUCE_ERRORS = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that are no failure of the broker's (Kafka: ReplicaManager.appendToLocalLog)."""
+
+EXPECTED_FETCH_ERRORS = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""The same for reads (Kafka: ReplicaManager.readFromLog)."""
 
 
 class Metrics:
@@ -64,6 +114,20 @@ class Metrics:
         counters = self.topics[topic]
         counters.messages_in += produced.record_count
         counters.bytes_in += produced.size_bytes
+
+    def count_produce_request(self, topic: str, error: int) -> None:
+        """Something was to be appended to a partition of ``topic``, which exists."""
+        counters = self.topics[topic]
+        counters.produce_requests += 1
+        if error not in EXPECTED_PRODUCE_ERRORS:
+            counters.failed_produce_requests += 1
+
+    def count_fetch_request(self, topic: str, error: int) -> None:
+        """A partition of ``topic`` was read."""
+        counters = self.topics[topic]
+        counters.fetch_requests += 1
+        if error not in EXPECTED_FETCH_ERRORS:
+            counters.failed_fetch_requests += 1
 
     def count_fetched(self, topic: str, size_bytes: int) -> None:
         """Records of ``topic`` were handed to a client, so many bytes as stored."""

@@ -5,11 +5,13 @@ Accepting and serving live in two nurseries: shutting down cancels the first at 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import logging
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from typing import Protocol
 
 import trio
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 RETRY_ACCEPT_S = 0.1
+MAX_THROTTLED = 1000
+"""Refused connections that are held open for their time; those beyond are closed at once."""
 IDLE_SWEEPS = 10
 """How often idle connections are looked for within ``connections.max.idle.ms``."""
 
@@ -39,6 +43,16 @@ class ConnectionLimits(Protocol):
     connections_max_idle_ms: int
 
 
+class ConnectionThrottle(Protocol):
+    """How fast connections may be made (`quotas.connection_rates.ConnectionRates`), in milliseconds."""
+
+    def connected(self) -> int:
+        """Count a connection; for how long it has to wait."""
+
+    def connected_from(self, address: str) -> int:
+        """Count a connection from an address; after which time it is to be closed, 0 to keep it."""
+
+
 class Server:
     """Opens the listeners, accepts clients within the limits and ends their connections in order."""
 
@@ -49,6 +63,7 @@ class Server:
         census: ClientCensus,
         limits: ConnectionLimits,
         *,
+        throttle: ConnectionThrottle,
         options: SocketOptions,
         drain_s: float,
     ) -> None:
@@ -59,6 +74,8 @@ class Server:
         self._responder = responder
         self._census = census
         self._limits = limits
+        self._throttle = throttle
+        self._throttled_count = 0
         self._drain_s = drain_s
         self._readiness = Readiness()
         self._connections: set[Connection] = set()
@@ -111,8 +128,13 @@ class Server:
             while len(self._connections) >= self._limits.max_connections:
                 await self._waiting_for_slots.park()
             client_socket = await _next_client(listening)
-            if client_socket is not None:
-                self._admit(client_socket, endpoint, serving)
+            if client_socket is None:
+                continue
+            wait_ms = self._throttle.connected()
+            if wait_ms:
+                with _closing_if_cancelled(client_socket):
+                    await trio.sleep(wait_ms / 1000)
+            self._admit(client_socket, endpoint, serving)
 
     def _admit(self, client_socket: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
         try:
@@ -126,6 +148,10 @@ class Server:
             logger.info("rejected a connection from %s: max.connections.per.ip reached", peer[0])
             client_socket.close()
             return
+        throttle_ms = self._throttle.connected_from(peer[0])
+        if throttle_ms:
+            serving.start_soon(self._close_later, client_socket, throttle_ms)
+            return
         transport = SocketTransport(client_socket)
         number = next(self._connection_numbers)
         connection_id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{number}"
@@ -136,6 +162,14 @@ class Server:
         self._census.connected(client)
         self._clients_per_ip[peer[0]] += 1
         serving.start_soon(self._serve, connection)
+
+    async def _close_later(self, client_socket: socket.socket, throttle_ms: int) -> None:
+        """Refuse a client that dials too often, and not so soon that it can dial again at once."""
+        self._throttled_count += 1
+        with client_socket:
+            if self._throttled_count <= MAX_THROTTLED:
+                await trio.sleep(throttle_ms / 1000)
+        self._throttled_count -= 1
 
     def _most_connections_of(self, ip: str) -> int:
         overrides = self._limits.max_connections_per_ip_overrides
@@ -169,6 +203,15 @@ class Server:
                     connection.disconnect()
                 elif silent_s > pause_s:
                     connection.give_back_memory()
+
+
+@contextlib.contextmanager
+def _closing_if_cancelled(client_socket: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except trio.Cancelled:
+        client_socket.close()
+        raise
 
 
 async def _next_client(listening: socket.socket) -> socket.socket | None:

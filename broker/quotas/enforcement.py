@@ -10,9 +10,8 @@ The most specific quota binds, in the order of `_candidates`; one that names onl
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
@@ -23,7 +22,7 @@ from ..config import BrokerConfig
 from ..metadata.state import Entity
 from ..requests import ClientConnection, RequestContext
 from .client_quotas import CLIENT_ID, USER
-from .rates import SampledRate, TokenBucket, Window
+from .rates import Rates, SampledRate, TokenBucket, Window
 from .work_meter import WorkMeter, metered
 
 PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
@@ -37,12 +36,8 @@ DEFAULT = None
 Binding: TypeAlias = tuple[str | None, str | None]
 """User and client id of a quota, or those that share one rate."""
 
-MAX_RATES = 10_000
-"""Rates of one kind that are remembered: client ids are the clients' to invent."""
 PERCENT_PER_NS = 100 / 1_000_000_000
 UNLIMITED_BYTES = (1 << 31) - 1
-
-R = TypeVar("R", SampledRate, TokenBucket)
 
 
 class Bound(NamedTuple):
@@ -61,8 +56,10 @@ class ClientQuotas:
         mutations = Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
         self._window = window
         self._limits: dict[str, dict[Binding, float]] = {kind: {} for kind in KINDS}
-        self._rates = {kind: Rates(lambda: SampledRate(window)) for kind in (PRODUCER, CONSUMER, REQUEST)}
-        self._buckets = Rates(lambda: TokenBucket(mutations))
+        self._rates = {
+            kind: Rates[Binding, SampledRate](lambda: SampledRate(window)) for kind in (PRODUCER, CONSUMER, REQUEST)
+        }
+        self._buckets = Rates[Binding, TokenBucket](lambda: TokenBucket(mutations))
         self.is_active = False
         """Whether there is any quota; without one nothing is measured."""
 
@@ -156,25 +153,6 @@ class Found(NamedTuple):
 
     quota: Binding
     shared_by: Binding
-
-
-class Rates(Generic[R]):
-    """Rates by who shares them; those that were not used for longest go first."""
-
-    def __init__(self, make: Callable[[], R]) -> None:
-        self._make: Callable[[], R] = make
-        self._rates: OrderedDict[Binding, R] = OrderedDict()
-
-    def of(self, shared_by: Binding) -> R:
-        """The rate, which is new if it was not known."""
-        rate = self._rates.get(shared_by)
-        if rate is None:
-            rate = self._rates[shared_by] = self._make()
-            if len(self._rates) > MAX_RATES:
-                self._rates.popitem(last=False)
-        else:
-            self._rates.move_to_end(shared_by)
-        return rate
 
 
 def _binding(limits: Mapping[Binding, float], context: RequestContext) -> Found | None:

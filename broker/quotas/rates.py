@@ -6,8 +6,13 @@ Both are Kafka's, so that throttle times agree with it: `Rate` with `SampledStat
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+MAX_RATES = 10_000
+"""Rates of one kind that are remembered: client ids are the clients' to invent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +89,26 @@ class TokenBucket:
         gained = limit * (now_ms - self._updated_ms) / 1000
         self._tokens = min(self._window.seconds * limit, self._tokens + gained)
         self._updated_ms = now_ms
+
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+
+class Rates(Generic[K, R]):
+    """Rates by who shares them; those that were not used for longest go first."""
+
+    def __init__(self, make: Callable[[], R]) -> None:
+        self._make: Callable[[], R] = make
+        self._rates: OrderedDict[K, R] = OrderedDict()
+
+    def of(self, shared_by: K) -> R:
+        """The rate, which is new if it was not known."""
+        rate = self._rates.get(shared_by)
+        if rate is None:
+            rate = self._rates[shared_by] = self._make()
+            if len(self._rates) > MAX_RATES:
+                self._rates.popitem(last=False)
+        else:
+            self._rates.move_to_end(shared_by)
+        return rate

@@ -253,3 +253,12 @@ async def test_a_session_only_tells_news(asking: Asking, topic: str) -> None:
     assert [data.partition_index for data in news.responses[0].partitions] == [1]
     wrong = FetchRequest(session_id=first.session_id, session_epoch=2)
     assert (await asking.ask(handle_fetch, wrong, 11)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
+    """Kafka's TotalFetchRequestsPerSec and FailedFetchRequestsPerSec: an offset out of range is no failure."""
+    asking.broker.metadata.create_topic("counted", partitions=2)
+    await fetched(asking, fetch((0, 99), (1, 0), (7, 0), topic="counted"))
+    await fetched(asking, fetch((0, 0), topic="counted", partition_max_bytes=-1))
+    counters = asking.broker.metrics.topics["counted"]
+    assert (counters.fetch_requests, counters.failed_fetch_requests) == (3, 1)

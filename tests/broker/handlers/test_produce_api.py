@@ -184,3 +184,15 @@ async def test_the_short_cut_waits_for_a_new_client_id_to_be_noted(asking: Askin
     assert answered_now(dispatcher, asking, frame) is None
     await answered(dispatcher, asking, frame)
     assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, 8, produce(batch(b"a")), client_id="another"))
+
+
+async def test_requests_are_counted_by_partition_and_failures_apart(asking: Asking, topic: str) -> None:
+    """Kafka's TotalProduceRequestsPerSec and FailedProduceRequestsPerSec: what a client may expect is no failure."""
+    dispatcher = Dispatcher(asking.broker)
+    await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"handler"))))
+    assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"short cut"))))
+    for request in (produce(batch(bytes(2 << 20))), produce(batch(b"a")[:-1]), produce(batch(b"a"), "none")):
+        await produced(asking, request)
+    counters = asking.broker.metrics.topics
+    assert (counters["t"].produce_requests, counters["t"].failed_produce_requests) == (4, 1)
+    assert "none" not in counters

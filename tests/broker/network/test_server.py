@@ -40,6 +40,21 @@ class Limits:
     connections_max_idle_ms: int = 600_000
 
 
+@dataclass
+class Throttle:
+    """Answers what a test has it answer, in milliseconds."""
+
+    wait_ms: int = 0
+    refuse_ms: int = 0
+
+    def connected(self) -> int:
+        return self.wait_ms
+
+    def connected_from(self, address: str) -> int:
+        assert address == "127.0.0.1"
+        return self.refuse_ms
+
+
 class WhereAmI:
     """Answers with the address that the client dialled; `wait` keeps it waiting until `release`."""
 
@@ -61,12 +76,21 @@ class Running:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.throttle = Throttle()
         self.responder = WhereAmI()
         self.stop = trio.Event()
         self.stopped = trio.Event()
         census = ClientCensus(ManualClock(), 100)
         endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 0)]
-        self.server = Server(endpoints, self.responder, census, limits, options=SocketOptions(), drain_s=1.0)
+        self.server = Server(
+            endpoints,
+            self.responder,
+            census,
+            limits,
+            throttle=self.throttle,
+            options=SocketOptions(),
+            drain_s=1.0,
+        )
         self.port = self.server.bound[0].port
 
     async def run(self) -> None:
@@ -189,11 +213,44 @@ async def test_the_end_does_not_wait_for_ever(limits: Limits, nursery: trio.Nurs
         assert trio.current_time() - began == pytest.approx(1.0)
 
 
+async def test_a_connection_over_the_brokers_rate_is_served_later(running: Running) -> None:
+    """KIP-612; the connection that waits is closed where the broker stops first."""
+    running.throttle.wait_ms = 1
+    async with await running.connect() as stream:
+        assert await ask(stream, b"x")
+    running.throttle.wait_ms = 3_600_000
+    async with await running.connect() as stream:
+        await wait_all_tasks_blocked(0.01)
+        running.stop.set()
+        assert await is_closed(stream)
+
+
+async def test_an_address_over_its_rate_is_refused_and_not_at_once(running: Running) -> None:
+    running.throttle.refuse_ms = 20
+    began = trio.current_time()
+    async with await running.connect() as stream:
+        assert await ask(stream, b"x") == b""
+    assert trio.current_time() - began >= 0.02
+    running.throttle.refuse_ms = 0
+    async with await running.connect() as stream:
+        assert await ask(stream, b"x")
+        assert running.server.connection_count == 1
+
+
 async def test_a_taken_port_is_told_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
+        census = ClientCensus(ManualClock(), 1)
         with pytest.raises(ListenerError, match=r"cannot listen on PLAINTEXT://127.0.0.1:.*in use; change listeners"):
-            Server([endpoint], WhereAmI(), ClientCensus(ManualClock(), 1), Limits(), options=SocketOptions(), drain_s=1)
+            Server(
+                [endpoint],
+                WhereAmI(),
+                census,
+                Limits(),
+                throttle=Throttle(),
+                options=SocketOptions(),
+                drain_s=1,
+            )
 
 
 @pytest.mark.parametrize(

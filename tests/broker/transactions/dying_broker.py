@@ -28,7 +28,7 @@ def die_after(topic: str, partition: int, number: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    PartitionLog.append = append_and_die  # type: ignore[method-assign]
+    PartitionLog.append = append_and_die  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""How many connections may be made per second, to the broker and from an address (KIP-612).
+
+Where ``max.connection.creation.rate`` is exceeded, the broker accepts later. Where an address exceeds the quota
+``connection_creation_rate``, its connection is closed, and only after the time that would have been waited: who dials
+again at once gains nothing. Source: Kafka `ConnectionQuotas`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Protocol
+
+from ...storage.clock import Clock
+from ..metadata.state import Entity
+from .client_quotas import IP
+from .rates import Rates, SampledRate, Window
+
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+UNLIMITED = (1 << 31) - 1
+
+
+class RateSettings(Protocol):
+    """What is configured (a `BrokerConfig`); the rate may change at any time."""
+
+    max_connection_creation_rate: int
+    quota_window_num: int
+    quota_window_size_seconds: int
+
+
+class ConnectionRates:
+    """The rates at which connections are made, and their limits."""
+
+    def __init__(self, settings: RateSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        window = Window(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+        self._longest_wait_ms = window.sample_ms
+        self._of_broker = SampledRate(window)
+        self._by_address = Rates[str, SampledRate](lambda: SampledRate(window))
+        self._limits: dict[str | None, float] = {}
+
+    def take(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
+        """Let these quotas of addresses hold from now on, in place of all others."""
+        self._limits = {
+            None if name is None else _canonical(name): values[CONNECTION_CREATION_RATE]
+            for entity, values in quotas.items()
+            for kind, name in entity
+            if kind == IP and CONNECTION_CREATION_RATE in values
+        }
+
+    def connected(self) -> int:
+        """Count a connection to this broker; for how many milliseconds it has to wait."""
+        limit = self._settings.max_connection_creation_rate
+        return 0 if limit >= UNLIMITED else self._count(self._of_broker, limit)
+
+    def connected_from(self, address: str) -> int:
+        """Count a connection from an address; after how many milliseconds it is to be closed, 0 to keep it."""
+        limit = self._limits.get(address, self._limits.get(None)) if self._limits else None
+        if limit is None:
+            return 0
+        rate = self._by_address.of(address)
+        throttle_ms = self._count(rate, limit)
+        if throttle_ms:
+            rate.record(-1, self._clock.now_ms())
+        return throttle_ms
+
+    def _count(self, rate: SampledRate, limit: float) -> int:
+        now_ms = self._clock.now_ms()
+        rate.record(1, now_ms)
+        if not limit:
+            return self._longest_wait_ms
+        return min(rate.throttle_ms(limit, now_ms), self._longest_wait_ms)
+
+
+def _canonical(name: str) -> str:
+    """An address as sockets write it; a host's name stays, and binds nobody."""
+    try:
+        return ipaddress.ip_address(name).compressed
+    except ValueError:
+        return name

@@ -1,0 +1,79 @@
+"""Connections per second, of the broker and of an address (KIP-612)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from gregor.broker.metadata.state import Entity
+from gregor.broker.quotas.connection_rates import UNLIMITED, ConnectionRates
+from gregor.storage.clock import ManualClock
+
+
+@dataclass
+class Settings:
+    """A rate is looked at over two samples of a second, so that one second's worth is forgiven."""
+
+    max_connection_creation_rate: int = UNLIMITED
+    quota_window_num: int = 2
+    quota_window_size_seconds: int = 1
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def rates(settings: Settings, clock: ManualClock) -> ConnectionRates:
+    return ConnectionRates(settings, clock)
+
+
+def of(name: str | None, rate: float) -> dict[Entity, dict[str, float]]:
+    """A quota of an address, or of all others."""
+    return {(("ip", name),): {"connection_creation_rate": rate}}
+
+
+def test_without_limits_nobody_waits(rates: ConnectionRates) -> None:
+    assert {rates.connected() for _ in range(1000)} == {0}
+    assert {rates.connected_from("10.0.0.1") for _ in range(1000)} == {0}
+
+
+def test_the_brokers_rate_may_change_at_any_time(rates: ConnectionRates, settings: Settings) -> None:
+    settings.max_connection_creation_rate = 10
+    assert [rates.connected() for _ in range(12)] == [0] * 10 + [100, 200]
+    settings.max_connection_creation_rate = UNLIMITED
+    assert rates.connected() == 0
+
+
+def test_no_wait_is_longer_than_a_sample(rates: ConnectionRates, settings: Settings) -> None:
+    settings.max_connection_creation_rate = 1
+    assert max(rates.connected() for _ in range(100)) == 1000
+    settings.max_connection_creation_rate = 0
+    assert rates.connected() == 1000
+
+
+def test_refused_connections_do_not_count_against_an_address(rates: ConnectionRates, clock: ManualClock) -> None:
+    rates.take(of("10.0.0.1", 5))
+    assert [rates.connected_from("10.0.0.1") for _ in range(9)] == [0] * 5 + [200] * 4
+    assert rates.connected_from("10.0.0.2") == 0
+    clock.advance(2000)
+    assert rates.connected_from("10.0.0.1") == 0
+
+
+def test_an_address_of_its_own_goes_before_the_default(rates: ConnectionRates) -> None:
+    rates.take(of(None, 1) | of("0:0:0:0:0:0:0:1", 3))
+    assert [rates.connected_from("10.0.0.1") > 0 for _ in range(3)] == [False, True, True]
+    assert [rates.connected_from("10.0.0.2") > 0 for _ in range(3)] == [False, True, True]
+    assert [rates.connected_from("::1") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_quotas_of_users_are_none_of_addresses(rates: ConnectionRates) -> None:
+    rates.take({(("user", None),): {"request_percentage": 1.0}})
+    assert {rates.connected_from("10.0.0.1") for _ in range(100)} == {0}
