@@ -1,0 +1,128 @@
+"""A producer for tests that kill the broker: it knows what was acknowledged, and sends again what was not."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from gregor.protocol import apis
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.codec import decode
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.init_producer_id import InitProducerIdRequest
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.records import v0, v1, v2
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.record import Record
+from gregor.storage.clock import SystemClock
+from tests.wire import Wire
+
+IN_FLIGHT = 5
+"""As many requests as an idempotent producer may have under way."""
+
+RECORDS_PER_BATCH = 3
+CODECS = (Codec.NONE, Codec.LZ4, Codec.NONE, Codec.GZIP, Codec.SNAPPY)
+V2_PRODUCE, OLD_PRODUCE = 7, 2
+RESPONSE_HEADER_BYTES = 4
+
+
+class Sent(NamedTuple):
+    """One request under way: the number of its batch, and what was sent."""
+
+    number: int
+    version: int
+    request: ProduceRequest
+
+
+class TortureProducer:
+    """Writes numbered batches to one partition; `acknowledged` has the base offset of each that the broker answered."""
+
+    def __init__(self, topic: str, *, is_idempotent: bool) -> None:
+        self.topic = topic
+        self.is_idempotent = is_idempotent
+        self.acknowledged: dict[int, int] = {}
+        self._next = 0
+        self._under_way: deque[Sent] = deque()
+        self._producer_id = -1
+        self._wire: Wire | None = None
+
+    def connect(self, address: tuple[str, int]) -> None:
+        """Begin a connection, and send again what was not acknowledged on the last one. Raises OSError."""
+        self.close()
+        self._wire = Wire(address)
+        if self.is_idempotent and self._producer_id < 0:
+            given = self._wire.ask(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id=None))
+            assert given.error_code == ErrorCode.NONE, ErrorCode(given.error_code).name
+            self._producer_id = given.producer_id
+        for sent in self._under_way:
+            self._wire.send(ApiKey.PRODUCE, sent.version, sent.request)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._wire is not None:
+            self._wire.socket.close()
+
+    def fill(self) -> None:
+        """Send new batches until as many are under way as may be. Raises OSError."""
+        assert self._wire is not None
+        while len(self._under_way) < IN_FLIGHT:
+            sent = self._build(self._next)
+            self._next += 1
+            # Whatever becomes of the connection: from here on the broker may have it.
+            self._under_way.append(sent)
+            self._wire.send(ApiKey.PRODUCE, sent.version, sent.request)
+
+    def receive(self) -> None:
+        """Take the answer to the oldest request. Raises OSError, also where the broker wants it sent again."""
+        assert self._wire is not None
+        frame = self._wire.receive_frame()
+        sent = self._under_way[0]
+        response: Any = decode(apis.response_class(ApiKey.PRODUCE), frame[RESPONSE_HEADER_BYTES:], sent.version)
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise ConnectionError("the broker has just started")
+        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
+        self._under_way.popleft()
+        assert self.acknowledged.setdefault(sent.number, answer.base_offset) == answer.base_offset
+
+    def drain(self) -> None:
+        """Take all answers that are to come. Raises OSError."""
+        while self._under_way:
+            self.receive()
+
+    @property
+    def under_way(self) -> int:
+        """Requests that wait for an answer."""
+        return len(self._under_way)
+
+    def values(self, number: int) -> list[bytes]:
+        """What the records of a batch hold: different for every record there is, and of many sizes."""
+        return [
+            b"%s %d %d " % (self.topic.encode(), number, index) + bytes([number % 251]) * (number * 37 % 1500)
+            for index in range(RECORDS_PER_BATCH)
+        ]
+
+    def _build(self, number: int) -> Sent:
+        now_ms = SystemClock().now_ms()
+        codec = CODECS[number % len(CODECS)]
+        records = [Record(index, now_ms, b"key", value) for index, value in enumerate(self.values(number))]
+        version = V2_PRODUCE
+        if self.is_idempotent:
+            sequence = number * RECORDS_PER_BATCH
+            data = v2.build_batch(
+                records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
+            )
+        elif number % 3 == 0:
+            data = v2.build_batch(records, codec=codec)
+        else:
+            # As they were produced before there were batches.
+            version = OLD_PRODUCE
+            data = (v0 if number % 3 == 1 else v1).build_message_set(records, codec=codec)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=10_000,
+            topic_data=[
+                TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=data)])
+            ],
+        )
+        return Sent(number, version, request)
