@@ -16,11 +16,12 @@ from ..client.partitioner import partition_for_key
 from ..protocol.records import v0, v1, v2
 from ..protocol.records.compression import Codec
 from ..protocol.records.record import Record
+from .errors import PipelineError
 
 FILLER = b"the quick brown fox jumps over the lazy dog; "
 
 
-class RecipeError(ValueError):
+class RecipeError(PipelineError):
     """A recipe that nothing can be made by; `str()` says which option to change."""
 
 
@@ -78,10 +79,14 @@ class Recipe:
             counts[index] += 1
         return counts
 
-    def batches(self, partition: int, *, from_offset: int = 0) -> Iterator[bytes]:
-        """The partition's batches as a log holds them, those before the one with `from_offset` left out."""
+    def batches(self, partition: int, *, from_offset: int = 0, end_offset: int | None = None) -> Iterator[bytes]:
+        """The partition's batches as a log holds them, from the one with `from_offset` up to `end_offset` (exclusive).
+
+        Without `end_offset` up to the last one; both should be where a batch begins, or the range is widened to that.
+        """
         count = self.partition_records()[partition]
-        for first in range(from_offset - from_offset % self.batch_records, count, self.batch_records):
+        stop = count if end_offset is None else min(end_offset, count)
+        for first in range(from_offset - from_offset % self.batch_records, stop, self.batch_records):
             yield self._batch(partition, first, min(self.batch_records, count - first))
 
     def _batch(self, partition: int, first: int, count: int) -> bytes:

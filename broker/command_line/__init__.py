@@ -23,6 +23,7 @@ COMMANDS = {
     "perf-test": "perf_test",
     "healthcheck": "healthcheck",
     "config": "config",
+    "pipeline": "pipeline",
 }
 """What a user types -> the module that has its `add_parser(subparsers)`; the parser's default `run` does the work."""
 

@@ -71,11 +71,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _work(options: argparse.Namespace) -> Summary:
-    failures = importlib.import_module(f"{JOBS_ROOM}.desk", __package__)
+    failures = importlib.import_module("...pipeline.errors", __package__)
     desk: Desk = TerminalDesk(options.master)
     try:
         summary: Summary = options.work(options, desk)
-    except failures.JobError as error:
+    except failures.PipelineError as error:
         raise UsageError(str(error)) from error
     return summary
 

@@ -14,13 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import PipelineError
+
 DATA = "data"
 DEAD_LETTERS = "dead_letters"
 _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 _BATCH_FILE = re.compile(r"(\d+)-.+")
 
 
-class ManifestError(Exception):
+class ManifestError(PipelineError):
     """The manifest is damaged or does not fit what is asked; `str()` is one line that names file and reason."""
 
 

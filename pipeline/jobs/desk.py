@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class JobError(Exception):
-    """A job cannot go on; `str()` is one line for its user, with topic, partition and offset where there are any."""
-
-
 class Progress(Protocol):
     """Something that shows how far the work is."""
 

@@ -1,4 +1,6 @@
 """The jobs by the names that people type."""
 
-JOBS: dict[str, str] = {}
+JOBS = {
+    "generate": "generate",
+}
 """What a user types -> its module in this room."""

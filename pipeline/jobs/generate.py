@@ -1,0 +1,109 @@
+"""Make a topic up: seeded records by size, keys, skew, compressibility, format and codec, at any scale.
+
+The same options give the same records at every run, byte for byte in segment files. With --log-dir the job writes
+segment files that a broker can be started on (and that the format kafka_log reads); with --topic and a broker it
+produces. Either goes on where a run that was broken off has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ...protocol.records.compression import Codec
+from ..segment_files import segment_path, write_segment
+from ..spark_tasks import run_tasks
+from ..synthetic import Recipe
+from .desk import Desk, Summary
+
+HELP = "make topics up, in a broker or as segment files"
+
+SEGMENT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment file: records `first_offset` to `end_offset` (exclusive) of a partition."""
+
+    partition: int
+    first_offset: int
+    end_offset: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to make, and where."""
+    parser.add_argument("--topic", required=True, help="name of the topic")
+    parser.add_argument("--log-dir", type=Path, required=True, metavar="DIR", help="write segment files here")
+    parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="about so large (default: 256 MiB)")
+    made = parser.add_argument_group("records")
+    made.add_argument("--records", type=int, default=100_000, help="how many in all (default: 100,000)")
+    made.add_argument("--partitions", type=int, default=3)
+    made.add_argument("--value-bytes", type=int, default=1000, help="size of a value (default: 1,000)")
+    made.add_argument("--keys", type=int, default=0, help="how many different keys; 0 for records without (default)")
+    made.add_argument("--key-skew", type=float, default=0.0, help="0: all keys alike; 1: Zipf's law (default: 0)")
+    made.add_argument("--repetitive", type=float, default=0.5, help="share of a value that compresses (default: 0.5)")
+    made.add_argument("--format", type=int, choices=(0, 1, 2), default=2, dest="magic", help="message format version")
+    made.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
+    made.add_argument("--batch-records", type=int, default=500, help="records a batch (default: 500)")
+    made.add_argument("--seed", type=int, default=1, help="another seed makes other records (default: 1)")
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Write the segment files that are not there yet."""
+    recipe = _recipe(options)
+    tasks = _segments(recipe, options.segment_bytes)
+    missing = [
+        task
+        for task in tasks
+        if not segment_path(options.log_dir, options.topic, task.partition, task.first_offset).exists()
+    ]
+    if len(missing) < len(tasks):
+        desk.say(f"{len(tasks) - len(missing)} of {len(tasks)} segments are there already")
+    if missing:
+        session = desk.session()
+        with desk.progress(len(missing), "segments") as progress:
+            run_tasks(session, missing, partial(_write, recipe, options.log_dir.absolute(), options.topic), progress)
+    rows = []
+    for partition, records in enumerate(recipe.partition_records()):
+        files = [
+            segment_path(options.log_dir, options.topic, partition, task.first_offset)
+            for task in tasks
+            if task.partition == partition
+        ]
+        rows.append((options.topic, partition, records, len(files), sum(path.stat().st_size for path in files)))
+    return Summary(("TOPIC", "PARTITION", "RECORDS", "SEGMENTS", "BYTES"), rows)
+
+
+def _recipe(options: argparse.Namespace) -> Recipe:
+    return Recipe(
+        seed=options.seed,
+        records=options.records,
+        partitions=options.partitions,
+        value_bytes=options.value_bytes,
+        keys=options.keys,
+        key_skew=options.key_skew,
+        repetitive=options.repetitive,
+        magic=options.magic,
+        codec=Codec[options.codec.upper()],
+        batch_records=options.batch_records,
+    )
+
+
+def _segments(recipe: Recipe, segment_bytes: int) -> list[SegmentTask]:
+    """Whole batches, about `segment_bytes` before compression, a segment."""
+    batch_bytes = recipe.batch_records * (recipe.value_bytes + 64)
+    records_each = max(1, segment_bytes // batch_bytes) * recipe.batch_records
+    return [
+        SegmentTask(partition, first, min(first + records_each, count))
+        for partition, count in enumerate(recipe.partition_records())
+        for first in range(0, count, records_each)
+    ]
+
+
+def _write(recipe: Recipe, log_dir: Path, topic: str, task: SegmentTask) -> int:
+    path = segment_path(log_dir, topic, task.partition, task.first_offset)
+    return write_segment(
+        path, recipe.batches(task.partition, from_offset=task.first_offset, end_offset=task.end_offset)
+    )

@@ -1,0 +1,67 @@
+"""Work of Python alone, spread over Spark's tasks, with progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .jobs.desk import Progress
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+LOOK_EVERY_S = 0.25
+
+
+def run_tasks(
+    session: SparkSession, work: Sequence[Work], do: Callable[[Work], Result], progress: Progress
+) -> list[Result]:
+    """Do each piece of work in a task of its own; the results in the order of `work`.
+
+    `do` and its results must pickle. Progress counts pieces. Raises what Spark raises when a piece failed too often.
+    """
+    if not work:
+        return []
+    context = session.sparkContext
+    pieces = context.parallelize(work, len(work))
+    # The name of a job group is how its stages are found again among others of this session.
+    group = f"gregor-{threading.get_ident()}-{id(pieces)}"
+    results: list[Result] = []
+    failures: list[Exception] = []
+
+    def collect() -> None:
+        context.setJobGroup(group, "pieces of work", interruptOnCancel=True)
+        try:
+            results.extend(pieces.map(do).collect())
+        except Exception as failure:  # told to the thread that waits
+            failures.append(failure)
+
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=collect)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(LOOK_EVERY_S)
+            progress.advance(_completed_tasks(context, group))
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    if failures:
+        raise failures[0]
+    return results
+
+
+def _completed_tasks(context: object, group: str) -> int:
+    tracker = context.statusTracker()  # type: ignore[attr-defined]
+    done = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            stage_info = tracker.getStageInfo(stage)
+            done += stage_info.numCompletedTasks if stage_info else 0
+    return done
