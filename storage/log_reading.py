@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..protocol.records import v0
+from ..protocol.records.receipts import NO_RECEIPTS, Receipts
 from .log_segments import LogSegments
 from .log_slice import LogSlice
-from .segment import Place
+from .segment import Place, Segment
 
 
 def read_segment(
@@ -12,14 +14,15 @@ def read_segment(
     offset: int,
     max_bytes: int,
     bound: int,
-    *,
     at_least_one: bool,
-    known: Place | None = None,
+    known: Place | None,
+    tells_receipts: bool,
 ) -> LogSlice:
     """Bytes of one segment from the batch that holds `offset` on, none at or beyond the offset `bound`.
 
     At most `max_bytes`, but with `at_least_one` the first batch whole; only bytes that are good. `known` is the place
-    in the active segment where the caller knows it. Raises OSError, SegmentDamagedError.
+    in the active segment where the caller knows it. `tells_receipts`: whether readers may see when v0 messages came.
+    Raises OSError, SegmentDamagedError.
     """
     segment, place = segments.active, known
     if place is None and offset >= segment.base_offset:
@@ -38,5 +41,12 @@ def read_segment(
         return LogSlice(None, 0, 0, start_offset=offset)
     size = min(size, segment.verify(start, start + size) - start)
     end_offset = min(bound, segment.next_offset)
+    magics = segment.magics
+    receipts = _receipts(segment, start, start + size) if tells_receipts and magics & 1 << v0.MAGIC else NO_RECEIPTS
     file = segment.file.acquire()
-    return LogSlice(file, start, size, start_offset=offset, end_offset=end_offset, magics=segment.magics)
+    return LogSlice(file, start, size, start_offset=offset, end_offset=end_offset, magics=magics, receipts=receipts)
+
+
+def _receipts(segment: Segment, start: int, end: int) -> Receipts:
+    runs = segment.looked_up(lambda index: index.receipt_runs(start, end))
+    return Receipts([(position - start, receipt_ms) for position, receipt_ms in runs])

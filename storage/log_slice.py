@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ..protocol.records.receipts import NO_RECEIPTS, Receipts
+
 if TYPE_CHECKING:
     from .open_files import SharedFile
 
@@ -16,7 +18,7 @@ class LogSlice:
     by `release()` or as a context manager; releasing again does nothing. An empty slice (`size_bytes` 0) holds nothing.
     """
 
-    __slots__ = ("_file", "end_offset", "magics", "position", "size_bytes", "start_offset")
+    __slots__ = ("_file", "end_offset", "magics", "position", "receipts", "size_bytes", "start_offset")
 
     def __init__(
         self,
@@ -27,6 +29,7 @@ class LogSlice:
         start_offset: int,
         end_offset: int | None = None,
         magics: int = 0,
+        receipts: Receipts = NO_RECEIPTS,
     ) -> None:
         self._file = file
         self.position = position
@@ -37,6 +40,8 @@ class LogSlice:
         """No record of the slice has this offset or a larger one; often there are more before it, in that segment."""
         self.magics = magics
         """Formats present anywhere in that segment: bit m is set if a batch of magic m may be there."""
+        self.receipts = receipts
+        """When its v0 messages came, by their position in the slice; nothing unless readers are to be told."""
 
     @property
     def descriptor(self) -> int:

@@ -288,6 +288,22 @@ class OffsetIndex:
         number = self._count_up_to(_POSITION, position)
         return self.entry(number - 1) if number else None
 
+    def receipt_runs(self, position: int, end: int) -> list[tuple[int, int]]:
+        """Where the receipt time changes in the bytes from `position` to `end`, the first of them included.
+
+        Raises IndexDamagedError.
+        """
+        number = max(self._count_up_to(_POSITION, position) - 1, 0)
+        runs: list[tuple[int, int]] = []
+        while number < self._count:
+            entry = self.entry(number)
+            if entry.position >= end:
+                break
+            if not runs or entry.receipt != runs[-1][1]:
+                runs.append((max(entry.position, position), entry.receipt))
+            number += 1
+        return runs
+
     # --- the file ---
 
     def let_go(self) -> None:

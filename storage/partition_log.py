@@ -359,7 +359,7 @@ class PartitionLog:
             position = self._tail_position
             known = Place(position, self._segments.active.size_bytes - position, offset)
         try:
-            return read_segment(self._segments, offset, max_bytes, bound, at_least_one=at_least_one, known=known)
+            return read_segment(self._segments, offset, max_bytes, bound, at_least_one, known, self._stamps_append_time)
         except SegmentDamagedError as fault:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"

@@ -420,7 +420,7 @@ class Segment:
 
         Raises OSError, and SegmentDamagedError if there are no batches on the way.
         """
-        position = self._looked_up(lambda index: index.position_before_offset(offset))
+        position = self.looked_up(lambda index: index.position_before_offset(offset))
         try:
             place = first_batch_to(offset, self.file.read_at, position, self.size_bytes)
             if place is None and max(offset, self.base_offset) < self.next_offset:
@@ -448,7 +448,7 @@ class Segment:
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """A batch's position before which all are older than `timestamp`. Raises OSError."""
-        return self._looked_up(lambda index: index.position_before_timestamp(timestamp))
+        return self.looked_up(lambda index: index.position_before_timestamp(timestamp))
 
     def timestamp_of(self, batch: BatchView) -> int:
         """The largest timestamp of the batch's records; for v0 when it came, since it says nothing itself."""
@@ -459,7 +459,7 @@ class Segment:
 
     def index_entry_for(self, position: int) -> IndexEntry | None:
         """The entry that tells the tags of the batch at `position`, its own or the last before it. Raises OSError."""
-        return self._looked_up(lambda index: index.tags_at(position))
+        return self.looked_up(lambda index: index.tags_at(position))
 
     def first_offset_since(self, timestamp: int) -> int:
         """First offset of the first batch of `timestamp` or later, or of no time; else the segment's end.
@@ -484,7 +484,7 @@ class Segment:
         segment.believe(self._summary())
         return segment
 
-    def _looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
+    def looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
         """What `look` finds in the index, which is built anew if it turns out to be damaged. Raises OSError."""
         try:
             return look(self.index)

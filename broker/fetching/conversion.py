@@ -16,7 +16,7 @@ from collections.abc import Generator, Sequence
 
 import trio
 
-from ...protocol.records import v2
+from ...protocol.records import v0, v2
 from ...protocol.records.batches import read_batch
 from ...protocol.records.compression import DEFAULT_LIMIT_BYTES
 from ...protocol.records.lazy import (
@@ -140,9 +140,9 @@ class LazyConvertRecords:
         looked_at = stored.size_bytes if first is None or to_magic == v2.MAGIC else first.size_bytes
         if first is not None and first.is_compressed and looked_at >= PLAN_IN_THREAD_BYTES:
             stored = SliceStretch(log_slice, ConversionMemory(memory.chunk_bytes))
-            conversion, cpu_ns = await trio.to_thread.run_sync(_timed_plan, stored, to_magic, log_slice.start_offset)
+            conversion, cpu_ns = await trio.to_thread.run_sync(_timed_plan, stored, to_magic, log_slice)
         else:
-            conversion, cpu_ns = _timed_plan(stored, to_magic, log_slice.start_offset)
+            conversion, cpu_ns = _timed_plan(stored, to_magic, log_slice)
         for cost in costs:
             cost.add(0, 0, cpu_ns)
         return cls(log_slice, conversion, memory, costs)
@@ -161,6 +161,7 @@ class LazyConvertRecords:
                 is_compressed=self._is_compressed,
                 chunk_bytes=memory.chunk_bytes,
                 limit_bytes=DEFAULT_LIMIT_BYTES,
+                receipts=log_slice.receipts,
             )
             pieces = TimedPieces(conversion.pieces(memory.out))
             try:
@@ -198,12 +199,12 @@ class TimedPieces:
         self._pieces.close()
 
 
-def _timed_plan(stored: SliceStretch, to_magic: int, start_offset: int) -> tuple[LazyConversion, int]:
+def _timed_plan(stored: SliceStretch, to_magic: int, log_slice: LogSlice) -> tuple[LazyConversion, int]:
     began_ns = time.thread_time_ns()
     if to_magic == v2.MAGIC:
-        conversion = plan_up_conversion(stored, start_offset)
+        conversion = plan_up_conversion(stored, log_slice.start_offset, receipts=log_slice.receipts)
     else:
-        conversion = plan_down_conversion(stored, to_magic, start_offset)
+        conversion = plan_down_conversion(stored, to_magic, log_slice.start_offset, receipts=log_slice.receipts)
     return conversion, time.thread_time_ns() - began_ns
 
 
@@ -228,7 +229,7 @@ async def _send_piece(piece: memoryview, stored: SliceStretch, sink: Sink) -> No
 
 def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> bool:
     """Whether any batch of a slice that is not empty cannot go to readers of ``to_magic`` as it is stored."""
-    if log_slice.magics >> (to_magic + 1):
+    if log_slice.magics >> (to_magic + 1) or (log_slice.receipts and to_magic > v0.MAGIC):
         return True
     if to_magic == v2.MAGIC and not log_slice.magics & LEGACY_MAGICS:
         return False

@@ -105,17 +105,20 @@ def up_convert(
             raise conversion_error(conversion)
 
 
-def convert_with_codec(batch: BatchView, to_magic: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Converted:
+def convert_with_codec(
+    batch: BatchView, to_magic: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, receipt_ms: int = NO_TIMESTAMP
+) -> Converted:
     """Convert a compressed batch whole to format `to_magic`, or number the records of a v0 or v1 wrapper anew.
 
-    Raises as `down_convert`, `up_convert`.
+    Records of v0 get `receipt_ms` as their log append time. Raises as `down_convert`, `up_convert`.
     """
     try:
-        if to_magic == v2.MAGIC:
-            return _convert_wrapper_up(batch, limit_bytes)
         if batch.magic == v2.MAGIC:
             return _convert_compressed_v2(batch, to_magic, limit_bytes)
-        return _convert_wrapper(batch, to_magic, limit_bytes)
+        records, timestamp_type = _timed_records(batch, limit_bytes, receipt_ms)
+        if to_magic == v2.MAGIC:
+            return _convert_wrapper_up(batch, records, timestamp_type)
+        return _convert_wrapper(batch, records, timestamp_type, to_magic)
     except BrokerError as fault:
         if fault.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE):
             # Consumers of those days know only the one code for records that they cannot have.
@@ -209,34 +212,36 @@ def _fill_exactly(conversion: kernel_cy.DownConversion, stored: memoryview, size
     return Converted(out, conversion.converted_count)
 
 
-def _convert_wrapper(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted:
-    """A v0 or v1 wrapper in its own format or in the older one, with the offsets inside that readers count on."""
-    records: list[Record] = []
-    for record in iter_records(batch, limit_bytes=limit_bytes):
-        if record.timestamp < -1:
+def _timed_records(batch: BatchView, limit_bytes: int, receipt_ms: int) -> tuple[list[Record], TimestampType]:
+    """The records of a v0 or v1 batch with their times, and what those mean."""
+    records = list(iter_records(batch, limit_bytes=limit_bytes))
+    if batch.magic == v0.MAGIC and receipt_ms != NO_TIMESTAMP:
+        return [record._replace(timestamp=receipt_ms) for record in records], TimestampType.LOG_APPEND_TIME
+    is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return records, TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME
+
+
+def _convert_wrapper(
+    batch: BatchView, records: list[Record], timestamp_type: TimestampType, to_magic: int
+) -> Converted:
+    """A v0 or v1 batch in format v0 or v1, with the offsets inside a wrapper that readers count on."""
+    for record in records:
+        if record.timestamp < NO_TIMESTAMP:
             raise _bad_timestamp(record.timestamp)
-        records.append(record)
-    if min(batch.magic, to_magic) == v0.MAGIC:
+    if to_magic == v0.MAGIC or (batch.magic == v0.MAGIC and timestamp_type is not TimestampType.LOG_APPEND_TIME):
         data = v0.build_message_set(records, codec=batch.codec)
     else:
-        data = v1.build_message_set(records, codec=batch.codec, timestamp_type=batch.timestamp_type)
+        data = v1.build_message_set(records, codec=batch.codec, timestamp_type=timestamp_type)
     return Converted(data, len(records))
 
 
-def _convert_wrapper_up(batch: BatchView, limit_bytes: int) -> Converted:
+def _convert_wrapper_up(batch: BatchView, records: list[Record], timestamp_type: TimestampType) -> Converted:
     """A v0 or v1 wrapper as one v2 batch of the same codec. Time stamps below -1, which mean nothing, become -1."""
     records = [
-        record if record.timestamp >= NO_TIMESTAMP else record._replace(timestamp=NO_TIMESTAMP)
-        for record in iter_records(batch, limit_bytes=limit_bytes)
+        record if record.timestamp >= NO_TIMESTAMP else record._replace(timestamp=NO_TIMESTAMP) for record in records
     ]
     base_offset, last_offset = records[0].offset, records[-1].offset
     if base_offset < 0 or not 0 <= last_offset - base_offset <= MAX_OFFSET_DELTA:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Records {base_offset} to {last_offset} cannot be one batch")
-    is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-    data = v2.build_batch(
-        records,
-        base_offset=base_offset,
-        codec=batch.codec,
-        timestamp_type=TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME,
-    )
+    data = v2.build_batch(records, base_offset=base_offset, codec=batch.codec, timestamp_type=timestamp_type)
     return Converted(data, len(records))

@@ -55,6 +55,7 @@ cdef class DownConversion:
     cdef readonly int64_t inner_base_offset, offset, timestamp, max_timestamp, key_length, value_length
     cdef readonly Py_ssize_t batch_end, record_end, key_at, value_at
     cdef readonly bint is_log_append_time
+    cdef public int64_t receipt_ms
     cdef bint is_measuring
 
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)

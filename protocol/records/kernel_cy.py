@@ -137,6 +137,7 @@ class DownConversion:
     `position` is that of the next batch in the stored bytes or, with `records_left`, of the next record of an open v2
     batch. `stop` says why the last call came back. `converted_count` counts records that changed format.
     The last record's `offset` and `timestamp` can be read, and `max_timestamp` of all.
+    With a `receipt_ms` set by the caller v0 messages need its help on their way to v1 (see ``receipts``); -1 for none.
 
     The stored bytes are an argument of each call and not kept, so that a mapped file can be closed in between.
     """
@@ -164,6 +165,7 @@ class DownConversion:
         self.key_length = 0
         self.value_at = 0
         self.value_length = 0
+        self.receipt_ms = -1
         self.is_measuring = False
 
     def fill(self, stored: memoryview, end: int, out: memoryview, out_position: int = 0) -> int:
@@ -398,6 +400,9 @@ class DownConversion:
         position = self.position
         attributes = data[position + 17]
         if attributes & 0x07 and (magic > self.to_magic or attributes & 0x10):
+            self.stop = NEEDS_CODEC
+            return MALFORMED
+        if magic < self.to_magic and self.receipt_ms >= 0:
             self.stop = NEEDS_CODEC
             return MALFORMED
         if magic > self.to_magic:

@@ -43,6 +43,7 @@ from .compression import DEFAULT_LIMIT_BYTES, Codec
 from .convert import MERGED_BATCH_BYTES, conversion_error, convert_with_codec, structure_error, zstd_error
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
+from .receipts import NO_RECEIPTS, Receipts
 from .stretch import Stretch, StretchHead, as_stretch, window_with_batch
 
 Conversion: TypeAlias = kernel_cy.DownConversion | up_kernel_cy.UpConversion
@@ -82,6 +83,7 @@ class LazyConversion:
         "_chunk_bytes",
         "_first_offset",
         "_limit_bytes",
+        "_receipts",
         "_stored",
         "_tally",
         "first_end",
@@ -101,8 +103,10 @@ class LazyConversion:
         is_compressed: bool,
         chunk_bytes: int,
         limit_bytes: int,
+        receipts: Receipts = NO_RECEIPTS,
     ) -> None:
         self._stored = stored
+        self._receipts = receipts
         self._first_offset = first_offset
         self.first_end = first_end
         self._chunk_bytes = chunk_bytes
@@ -150,6 +154,7 @@ class LazyConversion:
             first_end=self.first_end,
             chunk_bytes=self._chunk_bytes,
             limit_bytes=self._limit_bytes,
+            receipts=self._receipts,
             tally=self._tally,
         )
 
@@ -161,6 +166,7 @@ def plan_down_conversion(
     *,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    receipts: Receipts = NO_RECEIPTS,
 ) -> LazyConversion:
     """Promise a size for `stored`, whole batches but perhaps the last, in format `to_magic` (0 or 1).
 
@@ -173,12 +179,14 @@ def plan_down_conversion(
     while first_size == 0:
         window = window_with_batch(stretch, position, PLANNED_BYTES)
         conversion = _begin(to_magic, first_offset)
+        conversion.receipt_ms = receipts.at(position)
         first_size = conversion.measure_batch(window, len(window))
         if conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
             raise conversion_error(conversion)
         if conversion.stop == Stop.NEEDS_CODEC:
             is_compressed = True
-            first_size = _size_with_codec(conversion, window, limit_bytes)
+            receipt_ms = receipts.at(position + conversion.position)
+            first_size = _size_with_codec(conversion, window, limit_bytes, receipt_ms)
         if conversion.position == 0:
             break
         position += conversion.position
@@ -192,6 +200,7 @@ def plan_down_conversion(
         is_compressed=is_compressed,
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
+        receipts=receipts,
     )
 
 
@@ -201,6 +210,7 @@ def plan_up_conversion(
     *,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    receipts: Receipts = NO_RECEIPTS,
 ) -> LazyConversion:
     """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes (K).
 
@@ -215,7 +225,7 @@ def plan_up_conversion(
         while not is_compressed and (size_of_chunk := _chunk_size(stretch, position, chunk_bytes, v2.MAGIC)):
             begin = position
             for conversion, converted_bytes in _measured_batches(
-                stretch.window(begin, size_of_chunk), first_offset, limit_bytes
+                stretch.window(begin, size_of_chunk), begin, first_offset, limit_bytes, receipts
             ):
                 size_bytes += converted_bytes
                 position = begin + conversion.position
@@ -233,29 +243,38 @@ def plan_up_conversion(
         is_compressed=is_compressed,
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
+        receipts=receipts,
     )
 
 
 def _measured_batches(
-    window: memoryview, first_offset: int, limit_bytes: int
+    window: memoryview, begin: int, first_offset: int, limit_bytes: int, receipts: Receipts
 ) -> Iterator[tuple[up_kernel_cy.UpConversion, int]]:
-    """The up-conversion of a chunk after each batch that it makes, and the size of that."""
+    """The up-conversion of the chunk that begins at `begin` after each batch that it makes, and the size of that."""
     conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES)
     while conversion.position < len(window):
-        size_bytes = conversion.measure_batch(window, len(window))
+        head = _same_receipt(conversion, window, begin, receipts)
+        size_bytes = conversion.measure_batch(head, len(head))
         if conversion.stop == Stop.NEEDS_CODEC:
-            size_bytes = _size_with_codec(conversion, window, limit_bytes)
+            size_bytes = _size_with_codec(conversion, window, limit_bytes, conversion.receipt_ms)
         elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
             raise conversion_error(conversion)
         yield conversion, size_bytes
 
 
-def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int) -> int:
+def _same_receipt(conversion: Conversion, window: memoryview, begin: int, receipts: Receipts) -> memoryview:
+    """The head of the window from `begin` on whose next v0 messages came together; the conversion is told when."""
+    position = begin + conversion.position
+    conversion.receipt_ms = receipts.at(position)
+    return window[: receipts.end_after(position, begin + len(window)) - begin]
+
+
+def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int, receipt_ms: int) -> int:
     """What the batch at the conversion's position takes up when converted; goes on after it."""
     batch = complete_batch_at(stored, conversion.position)
-    size_bytes = len(convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes).data)
+    converted = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
     conversion.skip_batch(stored)
-    return size_bytes
+    return len(converted.data)
 
 
 def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
@@ -289,6 +308,7 @@ def converted_chunks(
     first_end: int,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    receipts: Receipts = NO_RECEIPTS,
     tally: Tally | None = None,
 ) -> Iterator[memoryview]:
     """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
@@ -301,7 +321,8 @@ def converted_chunks(
     while size_bytes > 0:
         conversion = _begin(to_magic, first_offset)
         try:
-            yield from _chunk_pieces(conversion, partial(stretch.window, position, size_bytes), out, limit_bytes, tally)
+            window = partial(stretch.window, position, size_bytes)
+            yield from _chunk_pieces(conversion, window, position, out, limit_bytes, receipts, tally)
         finally:
             tally.record_count += conversion.converted_count
         position += size_bytes
@@ -319,18 +340,30 @@ def _chunk_size(stretch: Stretch, position: int, chunk_bytes: int, to_magic: int
 
 
 def _chunk_pieces(
-    conversion: Conversion, window: Callable[[], memoryview], out: memoryview, limit_bytes: int, tally: Tally
+    conversion: Conversion,
+    window: Callable[[], memoryview],
+    begin: int,
+    out: memoryview,
+    limit_bytes: int,
+    receipts: Receipts,
+    tally: Tally,
 ) -> Iterator[memoryview]:
     filled = 0
     while True:
         # After each piece that was yielded the chunk may have to be read anew.
-        stored = window()
+        chunk = window()
+        stored = _same_receipt(conversion, chunk, begin, receipts)
         filled = conversion.fill(stored, len(stored), out, filled)
         stop = conversion.stop
+        if stop == Stop.AT_END and conversion.position == len(stored) < len(chunk):
+            continue
         if stop == Stop.NEEDS_CODEC:
             batch = complete_batch_at(stored, conversion.position)
             try:
-                converted = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes)
+                receipt_ms = receipts.at(begin + conversion.position)
+                converted = convert_with_codec(
+                    batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms
+                )
             except BrokerError:
                 if filled:
                     yield out[:filled]
@@ -361,6 +394,7 @@ def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Itera
         yield from large_message(conversion, stored)
         return
     measured = _begin(v2.MAGIC, conversion.first_offset, conversion.position)
+    measured.receipt_ms = conversion.receipt_ms
     size_bytes = measured.measure_batch(stored, len(stored))
     if size_bytes > MERGED_BATCH_BYTES:
         yield from large_batch(conversion, stored)

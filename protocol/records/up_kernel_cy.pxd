@@ -31,6 +31,7 @@ cdef class UpConversion:
     cdef readonly int64_t first_offset, batch_bytes, converted_count, offset, timestamp, key_length, value_length
     cdef readonly Py_ssize_t message_end, key_at, value_at
     cdef readonly bint is_log_append_time
+    cdef public int64_t receipt_ms
     cdef bint is_measuring
 
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)

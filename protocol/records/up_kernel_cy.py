@@ -68,6 +68,7 @@ class UpConversion:
 
     `position` is that of the next batch in the stored bytes, `stop` says why the last call came back. Of the message
     that was read last, `key_at`, `key_length`, `value_at` and `value_length` can be read, negative lengths for nulls.
+    The caller sets `receipt_ms`: v0 messages get it as their log append time; -1 for none (see ``receipts``).
     """
 
     def __init__(self, first_offset: int, batch_bytes: int, position: int = 0) -> None:
@@ -81,6 +82,7 @@ class UpConversion:
         self.offset = -1
         self.timestamp = -1
         self.is_log_append_time = False
+        self.receipt_ms = -1
         self.message_end = 0
         self.key_at = 0
         self.key_length = -1
@@ -177,8 +179,8 @@ class UpConversion:
         self.offset = int64_at(data, position)
         if self.offset < 0:
             return False
-        self.timestamp = -1
-        self.is_log_append_time = False
+        self.timestamp = self.receipt_ms
+        self.is_log_append_time = self.receipt_ms >= 0
         key_length_at = position + 18
         if magic == 1:
             self.timestamp = int64_at(data, position + 18)

@@ -22,14 +22,6 @@ BETTER_THAN_KAFKA = {
 }
 """Differences that are wanted, by scenario and label (patterns), each with the reason."""
 
-KNOWN_GAPS = {
-    (
-        "produce-topic-settings-v[0-2]",
-        "read back append content",
-    ): "v0 in a LogAppendTime topic is read back without time",
-}
-"""Differences that are not wanted and not mended yet."""
-
 STORED_AS_PRODUCED = ("fetch-stored-formats-*", "fetch-topic-settings-*")
 """Scenarios in which one answer may hold more or fewer records than Kafka's, since Kafka stored other batches.
 
@@ -54,7 +46,7 @@ def is_accounted_for(difference: dict[str, Any]) -> bool:
         return is_same_where_both_answer(difference)
     return any(
         fnmatch.fnmatch(scenario, pattern) and fnmatch.fnmatch(label, label_pattern)
-        for pattern, label_pattern in (*BETTER_THAN_KAFKA, *KNOWN_GAPS)
+        for pattern, label_pattern in BETTER_THAN_KAFKA
     )
 
 

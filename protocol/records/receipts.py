@@ -1,0 +1,38 @@
+"""When the v0 messages of a stretch came, for readers of formats that have timestamps.
+
+v0 has none of its own. Where the broker's clock is to set them (`message.timestamp.type=LogAppendTime`), readers of v1
+and v2 get the receipt tag of the log's index as one; elsewhere they get -1, as from Kafka.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from .record import NO_TIMESTAMP
+
+
+class Receipts:
+    """Runs of a stretch's bytes that came together: where each begins, ascending, and its time in milliseconds."""
+
+    __slots__ = ("_positions", "_times")
+
+    def __init__(self, runs: Sequence[tuple[int, int]] = ()) -> None:
+        self._positions = [position for position, _ in runs]
+        self._times = [receipt_ms for _, receipt_ms in runs]
+
+    def __bool__(self) -> bool:
+        return bool(self._times)
+
+    def at(self, position: int) -> int:
+        """When a v0 message at `position` came; -1 if that is not to be told."""
+        run = bisect_right(self._positions, position)
+        return self._times[run - 1] if run else NO_TIMESTAMP
+
+    def end_after(self, position: int, end: int) -> int:
+        """Where the run that holds `position` ends, at most `end`."""
+        run = bisect_right(self._positions, position)
+        return min(end, self._positions[run]) if run < len(self._positions) else end
+
+
+NO_RECEIPTS = Receipts()
