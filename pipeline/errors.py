@@ -24,3 +24,12 @@ class DamagedLogError(PipelineError):
 
 class DataLossError(PipelineError):
     """Offsets that were to be read are not there any more: retention was faster, or the topic was made anew."""
+
+    def __init__(self, topic: str, partition: int, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(
+            f"{topic}-{partition}: offset {offset} is not there, the log has {start_offset} up to {end_offset}: "
+            "retention was faster, or the topic was made anew; failOnDataLoss=false reads what is there"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PipelineError, (str(self),)

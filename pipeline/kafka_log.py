@@ -1,10 +1,57 @@
-"""The format `kafka_log`: tables straight from log directories."""
+"""The format `kafka_log`: tables straight from log directories, no broker needed.
+
+    spark.read.format("kafka_log").option("topic", "clicks").load("/var/lib/kafka")
+
+Options beside those of `offset_options`:
+
+    path                one or more log directories, or directories of single partitions, with commas between them
+    topic               names or globs with commas between them; all topics by default
+    mode                records (default), batches, raw or ranges: see `schemas`
+    splitBytes          about how much one task reads (128 MiB)
+    batchRows           rows of an Arrow batch at most, where batches are not larger (10,000)
+    checkCrc            whether CRCs are checked (true; in mode=batches false, where nothing else reads the records)
+    values              false leaves out key, value and headers
+    uncompressedSize    true has mode=batches inflate each batch to tell how large it was
+    failOnDataLoss      whether starting offsets that retention has removed are an error (true)
+"""
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from .schemas import Mode, spark_schema
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from .filters import Pruning, pruning_of
+from .log_files import list_partitions
+from .log_plan import LogRange, PlanOptions, plan
+from .log_reading import ReadOptions, range_rows, read_range
+from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
+from .options import SourceOptions, names_of
+from .schemas import Mode, arrow_schema, spark_schema
+
+KNOWN_OPTIONS = (
+    "path",
+    "topic",
+    "mode",
+    "splitBytes",
+    "batchRows",
+    "checkCrc",
+    "values",
+    "uncompressedSize",
+    "failOnDataLoss",
+    *OFFSET_OPTIONS,
+)
+DEFAULT_SPLIT_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class _ListedRanges(InputPartition):
+    """The one task of `mode=ranges`, which reads nothing."""
+
+    ranges: tuple[LogRange, ...]
 
 
 class KafkaLogSource(DataSource):
@@ -17,4 +64,87 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> str:
         """The columns of the chosen mode."""
-        return spark_schema(Mode(self.options.get("mode", "records")))
+        options = SourceOptions(self.options, KNOWN_OPTIONS)
+        return spark_schema(options.mode, with_values=options.with_values)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads without the help of the query's filters."""
+        return KafkaLogReader(SourceOptions(self.options, KNOWN_OPTIONS))
+
+
+class KafkaLogSourceWithPushdown(KafkaLogSource):
+    """The same where `spark.sql.python.filterPushdown.enabled` is true; Spark refuses such a reader otherwise."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads what the query's filters leave."""
+        return KafkaLogReaderWithPushdown(SourceOptions(self.options, KNOWN_OPTIONS))
+
+
+class KafkaLogReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._paths = names_of(options.required("path"))
+        self._topics = names_of(options.get("topic", ""))
+        self._starting = starting_bounds(options)
+        self._ending = ending_bounds(options)
+        self._strategy = strategy(options)
+        self._split_bytes = options.integer("splitBytes", DEFAULT_SPLIT_BYTES, least=1)
+        self._fails_on_data_loss = options.boolean("failOnDataLoss", True)
+        self._pruning = Pruning()
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each range of bytes. Raises DamagedLogError, DataLossError, OptionError."""
+        found = [item for item in list_partitions(self._paths, self._topics) if self._pruning.wants(*item.name)]
+        ranges = plan(
+            found,
+            PlanOptions(
+                starting=self._starting,
+                ending=self._ending,
+                when_none_is_younger=self._strategy,
+                split_bytes=self._split_bytes,
+                fails_on_data_loss=self._fails_on_data_loss,
+                least_timestamp=self._pruning.least_timestamp,
+                least_offset=self._pruning.least_offset,
+                end_offset=self._pruning.end_offset,
+            ),
+        )
+        if not ranges or self._options.mode is Mode.RANGES:
+            return [_ListedRanges(tuple(ranges))]
+        return list(ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task. Raises DamagedLogError, DataLossError."""
+        options = self._options
+        if isinstance(partition, _ListedRanges):
+            if partition.ranges:
+                yield range_rows(list(partition.ranges))
+            else:
+                yield pa.RecordBatch.from_pylist([], arrow_schema(options.mode, with_values=options.with_values))
+            return
+        yield from read_range(
+            partition,
+            ReadOptions(
+                mode=options.mode,
+                batch_rows=options.batch_rows,
+                checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
+                with_values=options.with_values,
+                with_uncompressed_size=options.boolean("uncompressedSize", False),
+                least_timestamp=self._pruning.least_timestamp,
+                fails_on_data_loss=self._fails_on_data_loss,
+            ),
+        )
+
+
+class KafkaLogReaderWithPushdown(KafkaLogReader):
+    """Leaves out partitions, offsets and times that the query does not want."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Note what they say; Spark applies all of them again."""
+        if self._options.mode is Mode.RECORDS:
+            self._pruning = pruning_of(filters)
+        else:
+            whole = pruning_of(filters)
+            self._pruning = Pruning(topics=whole.topics, partitions=whole.partitions)
+        return filters

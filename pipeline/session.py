@@ -47,18 +47,24 @@ def spark_session(
     """
     from pyspark.sql import SparkSession
 
-    from .kafka_log import KafkaLogSource
-    from .kafka_raw import KafkaRawSource
-
     prepare_environment()
     settings = {**_settings(is_local=master.startswith("local")), **(config or {})}
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.dataSource.register(KafkaLogSource)
-    session.dataSource.register(KafkaRawSource)
+    register_formats(session)
     return session
+
+
+def register_formats(session: SparkSession) -> None:
+    """Make `kafka_log` and `kafka_raw` known to any session, so to one that was made elsewhere too."""
+    from .kafka_log import KafkaLogSource, KafkaLogSourceWithPushdown
+    from .kafka_raw import KafkaRawSource
+
+    has_pushdown = session.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
+    session.dataSource.register(KafkaLogSourceWithPushdown if has_pushdown else KafkaLogSource)
+    session.dataSource.register(KafkaRawSource)
 
 
 def prepare_environment() -> None:

@@ -1,0 +1,63 @@
+"""The options that both formats have, checked: what is not known is refused, with the nearest known name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+
+from .errors import OptionError
+from .offset_options import parse_bool, parse_int
+from .schemas import Mode
+
+DEFAULT_BATCH_ROWS = 10_000
+
+
+class SourceOptions(Mapping[str, str]):
+    """Options by their names in any case, as Spark gives them; those that begin with `kafka.` are not checked."""
+
+    def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+        by_lower_name = {name.lower(): name for name in known}
+        for name in self._values:
+            if name not in by_lower_name and not name.startswith("kafka."):
+                nearest = difflib.get_close_matches(name, by_lower_name, n=1)
+                hint = f"; did you mean {by_lower_name[nearest[0]]}?" if nearest else ""
+                raise OptionError(f"unknown option {name}{hint}")
+        self.mode = self._mode()
+        self.with_values = self.boolean("values", True)
+        self.batch_rows = self.integer("batchRows", DEFAULT_BATCH_ROWS, least=1)
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def required(self, name: str) -> str:
+        """An option that has no default. Raises OptionError."""
+        value = self.get(name)
+        if not value:
+            raise OptionError(f"option {name} is missing")
+        return value
+
+    def integer(self, name: str, default: int, *, least: int | None = None) -> int:
+        """A whole number. Raises OptionError."""
+        return parse_int(name, self[name], least=least) if name in self else default
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """true or false. Raises OptionError."""
+        return parse_bool(name, self[name]) if name in self else default
+
+    def _mode(self) -> Mode:
+        text = self.get("mode", "records").lower()
+        if text not in list(Mode):
+            raise OptionError(f"mode must be one of {', '.join(Mode)}, not {text!r}")
+        return Mode(text)
+
+
+def names_of(text: str) -> list[str]:
+    """The names between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
