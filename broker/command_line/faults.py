@@ -112,12 +112,12 @@ async def _add(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
-    rows = []
+    rows: list[tuple[str, str, str, str]] = []
     for broker in await _brokers(admin, arguments):
         for entry in await _faults_of(admin, broker):
             name = entry.name.removeprefix(RULE_PREFIX)
-            rows.append((broker, name, DYNAMIC_SOURCES.get(entry.config_source, FROM_THE_START), entry.value))
-    for line in format_table(HEAD, rows):
+            rows.append((broker, name, DYNAMIC_SOURCES.get(entry.config_source, FROM_THE_START), entry.value or ""))
+    for line in format_table(HEAD, sorted(rows)):
         say(line)
 
 

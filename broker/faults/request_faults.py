@@ -43,7 +43,7 @@ OWN_ID_FIELDS = {
     "CONTROLLED_SHUTDOWN": "broker_id",
 }
 """Where brokers say who they are."""
-BROKERS_CLIENT_ID = re.compile(r"(?:broker-|raft-client-)?(\d{1,10})(?:-fetcher-\d+)?")
+BROKERS_CLIENT_ID = re.compile(r"(?:broker|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
 """The client ids of brokers (Kafka: ReplicaFetcherThread, KafkaRaftManager, NodeToControllerChannelManager)."""
 
 
@@ -218,7 +218,7 @@ def _sending_broker(key: AnyApiKey, request: Message, context: RequestContext) -
         if told >= 0:
             client.peer_broker_id = told
     if client.peer_broker_id is None and (named := BROKERS_CLIENT_ID.fullmatch(context.client_id or "")):
-        return int(named[1])
+        return int(named[1] or named[2])
     return client.peer_broker_id
 
 
