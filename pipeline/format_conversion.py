@@ -21,6 +21,7 @@ from ..protocol.records.convert import ALL_OFFSETS, down_convert_batch, up_conve
 from ..storage.transaction_index import AbortedTransaction
 from .errors import DamagedLogError
 from .record_batches import RecordBatches, RecordOptions
+from .schemas import Mode, arrow_schema
 
 STRETCH_BYTES = 4 << 20
 """About how many stored bytes are converted, and checked, at once."""
@@ -124,9 +125,12 @@ class Conversion:
         if batch.codec is Codec.ZSTD:
             account.recoded_batches += 1
             again = v2.build_batch(
-                list(iter_records(batch)), codec=self.zstd_as, base_offset=batch.base_offset,
-                timestamp_type=batch.timestamp_type, max_timestamp=batch.max_timestamp,
-            )  # fmt: skip
+                list(iter_records(batch)),
+                base_offset=batch.base_offset,
+                codec=self.zstd_as,
+                timestamp_type=batch.timestamp_type,
+                max_timestamp=batch.max_timestamp,
+            )
             batch = next(iter_batches(again))
         return down_convert_batch(batch, self.to_magic, ALL_OFFSETS).data
 
@@ -155,7 +159,7 @@ class Conversion:
         rows = list(reader.read(memoryview(batches)))
         if reader.position != len(batches):
             raise self._damage(batches, "a batch is not all there")
-        return pa.Table.from_batches(rows, schema=reader.schema).combine_chunks()
+        return pa.Table.from_batches(rows, schema=arrow_schema(Mode.RECORDS)).combine_chunks()
 
     def _damage(self, batches: bytes, problem: str) -> DamagedLogError:
         first = next(iter_batches(batches), None)

@@ -1,6 +1,7 @@
 """The jobs by the names that people type."""
 
 JOBS = {
+    "convert": "convert",
     "generate": "generate",
 }
 """What a user types -> its module in this room."""

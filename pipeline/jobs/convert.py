@@ -1,0 +1,120 @@
+"""Convert log directories between message formats, segment by segment in parallel, verified record by record.
+
+Offsets, keys and values stay what they are; what the wanted format cannot hold (headers, times, transactions) is
+counted and told. The result is a log directory of its own: start a broker on it, or read it with kafka_log. Segments
+that are there already are not made again; the broker of the directory that is read need not be down.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...protocol.records.compression import Codec
+from ...storage import paths
+from ...storage.transaction_index import AbortedTransaction, parse_entries
+from ..format_conversion import Account, Conversion
+from ..log_files import PartitionFiles, SegmentFile, list_partitions, mapped
+from ..segment_files import segment_path, write_segment
+from ..spark_tasks import run_tasks
+from .desk import Desk, Summary
+
+HELP = "convert log directories between message formats"
+
+OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentConversion:
+    """One segment, and where its conversion goes."""
+
+    conversion: Conversion
+    segment: SegmentFile
+    target: Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """From where, to where, to what."""
+    parser.add_argument("--log-dir", required=True, action="append", metavar="DIR", help="read this (repeatable)")
+    parser.add_argument("--to-log-dir", required=True, type=Path, metavar="DIR", help="write here")
+    parser.add_argument("--to-format", required=True, type=int, choices=(0, 1, 2), help="message format version")
+    parser.add_argument("--topics", action="append", default=[], metavar="GLOB", help="only these (default: all)")
+    parser.add_argument(
+        "--zstd-as",
+        choices=[codec.name.lower() for codec in OLD_CODECS],
+        default="gzip",
+        help="what takes zstd's place below format 2, which has no zstd (default: %(default)s)",
+    )
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Convert what is not converted yet."""
+    tasks = [
+        task
+        for partition in list_partitions(options.log_dir, options.topics)
+        for task in _segments(partition, options)
+        if not task.target.exists()
+    ]
+    accounts: dict[tuple[str, int], Account] = {}
+    if tasks:
+        session = desk.session()
+        with desk.progress(len(tasks), "segments") as progress:
+            made = run_tasks(session, tasks, convert_segment, progress)
+        for task, account in zip(tasks, made, strict=True):
+            place = (task.conversion.topic, task.conversion.partition)
+            accounts.setdefault(place, Account()).add(account)
+    columns = ("TOPIC", "PARTITION", "RECORDS", "BYTES-BEFORE", "BYTES-AFTER", "LOST")
+    rows = [
+        (*place, account.records, account.bytes_before, account.bytes_after, _losses(account))
+        for place, account in sorted(accounts.items())
+    ]
+    return Summary(columns, rows, () if tasks else ("nothing to convert: every segment is there",))
+
+
+def convert_segment(task: SegmentConversion) -> Account:
+    """Convert one segment file. Raises DamagedLogError, OSError."""
+    account = Account()
+    write_segment(task.target, task.conversion.convert(mapped(task.segment), account))
+    return account
+
+
+def _segments(partition: PartitionFiles, options: argparse.Namespace) -> list[SegmentConversion]:
+    conversion = Conversion(
+        partition.name.topic,
+        partition.name.partition,
+        options.to_format,
+        Codec[options.zstd_as.upper()],
+        _aborted_transactions(partition.segments),
+    )
+    return [
+        SegmentConversion(
+            conversion,
+            segment,
+            segment_path(options.to_log_dir.absolute(), *partition.name, segment.base_offset),
+        )
+        for segment in partition.segments
+    ]
+
+
+def _aborted_transactions(segments: Sequence[SegmentFile]) -> tuple[AbortedTransaction, ...]:
+    """All that the partition knows of; a transaction is noted where its marker is, later than its records."""
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        index = Path(segment.path).with_suffix(paths.TRANSACTION_INDEX)
+        if index.exists():
+            found += parse_entries(index.read_bytes())
+    return tuple(found)
+
+
+def _losses(account: Account) -> str:
+    counts = [
+        (account.headers, "headers"),
+        (account.timestamps, "times"),
+        (account.producer_batches, "producers of batches"),
+        (account.control_batches, "markers"),
+        (account.aborted_records, "aborted records"),
+        (account.recoded_batches, "batches were zstd"),
+    ]
+    return ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing"
