@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,7 +13,7 @@ from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
 from .config import BrokerConfig
 from .coordinator_log import CoordinatorLog
-from .dispatch import APIS, Dispatcher, with_transactions_v2
+from .dispatch import APIS, Api, Dispatcher, with_transactions_v2
 from .fetching.conversion import ConversionMemory
 from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
@@ -56,7 +57,7 @@ class Broker:
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
-        self.dispatcher = self._new_dispatcher()
+        self.dispatcher = self.new_dispatcher()
         self.logs = LogManager(
             config.log_dirs,
             config.log_config(),
@@ -123,12 +124,13 @@ class Broker:
         self.clock = faults.clock
         return faults
 
-    def _new_dispatcher(self) -> Dispatcher:
+    def new_dispatcher(self, apis: Mapping[int, Api] = APIS) -> Dispatcher:
+        """What answers requests of these APIs, as faults let it."""
         if self.faults is None:
-            return Dispatcher(self)
+            return Dispatcher(self, apis)
         from .faults.request_faults import FaultyDispatcher
 
-        return FaultyDispatcher(self, self.faults)
+        return FaultyDispatcher(self, apis, self.faults)
 
     def stop(self) -> None:
         """Let `run` end: no new connections, parked fetches answer now, requests in flight finish."""

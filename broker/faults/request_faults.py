@@ -7,12 +7,15 @@ but for errors, which may strike different partitions of one request.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 import trio
 
 from ...protocol.apis import AnyApiKey, ApiKey, response_class
+from ...protocol.errors import DecodeError
+from ...protocol.messages.envelope import EnvelopeRequest
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.schema import Message
@@ -20,6 +23,7 @@ from ..broker import Broker
 from ..dispatch import Api, Dispatcher
 from ..network.connection import UnanswerableError
 from ..network.parts import Answer
+from ..network.request_header import parse_header
 from ..requests import ClientConnection, ClientGoneError, RequestContext
 from .cut_answer import CutAnswer
 from .injection import FaultInjection
@@ -43,15 +47,15 @@ OWN_ID_FIELDS = {
     "CONTROLLED_SHUTDOWN": "broker_id",
 }
 """Where brokers say who they are."""
-BROKERS_CLIENT_ID = re.compile(r"(?:broker|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
-"""The client ids of brokers (Kafka: ReplicaFetcherThread, KafkaRaftManager, NodeToControllerChannelManager)."""
+BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
+"""The client ids of brokers, ours and those of Kafka (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
 
 
 class FaultyDispatcher(Dispatcher):
     """Answers requests as the fault rules let it."""
 
-    def __init__(self, broker: Broker, faults: FaultInjection) -> None:
-        super().__init__(broker)
+    def __init__(self, broker: Broker, apis: Mapping[int, Api], faults: FaultInjection) -> None:
+        super().__init__(broker, apis)
         self._faults = faults
         self._cuts: dict[ClientConnection, RuleInForce] = {}
         """Rules that truncate the answer that is being made; a connection has one at a time."""
@@ -90,7 +94,7 @@ class FaultyDispatcher(Dispatcher):
 
     def _striking(self, key: AnyApiKey, request: Message, context: RequestContext) -> list[RuleInForce]:
         peer = _sending_broker(key, request, context)
-        if not self._faults.concerns(key) or context.client_id == SPARED_CLIENT_ID:
+        if not self._faults.concerns(key) or _is_spared(request, context):
             return []
         places: list[Place] | None = None
 
@@ -188,6 +192,14 @@ class FaultyDispatcher(Dispatcher):
             context.closing = True
             return None
         return response
+
+
+def _is_spared(request: Message, context: RequestContext) -> bool:
+    """Whether it is about taking rules back, perhaps sent on by another broker."""
+    if isinstance(request, EnvelopeRequest):
+        with suppress(DecodeError):
+            return parse_header(memoryview(request.request_data)).client_id == SPARED_CLIENT_ID
+    return context.client_id == SPARED_CLIENT_ID
 
 
 def _hits(rule: FaultRule) -> Hits:
