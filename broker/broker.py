@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..protocol.errors import BrokerError
+from ..protocol.errors import BrokerError, ErrorCode
 from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
 from .config import BrokerConfig
@@ -36,7 +36,9 @@ from .transactions.coordinator import CoordinatorSettings, TransactionCoordinato
 from .transactions.markers import PartitionMarkers
 
 if TYPE_CHECKING:
+    from .controller.controller import Controller
     from .faults.injection import FaultInjection
+    from .membership.membership import Membership
     from .monitoring.pages import Monitoring
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,9 @@ class Broker:
             files=None if self.faults is None else self.faults.files,
         )
         self.metadata = MetadataStore(config, self.clock)
+        self.membership = self._new_membership()
+        """This node's place among others; None for a broker that is a cluster of its own."""
+        self.forwarding = self.membership.forwarding if self.membership else None
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
         self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
         self.groups = GroupCoordinator(config, self.clock, internal_topics, self.metadata)
@@ -78,6 +83,7 @@ class Broker:
             self.clock,
             CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
         )
+        self._leaving = trio.Event()
         self._stop = trio.Event()
         self.listening: list[Endpoint] = []
         """Where the broker accepts connections, once it does."""
@@ -94,6 +100,9 @@ class Broker:
         """
         server = self._open_listeners()
         try:
+            if self.membership is not None:
+                self.membership.open_listener()
+                self.logs.cluster_id = await self.membership.find_cluster_id()
             self._open_logs()
             try:
                 monitoring = self._open_monitoring()
@@ -104,14 +113,24 @@ class Broker:
                     upkeep.start_soon(self._keep_transactions)
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)
+                    if self.membership is not None:
+                        await upkeep.start(self.membership.run)
+                        upkeep.start_soon(self._leave_when_told)
+                    upkeep.start_soon(self._serve, server, upkeep.cancel_scope)
+                    if self.membership is not None:
+                        await self.membership.wait_until_unfenced()
                     self.is_ready = True
                     task_status.started()
-                    await server.run(self._stop)
-                    upkeep.cancel_scope.cancel()
             finally:
                 self.logs.close()
         finally:
+            if self.membership is not None:
+                self.membership.close_listener()
             server.close()
+
+    async def _serve(self, server: Server, upkeep: trio.CancelScope) -> None:
+        await server.run(self._stop)
+        upkeep.cancel()
 
     def _open_faults(self) -> FaultInjection | None:
         """What makes this broker fail on purpose; its clock and its files are then under the injection's control."""
@@ -133,17 +152,51 @@ class Broker:
         return FaultyDispatcher(self, apis, self.faults)
 
     def stop(self) -> None:
-        """Let `run` end: no new connections, parked fetches answer now, requests in flight finish."""
+        """Let `run` end: no new connections, parked fetches answer now, requests in flight finish.
+
+        A broker of several first lets others lead its partitions.
+        """
         self.is_ready = False
+        if self.membership is not None and not self._leaving.is_set():
+            self._leaving.set()
+            return
         self.purgatory.stop()
         self._stop.set()
+
+    async def _leave_when_told(self) -> None:
+        await self._leaving.wait()
+        if self.membership is not None:
+            await self.membership.leave()
+        self.stop()
+
+    def _new_membership(self) -> Membership | None:
+        if self.config.roles.is_alone:
+            return None
+        # A broker that is a cluster of its own should not wait for these modules at the start.
+        from .membership.membership import Membership
+
+        return Membership(self)
+
+    @property
+    def controller_here(self) -> Controller:
+        """The controller, on the node that it is on. Raises BrokerError NOT_CONTROLLER."""
+        if self.membership is None or self.membership.controller is None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        return self.membership.controller
+
+    @property
+    def controller_dispatcher(self) -> Dispatcher:
+        """Answers requests that came to the controller. Raises BrokerError NOT_CONTROLLER."""
+        if self.membership is None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        return self.membership.controller_dispatcher
 
     def _open_listeners(self) -> Server:
         config = self.config
         # Controllers' listeners are named in files meant for Kafka; this broker needs none.
         controllers = {name.upper() for name in config.controller_listener_names or ()}
         endpoints = [e for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
-        if not endpoints:
+        if not endpoints and config.roles.is_broker:
             raise ListenerError("listeners: no listener for clients is named")
         for endpoint in endpoints:
             protocol = security_protocol(endpoint.name, config.security_protocols)
@@ -156,7 +209,7 @@ class Broker:
             self.clients,
             config,
             throttle=self.connection_rates,
-            options=self._socket_options(),
+            options=self.socket_options(),
             drain_s=config.gregor_shutdown_timeout_ms / 1000,
         )
         self.listening = server.bound
@@ -174,7 +227,8 @@ class Broker:
         self.metrics_address = monitoring.bound
         return monitoring
 
-    def _socket_options(self) -> SocketOptions:
+    def socket_options(self) -> SocketOptions:
+        """How this broker's listening sockets are made."""
         config = self.config
         # Kafka's default of 100 kB keeps the kernel from adapting to fast clients: only what was asked for counts.
         is_set = config.is_set

@@ -58,6 +58,7 @@ from .requests import ClientConnection, ClientGoneError, RequestContext
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .membership.forwarding import Forwarding
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +166,40 @@ APIS: Mapping[int, Api] = {
 }
 
 
+def _always(request: Any) -> bool:
+    return True
+
+
+IS_FOR_CONTROLLER: Mapping[int, Callable[[Any], bool]] = {
+    **dict.fromkeys(
+        (
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.DESCRIBE_QUORUM,
+            ApiKey.UPDATE_FEATURES,
+            ApiKey.UNREGISTER_BROKER,
+            ApiKey.ADD_RAFT_VOTER,
+            ApiKey.REMOVE_RAFT_VOTER,
+        ),
+        _always,
+    ),
+    ApiKey.ALTER_CONFIGS: configs.changes_metadata,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.changes_metadata,
+}
+"""Which requests only the controller may answer: other nodes forward them."""
+
+
 def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
     """What is served of the APIs where transactions V2 are switched on."""
     return {
@@ -241,6 +276,9 @@ class Dispatcher:
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         client.request_counts[api.key, version] += 1
         context = RequestContext(self._broker, client, api.key, version, header.correlation_id, header.client_id)
+        forwarding = self._broker.forwarding
+        if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
+            return await self._forward(forwarding, api, frame, context)
         responding = self.respond(api, request, context)
         quotas = self._broker.quotas
         if quotas.is_active:
@@ -250,6 +288,13 @@ class Dispatcher:
         if context.closing:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         return None if response is None else _answer(response, api.key, version, header.correlation_id)
+
+    async def _forward(self, forwarding: Forwarding, api: Api, frame: memoryview, context: RequestContext) -> Answer:
+        try:
+            return [await forwarding.forward(frame, context.client)]
+        except BrokerError as error:
+            failure = _failure(api, error.code, error.message)
+            return _answer(failure, api.key, context.api_version, context.correlation_id)
 
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
         """Run the handler; what it raises becomes the response's own error field, if it has one."""

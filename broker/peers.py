@@ -18,6 +18,9 @@ from .metadata.state import BrokerState
 Response = TypeVar("Response", bound=Message)
 Address = tuple[str, int]
 
+UNREACHABLE = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION)
+"""What a question ends with that never got an answer."""
+
 
 class KnownBrokers(Protocol):
     """Where peers are found (a `MetadataStore`)."""
@@ -91,7 +94,7 @@ class Peers:
         # Nobody is asked for nothing: a connection that nobody uses may stay until the other side ends it.
         self._config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
         self._metrics = Metrics()
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[tuple[int, str], Line] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -108,28 +111,32 @@ class Peers:
         *,
         timeout_s: float,
         version: int | None = None,
+        purpose: str = "",
     ) -> Response:
         """Ask broker ``node_id``, once, in the newest version that both know unless ``version`` is given.
 
-        Requests to one broker are written in the order of the calls. Raises BrokerError: BROKER_NOT_AVAILABLE if it
+        A broker answers the requests of one connection in order, so what may wait there for long (a fetch) has a
+        ``purpose``, and with it a connection, of its own; requests of one purpose are written in the order of the
+        calls. Raises BrokerError: BROKER_NOT_AVAILABLE if it
         is unknown or cannot be reached, NETWORK_EXCEPTION if the connection ended or ``timeout_s`` was over before
         the answer came, UNSUPPORTED_VERSION.
         """
         if self._nursery is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has not started, or stops")
-        line = self._line(node_id)
+        line = self._line(node_id, purpose)
         return await line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
 
-    def _line(self, node_id: int) -> Line:
+    def _line(self, node_id: int, purpose: str) -> Line:
         known = self._brokers.broker(node_id)
         address = known.endpoints.get(self._listener_name) if known else None
         if address is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not registered")
-        line = self._lines.get(node_id)
+        line = self._lines.get((node_id, purpose))
         if line is None or line.address != address:
             if line is not None:
                 line.close("the broker has moved")
-            line = self._lines[node_id] = Line(f"broker {node_id}", address, self._config, self._metrics)
+            line = Line(f"broker {node_id}", address, self._config, self._metrics)
+            self._lines[node_id, purpose] = line
         return line
 
 
@@ -149,9 +156,9 @@ class ControllerLink(Protocol):
 class RemoteController:
     """The controller over the network (a `ControllerLink`); its connection lives in `run`."""
 
-    def __init__(self, node_id: int, address: Address, client_id: str, *, retry_backoff_s: float = 0.1) -> None:
+    def __init__(self, address: Address, client_id: str, *, retry_backoff_s: float = 0.1) -> None:
         config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
-        self._line = Line(f"controller {node_id}", address, config, Metrics())
+        self._line = Line("the controller", address, config, Metrics())
         self._retry_backoff_s = retry_backoff_s
         self._nursery: trio.Nursery | None = None
 
@@ -179,7 +186,7 @@ class RemoteController:
             try:
                 return await self.ask_once(request, response, timeout_s=max(remaining_s, 0.001), version=version)
             except BrokerError as error:
-                if not error.code.retriable:
+                if error.code not in UNREACHABLE:
                     raise
                 if trio.current_time() + self._retry_backoff_s >= deadline:
                     raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None

@@ -67,6 +67,8 @@ class ClientConnection:
     software_name: str = ""
     software_version: str = ""
     user: str = ANONYMOUS
+    is_forwarded: bool = False
+    """Whether it came to another broker, which has sent its request on to the controller."""
     client_id: str | None = None
     """Of its latest request."""
     client_id_bytes: bytes | None = None
@@ -113,6 +115,10 @@ class RequestContext:
     @property
     def connection_id(self) -> str:
         return self.client.connection_id
+
+    @property
+    def is_forwarded(self) -> bool:
+        return self.client.is_forwarded
 
     @property
     def hangup(self) -> Hangup:

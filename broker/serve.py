@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
@@ -22,6 +23,8 @@ from .network.listeners import ListenerError
 
 logger = logging.getLogger(__name__)
 
+FAILURES_TO_START = (ListenerError, StorageUnavailableError, ConfigError, BrokerError)
+"""What keeps a broker from starting, told in one line."""
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 GARBAGE_THRESHOLD = 20_000
 """Allocations between two looks for cycles: requests make few, and each look costs everybody's time."""
@@ -37,33 +40,60 @@ def serve(config: BrokerConfig) -> int:
             logger.log(level, "%s", line)
     try:
         trio.run(_run_until_signalled, config)
-    except (ListenerError, StorageUnavailableError, ConfigError, BrokerError) as error:
+    except FAILURES_TO_START as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
         return 1
     return 0
 
 
 async def _run_until_signalled(config: BrokerConfig) -> None:
+    broker = Broker(config)
+    failure: Exception | None = None
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        broker = Broker(config)
-        failure: Exception | None = None
-        async with trio.open_nursery() as nursery:
-            try:
-                await nursery.start(broker.run)
-            except (ListenerError, StorageUnavailableError, ConfigError, BrokerError) as error:
-                failure = error
-            else:
-                _say_started(broker)
-                gc.collect()
-                gc.freeze()
-                gc.set_threshold(GARBAGE_THRESHOLD)
-                async for number in signals:
-                    logger.info("%s: stopping", signal.Signals(number).name)
-                    broker.stop()
-                    break
-        if failure is not None:
-            raise failure
+        async with trio.open_nursery() as watching:
+            watching.start_soon(_stop_at_signal, signals, broker, watching.cancel_scope)
+            async with trio.open_nursery() as nursery:
+                try:
+                    await nursery.start(broker.run)
+                except FAILURES_TO_START as error:
+                    failure = error
+                except ExceptionGroup as group:
+                    failure = _only_failure(group)
+                else:
+                    _say_started(broker)
+                    gc.collect()
+                    gc.freeze()
+                    gc.set_threshold(GARBAGE_THRESHOLD)
+            watching.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
     logger.info("stopped")
+
+
+def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
+    """The one failure to start that a group of exceptions stands for; raises the group if it is anything else."""
+    found: list[Exception] = []
+    pending: list[Exception] = [group]
+    while pending:
+        error = pending.pop()
+        if isinstance(error, ExceptionGroup):
+            pending += error.exceptions
+        else:
+            found.append(error)
+    if len(found) == 1 and isinstance(found[0], FAILURES_TO_START):
+        return found[0]
+    raise group
+
+
+async def _stop_at_signal(signals: AsyncIterator[int], broker: Broker, everything: trio.CancelScope) -> None:
+    async for number in signals:
+        logger.info("%s: stopping", signal.Signals(number).name)
+        if broker.is_ready:
+            broker.stop()
+        else:
+            # Nobody has been served: a broker that waits for its controller need not go on waiting.
+            everything.cancel()
+        return
 
 
 def _say_started(broker: Broker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...protocol.apis import ApiKey
+from ...protocol.apis import AnyApiKey, ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.api_versions import (
     ApiVersion,
@@ -24,13 +24,19 @@ FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
 
 
 async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Tell the served versions, and remember what software the client says it is (KIP-511)."""
+    """Tell the versions that clients are served, and remember what software the client says it is (KIP-511)."""
+    return api_versions_of(request, context, context.broker.dispatcher.offered)
+
+
+def api_versions_of(
+    request: ApiVersionsRequest, context: RequestContext, ranges: Mapping[AnyApiKey, tuple[int, int]]
+) -> ApiVersionsResponse:
+    """The answer that tells these ranges of versions. Raises BrokerError INVALID_REQUEST."""
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         context.client.software_name, context.client.software_version = names
-    ranges = context.broker.dispatcher.offered
     finalized = context.broker.metadata.state.features
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],

@@ -123,6 +123,13 @@ def _shown(
     )
 
 
+def changes_metadata(
+    request: alter_configs.AlterConfigsRequest | incremental_alter_configs.IncrementalAlterConfigsRequest,
+) -> bool:
+    """Whether a request changes more than loggers, which are every broker's own."""
+    return any(resource.resource_type != ResourceType.BROKER_LOGGER for resource in request.resources)
+
+
 async def handle_alter_configs(
     request: alter_configs.AlterConfigsRequest, context: RequestContext
 ) -> alter_configs.AlterConfigsResponse:

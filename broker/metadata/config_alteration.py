@@ -93,7 +93,7 @@ def _checked_resource(broker: Broker, kind: int, name: str) -> ResourceType:
 def _check_node(broker: Broker, name: str, message: str) -> None:
     if not name.lstrip("-").isdigit():
         raise _invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) != broker.metadata.node_id:
+    if int(name) != broker.metadata.node_id and (broker.metadata.is_alone or broker.metadata.broker(int(name)) is None):
         raise _invalid(message.format(broker.metadata.node_id, name))
 
 

@@ -165,8 +165,15 @@ class MetadataLog:
             return stretch.read()
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what comes from ``offset`` on. Raises BrokerError."""
-        self._log.truncate_to(offset)
+        """Drop what comes from ``offset`` on; all of it, to the very beginning, if that is in a snapshot.
+
+        Raises BrokerError.
+        """
+        if offset <= self.start_offset:
+            self._snapshots.remove_all()
+            self._log.truncate_fully(0)
+        else:
+            self._log.truncate_to(offset)
 
     def _replay_batch(self, batch: BatchView, from_offset: int, apply: Apply) -> None:
         if batch.is_control:

@@ -1,0 +1,256 @@
+"""The controller itself: takes what brokers report, decides by the modules beside it, and commits the outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from enum import Enum, auto
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ...protocol.messages.broker_registration import BrokerRegistrationRequest
+from ...protocol.schema import Message
+from ..config import BrokerConfig
+from ..metadata.state import BrokerState, ClusterState, TopicState
+from ..metadata.store import MetadataStore
+from . import in_sync, liveness, registration
+from .sessions import BrokerSessions, Session
+
+logger = logging.getLogger(__name__)
+
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+LATE_S = 1.0
+"""A controller that wakes so much later than it wanted was stopped; what brokers sent meanwhile is not read yet."""
+
+
+class NextState(Enum):
+    """What a heartbeat makes of a broker (Kafka `BrokerControlState`)."""
+
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+
+class Controller:
+    """Decides about one cluster, whose metadata it alone changes."""
+
+    def __init__(self, metadata: MetadataStore, config: BrokerConfig) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._sessions = BrokerSessions(config.broker_session_timeout_ms / 1000)
+        self._new_session = trio.Event()
+
+    @property
+    def _state(self) -> ClusterState:
+        return self._metadata.state
+
+    async def run(self) -> None:
+        """Fence brokers that fall silent and bring leadership home, until cancelled."""
+        now = trio.current_time()
+        for broker in self._state.brokers.values():
+            # Who was alive for the controller before this one gets time to be heard of.
+            if self._sessions.get(broker.node_id) is None:
+                self._sessions.begin(broker.node_id, broker.epoch, now)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_sessions)
+            nursery.start_soon(self._rebalance)
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            self._new_session = trio.Event()
+            due = self._sessions.next_expiry()
+            with trio.move_on_at(due):
+                await self._new_session.wait()
+                continue
+            if trio.current_time() > due + LATE_S:
+                logger.warning("this process stood still: every broker gets a new session")
+                self._sessions.begin_all_anew(trio.current_time())
+            for node_id in self._sessions.expired(trio.current_time()):
+                self._sessions.end(node_id)
+                broker = self._state.brokers.get(node_id)
+                if broker is not None and not broker.is_fenced:
+                    logger.warning("broker %d has not been heard of for %d ms: fenced", node_id, self._timeout_ms)
+                    self._commit(liveness.fencing(self._state, broker, self._allows_unclean))
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._config.broker_session_timeout_ms
+
+    async def _rebalance(self) -> None:
+        while True:
+            await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            if self._config.auto_leader_rebalance_enable:
+                self._commit(liveness.preferred_elections(self._state))
+
+    def _commit(self, records: Iterable[Message]) -> None:
+        """Commit what was decided; a disk that fails is told in the log, as nobody waits for the answer."""
+        decided = list(records)
+        if decided:
+            self._metadata.commit(decided)
+
+    def _allows_unclean(self, topic: TopicState) -> bool:
+        own = topic.configs.get(UNCLEAN_ELECTION)
+        return self._config.unclean_leader_election_enable if own is None else own.lower() == "true"
+
+    # --- brokers
+
+    def register(self, request: BrokerRegistrationRequest, *, is_here: bool = False) -> int:
+        """Register a broker, fenced; returns its epoch. ``is_here``: it lives in the controller's own process.
+
+        Raises BrokerError as `registration.registering`.
+        """
+        node_id, now = request.broker_id, trio.current_time()
+        known = self._state.brokers.get(node_id)
+        is_heard_of = known is not None and not known.is_fenced and self._sessions.is_valid(node_id, now)
+        self._commit(
+            registration.registering(
+                self._state,
+                request,
+                cluster_id=self._metadata.cluster_id,
+                next_epoch=self._metadata.end_offset,
+                is_heard_of=is_heard_of and not is_here,
+                unclean=self._allows_unclean,
+            )
+        )
+        epoch = self._state.brokers[node_id].epoch
+        self._sessions.begin(node_id, epoch, now, ends=not is_here)
+        self._new_session.set()
+        logger.info("broker %d is registered, epoch %d", node_id, epoch)
+        return epoch
+
+    def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        """Note that a broker lives, and what it wants. Raises BrokerError as `registered`."""
+        broker = self.registered(request.broker_id, request.broker_epoch)
+        session = self._sessions.get(broker.node_id)
+        if session is None:
+            session = self._sessions.begin(broker.node_id, broker.epoch, trio.current_time())
+            self._new_session.set()
+        session.last_contact = trio.current_time()
+        session.read_offset = max(session.read_offset, request.current_metadata_offset)
+        becomes = self._next_state(broker, session, request)
+        self._become(broker, session, becomes)
+        return BrokerHeartbeatResponse(
+            is_caught_up=session.read_offset >= broker.epoch,
+            is_fenced=becomes in (NextState.FENCED, NextState.SHUTDOWN_NOW),
+            should_shut_down=becomes is NextState.SHUTDOWN_NOW,
+        )
+
+    def registered(self, node_id: int, epoch: int) -> BrokerState:
+        """The broker in its present life. Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED."""
+        broker = self._state.brokers.get(node_id)
+        if broker is None:
+            raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if broker.epoch != epoch:
+            raise BrokerError(ErrorCode.STALE_BROKER_EPOCH)
+        return broker
+
+    def has_read(self, node_id: int, offset: int) -> None:
+        """Note that a broker has all metadata below ``offset``: it asks for what follows."""
+        session = self._sessions.get(node_id)
+        if session is not None:
+            session.read_offset = max(session.read_offset, offset - 1)
+
+    def _next_state(self, broker: BrokerState, session: Session, request: BrokerHeartbeatRequest) -> NextState:
+        if broker.is_fenced:
+            if request.want_shut_down:
+                return NextState.SHUTDOWN_NOW
+            is_ready = not request.want_fence and session.read_offset >= broker.epoch
+            return NextState.UNFENCED if is_ready else NextState.FENCED
+        if request.want_shut_down:
+            if request.want_fence:
+                return NextState.SHUTDOWN_NOW
+            return self._next_of_shutdown(broker, session)
+        if broker.in_controlled_shutdown:
+            return self._next_of_shutdown(broker, session)
+        return NextState.FENCED if request.want_fence else NextState.UNFENCED
+
+    def _next_of_shutdown(self, broker: BrokerState, session: Session) -> NextState:
+        """Wait until others know that they lead, so that no client is sent in circles."""
+        if session.shutdown_offset is None:
+            return NextState.CONTROLLED_SHUTDOWN
+        others = (
+            other.read_offset
+            for node_id, known in self._state.brokers.items()
+            if node_id != broker.node_id and not known.is_fenced and (other := self._sessions.get(node_id)) is not None
+            if other.ends
+        )
+        all_know = min(others, default=session.shutdown_offset) >= session.shutdown_offset
+        if all_know and not liveness.leads_any(self._state, broker.node_id):
+            return NextState.SHUTDOWN_NOW
+        return NextState.CONTROLLED_SHUTDOWN
+
+    def _become(self, broker: BrokerState, session: Session, state: NextState) -> None:
+        match state:
+            case NextState.UNFENCED if broker.is_fenced:
+                logger.info("broker %d is unfenced", broker.node_id)
+                self._commit(liveness.unfencing(self._state, broker, self._allows_unclean))
+            case NextState.FENCED | NextState.SHUTDOWN_NOW if not broker.is_fenced:
+                logger.info("broker %d is fenced", broker.node_id)
+                self._commit(liveness.fencing(self._state, broker, self._allows_unclean))
+            case NextState.CONTROLLED_SHUTDOWN if not broker.in_controlled_shutdown:
+                logger.info("broker %d is about to stop", broker.node_id)
+                self._commit(liveness.shutting_down(self._state, broker, self._allows_unclean))
+                session.shutdown_offset = self._metadata.end_offset - 1
+        if state is NextState.SHUTDOWN_NOW:
+            self._sessions.end(broker.node_id)
+
+    def unregister(self, node_id: int) -> None:
+        """Forget a broker that will not come back. Raises BrokerError BROKER_ID_NOT_REGISTERED."""
+        broker = self._state.brokers.get(node_id)
+        if broker is None:
+            raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered")
+        self._commit(registration.unregistering(self._state, broker, self._allows_unclean))
+        self._sessions.end(node_id)
+
+    # --- partitions
+
+    def alter_partitions(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Give partitions the in-sync sets that their leader wants, each for itself.
+
+        Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+        """
+        self.registered(request.broker_id, request.broker_epoch)
+        response = AlterPartitionResponse()
+        for wanted in request.topics:
+            by_id = self._state.topics_by_id.get(wanted.topic_id)
+            topic = self._state.topics.get(wanted.topic_name) if wanted.topic_name else by_id
+            response.topics.append(
+                TopicDataResponse(
+                    topic_name=wanted.topic_name,
+                    topic_id=wanted.topic_id,
+                    partitions=[
+                        self._alter_partition(topic, partition, request.broker_id, version)
+                        for partition in wanted.partitions
+                    ],
+                )
+            )
+        return response
+
+    def _alter_partition(
+        self, topic: TopicState | None, wanted: PartitionData, leader_id: int, version: int
+    ) -> PartitionDataResponse:
+        if topic is None:
+            return in_sync.refused(wanted.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            record = in_sync.altering(self._state, topic, wanted, leader_id)
+            self._commit([] if record is None else [record])
+        except BrokerError as error:
+            return in_sync.refused(wanted.partition_index, error.code)
+        partition = topic.partitions[wanted.partition_index]
+        if partition.leader_epoch != wanted.leader_epoch and version < in_sync.FIRST_VERSION_WITH_NEW_LEADER:
+            return in_sync.refused(wanted.partition_index, ErrorCode.FENCED_LEADER_EPOCH)
+        if partition.leader != leader_id:
+            return in_sync.refused(wanted.partition_index, ErrorCode.NEW_LEADER_ELECTED)
+        return in_sync.altered(partition)

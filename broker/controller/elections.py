@@ -1,0 +1,103 @@
+"""Who leads a partition, and what becomes of its replicas: one decision, one record (Kafka `PartitionChangeBuilder`).
+
+A leader comes from the in-sync replicas, in the order of the assignment; the present one stays if it can. If none of
+them is active the partition has no leader, and its in-sync set stays as it is, so that only a replica that has
+everything can lead it later. An unclean election gives that up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from uuid import UUID
+
+from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
+from ..metadata.state import NO_CHANGE, NO_LEADER, PartitionState
+
+MayLead = Callable[[int], bool]
+"""Whether a broker is active: registered, not fenced, not about to stop."""
+
+
+class Election(Enum):
+    """How far an election may go."""
+
+    ONLINE = auto()
+    """The present leader if it can stay, else another in-sync replica."""
+    PREFERRED = auto()
+    """The first replica if it can lead, else as ONLINE."""
+    UNCLEAN = auto()
+    """As ONLINE, and if there is nobody in sync any active replica, which loses records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to become of a partition, apart from its leader; None keeps what is."""
+
+    isr: Sequence[int] | None = None
+    replicas: Sequence[int] | None = None
+    adding: Sequence[int] | None = None
+    removing: Sequence[int] | None = None
+
+
+def change_of(
+    topic_id: UUID,
+    partition: PartitionState,
+    may_lead: MayLead,
+    *,
+    target: Target = Target(),
+    election: Election = Election.ONLINE,
+) -> PartitionChangeRecord | None:
+    """The record that takes a partition to its target, with a leader where there can be one; None for no change.
+
+    A reassignment whose new replicas are all in sync is finished on the way.
+    """
+    isr = list(partition.isr if target.isr is None else target.isr) or partition.isr
+    replicas = list(partition.replicas if target.replicas is None else target.replicas)
+    adding = list(partition.adding if target.adding is None else target.adding)
+    removing = list(partition.removing if target.removing is None else target.removing)
+    if adding or removing:
+        kept_isr = without(isr, removing)
+        if kept_isr and set(adding) <= set(kept_isr):
+            isr, replicas, adding, removing = kept_isr, without(replicas, removing), [], []
+    leader = _leader(partition.leader, replicas, isr, may_lead, election)
+    if leader != NO_LEADER and leader not in isr:
+        isr = [leader]
+    record = PartitionChangeRecord(partition_id=partition.index, topic_id=topic_id)
+    if isr != partition.isr:
+        record.isr = isr
+    if replicas != partition.replicas:
+        record.replicas = replicas
+    if adding != partition.adding:
+        record.adding_replicas = adding
+    if removing != partition.removing:
+        record.removing_replicas = removing
+    # A replica that was taken away may not know it: a new epoch keeps it from fetching on.
+    if leader != partition.leader or not set(partition.replicas) <= set(replicas):
+        record.leader = leader
+    return record if changes_anything(record) else None
+
+
+def changes_anything(record: PartitionChangeRecord) -> bool:
+    """Whether a record says more than which partition it is about."""
+    lists = (record.isr, record.replicas, record.adding_replicas, record.removing_replicas)
+    return record.leader != NO_CHANGE or any(value is not None for value in lists)
+
+
+def without(replicas: Iterable[int], removed: Iterable[int]) -> list[int]:
+    """Replicas in their order, those of ``removed`` left out."""
+    left_out = set(removed)
+    return [replica for replica in replicas if replica not in left_out]
+
+
+def _leader(present: int, replicas: Sequence[int], isr: Sequence[int], may_lead: MayLead, election: Election) -> int:
+    in_sync = [replica for replica in replicas if replica in isr and may_lead(replica)]
+    if election is Election.PREFERRED and replicas[0] in in_sync:
+        return replicas[0]
+    if present in in_sync:
+        return present
+    if in_sync:
+        return in_sync[0]
+    if election is Election.UNCLEAN:
+        return next(filter(may_lead, replicas), NO_LEADER)
+    return NO_LEADER

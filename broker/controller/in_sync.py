@@ -1,0 +1,83 @@
+"""AlterPartition: a leader asks for another in-sync set (KIP-497; Kafka `ReplicationControlManager.alterPartition`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.alter_partition import PartitionData, PartitionDataResponse
+from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
+from ..metadata.state import ClusterState, PartitionState, TopicState
+from .elections import Target, change_of
+from .liveness import is_active
+
+ANY_EPOCH = -1
+FIRST_VERSION_WITH_NEW_LEADER = 1
+"""From here on leaders know NEW_LEADER_ELECTED; older ones are told that they are fenced."""
+
+
+def wanted_isr(wanted: PartitionData) -> list[tuple[int, int]]:
+    """The broker ids and epochs that a leader wants in sync; an epoch of -1 is any."""
+    if wanted.new_isr_with_epochs:
+        return [(replica.broker_id, replica.broker_epoch) for replica in wanted.new_isr_with_epochs]
+    return [(node_id, ANY_EPOCH) for node_id in wanted.new_isr]
+
+
+def altering(
+    state: ClusterState, topic: TopicState, wanted: PartitionData, leader_id: int
+) -> PartitionChangeRecord | None:
+    """The record that gives a partition the in-sync set that its leader wants; None if it has it.
+
+    Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, NOT_CONTROLLER (the leader knows more than we
+    do), INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
+    """
+    partition = find_partition(topic, wanted.partition_index)
+    if wanted.leader_epoch < partition.leader_epoch:
+        raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        raise BrokerError(ErrorCode.NOT_CONTROLLER)
+    if leader_id != partition.leader:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    if wanted.partition_epoch < partition.partition_epoch:
+        raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION)
+    isr = wanted_isr(wanted)
+    _check_members(state, partition, isr)
+    return change_of(
+        topic.topic_id,
+        partition,
+        lambda node_id: is_active(state, node_id),
+        target=Target(isr=[node_id for node_id, _ in isr]),
+    )
+
+
+def _check_members(state: ClusterState, partition: PartitionState, isr: Sequence[tuple[int, int]]) -> None:
+    members = [node_id for node_id, _ in isr]
+    if partition.leader not in members or len(set(members)) < len(members) or not set(members) <= {*partition.replicas}:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    for node_id, epoch in isr:
+        broker = state.brokers.get(node_id)
+        if broker is None or not broker.is_active or epoch not in (ANY_EPOCH, broker.epoch):
+            raise BrokerError(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def find_partition(topic: TopicState, index: int) -> PartitionState:
+    """A partition of a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
+    if not 0 <= index < len(topic.partitions):
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.partitions[index]
+
+
+def altered(partition: PartitionState) -> PartitionDataResponse:
+    """How a partition is now, as its leader is told."""
+    return PartitionDataResponse(
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def refused(index: int, code: ErrorCode) -> PartitionDataResponse:
+    """An answer that says only what went wrong."""
+    return PartitionDataResponse(partition_index=index, error_code=code, leader_id=0, leader_epoch=0)

@@ -1,0 +1,192 @@
+"""All that a node of a cluster of several has and a lone broker has not, and how that begins and ends."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ...storage.paths import META_PROPERTIES
+from ..config import BrokerConfig
+from ..config.listener_rules import ANY_ADDRESS
+from ..config.roles import Voter, inter_broker_listener
+from ..controller.apis import CONTROLLER_APIS
+from ..controller.controller import Controller
+from ..controller.link import ControllerHere
+from ..handlers.cluster import CONTROLLERS
+from ..metadata.follower import MetadataFollower
+from ..metadata.internal_topics import CLUSTER_METADATA
+from ..network.listeners import Endpoint, parse_endpoints
+from ..network.server import Server
+from ..peers import ControllerLink, Peers, RemoteController
+from .forwarding import Forwarding
+from .lifecycle import BrokerLifecycle
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""After so long a broker that cannot find its controller says so, and goes on looking."""
+SHUTDOWN_S = 5.0
+"""How long a broker that is told to stop waits until others lead its partitions."""
+
+
+class Membership:
+    """One node's place in its cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self._config = config
+        self._metadata = broker.metadata
+        self.peers = Peers(broker.metadata, inter_broker_listener(config), f"broker-{config.node_id}")
+        self.controller: Controller | None = None
+        """The controller, if this node is it."""
+        self.controller_dispatcher = broker.new_dispatcher(CONTROLLER_APIS)
+        self.forwarding: Forwarding | None = None
+        self._remotes: list[RemoteController] = []
+        self._follower: MetadataFollower | None = None
+        self.link: ControllerLink
+        if config.roles.controller is None:
+            self.controller = Controller(broker.metadata, config)
+            self.link = ControllerHere(broker)
+        else:
+            self._follow(config.roles.controller)
+        self.lifecycle: BrokerLifecycle | None = None
+        self._controller_server: Server | None = None
+        self._stop_serving = trio.Event()
+
+    def _follow(self, controller: Voter) -> None:
+        config = self._config
+        backoff_s = config.controller_quorum_retry_backoff_ms / 1000
+        address = (controller.host, controller.port)
+        # A fetch that waits for news must not keep heartbeats waiting: it has a connection of its own.
+        fetching, asking = (
+            RemoteController(address, f"{what}-{config.node_id}", retry_backoff_s=backoff_s)
+            for what in ("metadata", "broker")
+        )
+        self._remotes = [fetching, asking]
+        timeout_s = config.controller_quorum_request_timeout_ms / 1000
+        self._follower = MetadataFollower(self._metadata, fetching, timeout_s=timeout_s, retry_backoff_s=backoff_s)
+        self.link = asking
+        self.forwarding = Forwarding(asking)
+        logger.info("node %d follows the controller at %s:%d", config.node_id, *address)
+        if config.roles.passed_over:
+            others = ", ".join(f"{voter.host}:{voter.port}" for voter in config.roles.passed_over)
+            logger.warning("Gregor has one controller, and uses the first only; passed over: %s", others)
+
+    # --- before the logs are open
+
+    def open_listener(self) -> None:
+        """Open the controller's listener, if there is one. Raises ListenerError."""
+        endpoint = self._config.roles.controller_listener
+        if endpoint is None:
+            return
+        self._controller_server = Server(
+            [endpoint],
+            self.controller_dispatcher,
+            self._broker.clients,
+            self._config,
+            throttle=self._broker.connection_rates,
+            options=self._broker.socket_options(),
+            drain_s=self._config.gregor_shutdown_timeout_ms / 1000,
+        )
+
+    def close_listener(self) -> None:
+        """Close the controller's listener."""
+        if self._controller_server is not None:
+            self._controller_server.close()
+
+    async def find_cluster_id(self) -> str | None:
+        """The id of the controller's cluster, for a broker whose directories have none yet; waits until it is known."""
+        controller = self._config.roles.controller
+        if controller is None or any(_has_cluster_id(path) for path in self._config.log_dirs):
+            return None
+        remote = RemoteController((controller.host, controller.port), f"broker-{self._config.node_id}")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(remote.run)
+            while True:
+                try:
+                    answer = await remote.ask(
+                        DescribeClusterRequest(endpoint_type=CONTROLLERS),
+                        DescribeClusterResponse,
+                        timeout_s=PATIENCE_S,
+                    )
+                    break
+                except BrokerError as error:
+                    logger.warning("still looking for the controller: %s", error.message or error.code.name)
+            nursery.cancel_scope.cancel()
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
+        self._metadata.controller_id = answer.controller_id
+        return answer.cluster_id
+
+    # --- while the logs are open
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow or be the controller until cancelled; started once a broker is registered and knows what there is.
+
+        Raises BrokerError if the controller does not take this broker.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.peers.run)
+            for remote in self._remotes:
+                await nursery.start(remote.run)
+            if self._follower is not None:
+                await nursery.start(self._follower.run)
+            if self._controller_server is not None:
+                nursery.start_soon(self._controller_server.run, self._stop_serving)
+            if self.controller is not None:
+                nursery.start_soon(self.controller.run)
+            if self._config.roles.is_broker:
+                self.lifecycle = self._new_lifecycle()
+                await self.lifecycle.register()
+                nursery.start_soon(self.lifecycle.run)
+            task_status.started()
+
+    def _new_lifecycle(self) -> BrokerLifecycle:
+        advertised = advertised_endpoints(self._config, self._broker.listening)
+        lifecycle = BrokerLifecycle(
+            self.link, self._metadata, self._config, advertised, is_controller=self.controller is not None
+        )
+        lifecycle.log_dirs = [home.directory_id for home in self._broker.logs.directories if home.directory_id]
+        return lifecycle
+
+    async def wait_until_unfenced(self) -> None:
+        """Return once clients may see this broker; at once for a node that is none."""
+        if self.lifecycle is not None:
+            await self.lifecycle.wait_until_unfenced()
+
+    async def leave(self) -> None:
+        """Let others take over, before this node stops serving."""
+        others = any(node_id != self._config.node_id for node_id in self._metadata.broker_ids)
+        if self.lifecycle is not None and others and self._config.controlled_shutdown_enable:
+            await self.lifecycle.leave(SHUTDOWN_S)
+        self._stop_serving.set()
+
+
+def advertised_endpoints(config: BrokerConfig, listening: Sequence[Endpoint]) -> list[Endpoint]:
+    """Where other nodes and their clients find this broker, by listener.
+
+    That is ``advertised.listeners``, else where it listens, by the machine's name if that is on every interface.
+    """
+    told = {
+        endpoint.name: endpoint for endpoint in parse_endpoints("advertised.listeners", config.advertised_listeners)
+    }
+    found = []
+    for bound in listening:
+        host = socket.gethostname() if bound.host in ANY_ADDRESS else bound.host
+        found.append(told.get(bound.name, Endpoint(bound.name, host, bound.port)))
+    return found
+
+
+def _has_cluster_id(path: str) -> bool:
+    return (Path(path) / META_PROPERTIES).exists() or (Path(path) / f"{CLUSTER_METADATA}-0").exists()
