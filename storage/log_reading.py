@@ -44,9 +44,21 @@ def read_segment(
     magics = segment.magics
     receipts = _receipts(segment, start, start + size) if tells_receipts and magics & 1 << v0.MAGIC else NO_RECEIPTS
     file = segment.file.acquire()
-    return LogSlice(file, start, size, start_offset=offset, end_offset=end_offset, magics=magics, receipts=receipts)
+    return LogSlice(
+        file,
+        start,
+        size,
+        start_offset=offset,
+        end_offset=end_offset,
+        magics=magics,
+        receipts=receipts,
+        segment=segment,
+    )
 
 
 def _receipts(segment: Segment, start: int, end: int) -> Receipts:
-    runs = segment.looked_up(lambda index: index.receipt_runs(start, end))
-    return Receipts([(position - start, receipt_ms) for position, receipt_ms in runs])
+    runs: list[tuple[int, int]] = []
+    for entry in segment.looked_up(lambda index: index.entries_for(start, end)):
+        if not runs or entry.receipt != runs[-1][1]:
+            runs.append((max(entry.position - start, 0), entry.receipt))
+    return Receipts(runs)

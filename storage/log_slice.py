@@ -9,6 +9,7 @@ from ..protocol.records.receipts import NO_RECEIPTS, Receipts
 
 if TYPE_CHECKING:
     from .open_files import SharedFile
+    from .segment import Segment
 
 
 class LogSlice:
@@ -18,7 +19,7 @@ class LogSlice:
     by `release()` or as a context manager; releasing again does nothing. An empty slice (`size_bytes` 0) holds nothing.
     """
 
-    __slots__ = ("_file", "end_offset", "magics", "position", "receipts", "size_bytes", "start_offset")
+    __slots__ = ("_file", "end_offset", "magics", "position", "receipts", "segment", "size_bytes", "start_offset")
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class LogSlice:
         end_offset: int | None = None,
         magics: int = 0,
         receipts: Receipts = NO_RECEIPTS,
+        segment: Segment | None = None,
     ) -> None:
         self._file = file
         self.position = position
@@ -42,6 +44,8 @@ class LogSlice:
         """Formats present anywhere in that segment: bit m is set if a batch of magic m may be there."""
         self.receipts = receipts
         """When its v0 messages came, by their position in the slice; nothing unless readers are to be told."""
+        self.segment = segment
+        """Where the bytes are from; its index speaks of them until the log is changed the next time."""
 
     @property
     def descriptor(self) -> int:

@@ -288,21 +288,13 @@ class OffsetIndex:
         number = self._count_up_to(_POSITION, position)
         return self.entry(number - 1) if number else None
 
-    def receipt_runs(self, position: int, end: int) -> list[tuple[int, int]]:
-        """Where the receipt time changes in the bytes from `position` to `end`, the first of them included.
+    def entries_for(self, position: int, end: int) -> list[IndexEntry]:
+        """The entries that tell the tags of the batches from `position` to `end`: `tags_at` of the first, and later.
 
         Raises IndexDamagedError.
         """
-        number = max(self._count_up_to(_POSITION, position) - 1, 0)
-        runs: list[tuple[int, int]] = []
-        while number < self._count:
-            entry = self.entry(number)
-            if entry.position >= end:
-                break
-            if not runs or entry.receipt != runs[-1][1]:
-                runs.append((max(entry.position, position), entry.receipt))
-            number += 1
-        return runs
+        first = max(self._count_up_to(_POSITION, position) - 1, 0)
+        return [self.entry(number) for number in range(first, self._count_up_to(_POSITION, end - 1))]
 
     # --- the file ---
 

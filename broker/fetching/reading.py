@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
+from ...protocol.records.tagged_batches import encode_tagged_batches
 from ...protocol.records.v0 import OFFSET_AND_SIZE
 from ...storage.partition_log import LogSlice
+from ...storage.slice_tags import tags_in
 from ..partition import Partition
 from .sessions import FetchedPartition
 
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 LAST_VERSION_WITH_HARD_LIMIT = 2
 FIRST_VERSION_FROM_FOLLOWERS = 11
 NO_OFFSET = -1
+MOST_TAGGED_BATCHES = 4096
+"""Batches of a partition in one answer with tags: each costs some microseconds."""
 CONSUMER = -1
 """In the place of a replica's broker id."""
 
@@ -42,6 +46,8 @@ class FetchLimits:
     """Broker id of the follower that asks."""
     replica_epoch: int = -1
     """Its broker epoch, -1 if it does not say."""
+    wants_tags: bool = False
+    """Whether the enriched tags of the batches are to be told (`gregor_with_tags`)."""
 
     @property
     def is_follower(self) -> bool:
@@ -162,6 +168,8 @@ def _read(
     if is_useless or not records.size_bytes:
         records.release()
         return PartitionRead(fetched, partition, answer)
+    if limits.wants_tags:
+        answer.gregor_batch_tags = encode_tagged_batches(tags_in(records, MOST_TAGGED_BATCHES))
     return PartitionRead(fetched, partition, answer, records)
 
 

@@ -60,6 +60,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         read_committed=request.isolation_level == READ_COMMITTED,
         replica_id=replica.replica_id,
         replica_epoch=replica.replica_epoch,
+        wants_tags=request.gregor_with_tags,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
     if quotas.is_active and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):

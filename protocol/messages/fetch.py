@@ -9,7 +9,8 @@
 - v16 points to the new leader (KIP-951); v17 and v18 matter to replicas only (KIP-853, KIP-1166).
 
 `gregor_as_stored` is not Kafka's: a Gregor broker then brings v0 and v1 batches into no newer format, as Kafka never
-does. Other brokers skip the tag.
+does. With `gregor_with_tags` it tells the enriched tags of the batches too, in `gregor_batch_tags` of each partition
+(`records/tagged_batches.py`). Other brokers skip these tags, and clients that do not ask get no byte more.
 
 On the wire `high_watermark` is -1 where a partition has failed. `aborted_transactions` is null for read_uncommitted.
 """
@@ -22,6 +23,7 @@ from ..schema import (
     IGNORABLE,
     NO_UUID,
     Bool,
+    Bytes,
     Int8,
     Int16,
     Int32,
@@ -78,6 +80,7 @@ class FetchRequest(Message, versions="0-18", flexible="12+"):
     forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+")] = []
     rack_id: Annotated[String, Versions("11+"), IGNORABLE] = ""
     gregor_as_stored: Annotated[Bool, Versions("12+"), Tag(18258), IGNORABLE] = False
+    gregor_with_tags: Annotated[Bool, Versions("12+"), Tag(18259), IGNORABLE] = False
 
 
 class EpochEndOffset(Struct):
@@ -112,6 +115,7 @@ class PartitionData(Struct):
     aborted_transactions: Annotated[list[AbortedTransaction] | None, Versions("4+"), IGNORABLE] = []
     preferred_read_replica: Annotated[Int32, Versions("11+")] = -1
     records: RecordsPart | None = None
+    gregor_batch_tags: Annotated[Bytes | None, Versions("12+"), Tag(18259), IGNORABLE] = None
 
 
 class FetchableTopicResponse(Struct):
