@@ -21,6 +21,7 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records.batches import read_batch
+from ...protocol.records.plain_batch import COMPRESSED_LIMIT_BYTES
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
 from ..metadata.internal_topics import is_internal
@@ -34,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 ALL_IN_SYNC = -1
 ACKS = (ALL_IN_SYNC, 0, 1)
-VALIDATE_IN_THREAD_BYTES = 64 * 1024
-"""Compressed batches from this size on are validated in a worker thread: inflating them takes milliseconds."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = EXPECTED_PRODUCE_ERRORS | {ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -165,7 +164,7 @@ def _check_transaction(
 async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:
     rules = partition.append_rules
     now_ms = context.broker.clock.now_ms()
-    if len(records) >= VALIDATE_IN_THREAD_BYTES:
+    if len(records) > COMPRESSED_LIMIT_BYTES:
         first = read_batch(records)
         if first is not None and first.is_compressed:
             return await trio.to_thread.run_sync(lambda: validate(records, rules, now_ms=now_ms))

@@ -11,8 +11,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import BrokerError
+from ...protocol.records.compression import Codec
 from ...protocol.records.plain_batch import check_plain_batch
 from ...protocol.records.produced import Produced
+from ...protocol.records.validation import FIRST_ZSTD_PRODUCE_VERSION
 from ...storage.partition_log import AppendResult
 from .produce import ACKS, ALL_IN_SYNC
 
@@ -71,7 +73,10 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
         return None
     if partition.role is not None and (request.acks == ALL_IN_SYNC or not partition.is_leader):
         return None
-    batch = check_plain_batch(request.records, partition.append_rules, now_ms=broker.clock.now_ms())
+    newest_codec = Codec.ZSTD if version >= FIRST_ZSTD_PRODUCE_VERSION else Codec.LZ4
+    batch = check_plain_batch(
+        request.records, partition.append_rules, now_ms=broker.clock.now_ms(), newest_codec=newest_codec
+    )
     if batch is None:
         return None
     try:

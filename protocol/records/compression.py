@@ -33,6 +33,9 @@ ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """What the magic number of a frame to ignore ends with; it starts with 0x50 to 0x5f."""
 ZSTD_MAX_FRAME_HEADER = 18
+ZSTD_KEPT_WINDOW_BYTES = 1 << 21
+"""What the usual levels ask for; a decompressor that has seen a larger window is let go."""
+ZSTD_KEPT_DECOMPRESSORS = 8
 
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -60,15 +63,16 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-_CODECS = tuple(Codec)
+CODECS = tuple(Codec)
+"""By the number in a batch's attributes."""
 
 
 def codec_of(attributes: int) -> Codec:
     """The codec that a batch's attributes name; raises BrokerError CORRUPT_MESSAGE for ids 5 to 7."""
     codec_id = attributes & 0x07
-    if codec_id >= len(_CODECS):
+    if codec_id >= len(CODECS):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Unknown compression type id: {codec_id}")
-    return _CODECS[codec_id]
+    return CODECS[codec_id]
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
@@ -274,22 +278,35 @@ def _zstd(pieces: Iterable[Buffer], magic: int) -> bytes:
     return b"".join([*map(compressor.compress, pieces), compressor.flush()])
 
 
+_idle_zstd_decompressors: list[zstandard.ZstdDecompressor] = []
+"""Each is for one stream at a time, and takes longer to make than a small batch takes to decompress."""
+
+
 def _unzstd(data: Buffer, magic: int) -> Iterator[bytes]:
-    _check_zstd_is_whole(memoryview(data))
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
+    window_bytes = _largest_zstd_window(memoryview(data))
+    decompressor = _idle_zstd_decompressors.pop() if _idle_zstd_decompressors else zstandard.ZstdDecompressor()
+    with decompressor.stream_reader(data, read_across_frames=True) as stream:
         while piece := stream.read(PIECE_BYTES):
             yield piece
+    # It keeps the memory of its largest window. One whose stream was left early is not used again.
+    if window_bytes <= ZSTD_KEPT_WINDOW_BYTES and len(_idle_zstd_decompressors) < ZSTD_KEPT_DECOMPRESSORS:
+        _idle_zstd_decompressors.append(decompressor)
 
 
-def _check_zstd_is_whole(data: memoryview) -> None:
-    """Step over the blocks of all frames (RFC 8878): the library takes a cut frame for one that ends there."""
+def _largest_zstd_window(data: memoryview) -> int:
+    """Bytes of the largest window that a frame of `data` asks for. Raises ValueError if a frame is not whole.
+
+    Steps over the blocks of all frames (RFC 8878): the library takes a cut frame for one that ends there.
+    """
+    largest = 0
     position = 0
     while position < len(data):
         if bytes(data[position + 1 : position + 4]) == ZSTD_SKIPPABLE_MAGIC and data[position] & 0xF0 == 0x50:
             position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
             continue
         frame = data[position : position + ZSTD_MAX_FRAME_HEADER]
-        has_checksum = zstandard.get_frame_parameters(frame).has_checksum
+        parameters = zstandard.get_frame_parameters(frame)
+        largest = max(largest, parameters.window_size)
         position += zstandard.frame_header_size(frame)
         is_last = False
         while not is_last:
@@ -299,9 +316,10 @@ def _check_zstd_is_whole(data: memoryview) -> None:
             position += 3 + (1 if is_run else header >> 3)
             if position > len(data):
                 raise _BrokenStreamError("the data ends too early")
-        position += 4 if has_checksum else 0
+        position += 4 if parameters.has_checksum else 0
     if position > len(data):
         raise _BrokenStreamError("the data ends too early")
+    return largest
 
 
 _COMPRESSORS: dict[Codec, Callable[[Iterable[Buffer], int], bytes]] = {

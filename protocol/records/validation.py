@@ -29,6 +29,7 @@ __all__ = [
     "RecordValidationError",
     "check_produce_version",
     "validate",
+    "walk_records",
 ]
 
 INT64_MAX = 2**63 - 1
@@ -150,9 +151,9 @@ def _check_v2(batch: BatchView, rules: AppendRules, now_ms: int) -> ProducedBatc
     codec = batch.codec
     body = batch.view[v2.RECORDS_AT :]
     if codec is Codec.NONE:
-        _walk_records(walk, iter((body,)))
+        walk_records(walk, iter((body,)))
     else:
-        _walk_records(walk, decompressed_pieces(codec, body, limit_bytes=rules.limit_bytes))
+        walk_records(walk, decompressed_pieces(codec, body, limit_bytes=rules.limit_bytes))
         if not walk.is_sequential:
             raise invalid_record("The offset deltas in a compressed record batch are not 0, 1, 2 ...")
     _refuse_bad_records(walk, batch, count, rules, now_ms)
@@ -192,7 +193,8 @@ def _check_v2_header(batch: BatchView, count: int, rules: AppendRules) -> None:
         )
 
 
-def _walk_records(walk: RecordWalk, pieces: Iterator[Buffer]) -> None:
+def walk_records(walk: RecordWalk, pieces: Iterator[Buffer]) -> None:
+    """Take `walk` over the records of a v2 batch, which come in pieces. Raises BrokerError INVALID_RECORD."""
     rest: Buffer = b""
     try:
         for piece in pieces:

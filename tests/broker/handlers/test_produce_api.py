@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -112,11 +113,11 @@ async def dispatcher(asking: Asking, topic: str) -> Dispatcher:
 
 
 @pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
-@pytest.mark.parametrize("size_bytes", [1, 100, 20_000])
+@pytest.mark.parametrize(("size_bytes", "codec"), [(1, Codec.NONE), (100, Codec.LZ4), (20_000, Codec.NONE)])
 async def test_the_short_cut_answers_as_the_handler(
-    asking: Asking, dispatcher: Dispatcher, version: int, size_bytes: int
+    asking: Asking, dispatcher: Dispatcher, version: int, size_bytes: int, codec: Codec
 ) -> None:
-    data = batch(bytes(size_bytes), b"b")
+    data = batch(bytes(size_bytes), b"b", codec=codec)
     now = answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(data)))
     assert now is not None
     later = await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(data)))
@@ -152,7 +153,7 @@ UNCOMMON: dict[str, Any] = {
     "two topics": ProduceRequest(acks=1, topic_data=[*produce(batch(b"a")).topic_data] * 2),
     "no records": produce(b""),
     "old format": produce(message_set(1, b"a")),
-    "compressed": produce(batch(b"a" * 100, codec=Codec.GZIP)),
+    "compressed, and large": produce(batch(random.Random(1).randbytes(70_000), codec=Codec.GZIP)),
     "two batches": produce(batch(b"a") * 2),
     "cut": produce(batch(b"a")[:-1]),
     "tail": produce(batch(b"a") + b"x"),
@@ -169,6 +170,12 @@ async def test_the_short_cut_leaves_alone_what_is_not_common(
     frame = frame_of(ApiKey.PRODUCE, version, UNCOMMON[name])
     assert answered_now(dispatcher, asking, frame) is None
     assert asking.broker.partitions.get("t", 0).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
+async def test_the_short_cut_takes_zstd_from_version_7_on(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+    frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a", codec=Codec.ZSTD)))
+    assert (answered_now(dispatcher, asking, frame) is not None) == (version >= 7)
 
 
 @pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)

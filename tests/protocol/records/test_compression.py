@@ -79,6 +79,17 @@ def test_a_bomb_costs_what_is_looked_at(codec: Codec) -> None:
         tracemalloc.stop()
 
 
+def test_a_zstd_stream_that_is_left_early_disturbs_no_other() -> None:
+    first, second = bytes(range(256)) * 2000, b"another" * 50_000
+    left = decompressed_pieces(Codec.ZSTD, compress(Codec.ZSTD, first))
+    beside = decompressed_pieces(Codec.ZSTD, compress(Codec.ZSTD, second))
+    assert first.startswith(next(left))
+    assert second.startswith(next(beside))
+    del left
+    assert decompress(Codec.ZSTD, compress(Codec.ZSTD, first)) == first
+    assert second.endswith(b"".join(beside))
+
+
 def test_format_v0_has_lz4_with_the_header_checksum_of_old_clients() -> None:
     old, new = compress(Codec.LZ4, b"value", magic=0), compress(Codec.LZ4, b"value", magic=1)
     # 0x82 is the right second byte of xxHash32 over the descriptor 60 40, 0x1a that over the magic number as well.

@@ -1,0 +1,79 @@
+"""The short way for the common payload: what it passes, `validate` passes with the same facts."""
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gregor.protocol.errors import BrokerError
+from gregor.protocol.records import v2
+from gregor.protocol.records.batches import Record
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.plain_batch import COMPRESSED_LIMIT_BYTES, INFLATED_LIMIT_BYTES, check_plain_batch
+from gregor.protocol.records.produced import ProducedBatch
+from gregor.protocol.records.record import NO_TIMESTAMP, TimestampType
+from gregor.protocol.records.validation import AppendRules, validate
+from tests.protocol.records.record_strategies import Sample, samples, v2_samples
+
+NOW_MS = 2**44
+every_rule = st.builds(
+    AppendRules,
+    timestamp_type=st.sampled_from([TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]),
+    timestamp_before_max_ms=st.sampled_from([2**63 - 1, 2**43]),
+    timestamp_after_max_ms=st.sampled_from([2**63 - 1, 0]),
+    keys_required=st.booleans(),
+    max_message_bytes=st.sampled_from([1 << 20, 200]),
+)
+
+
+def validated(data: bytes, rules: AppendRules) -> ProducedBatch | None:
+    try:
+        batches = validate(data, rules, now_ms=NOW_MS).batches
+    except BrokerError:
+        return None
+    return batches[0] if batches else None
+
+
+def checked(data: bytes, rules: AppendRules | None = None) -> ProducedBatch | None:
+    return check_plain_batch(memoryview(data), rules or AppendRules(), now_ms=NOW_MS)
+
+
+@given(v2_samples, every_rule)
+def test_it_passes_each_batch_that_validate_passes_with_the_same_facts(sample: Sample, rules: AppendRules) -> None:
+    expected, found = validated(sample.data, rules), checked(sample.data, rules)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert dataclasses.asdict(found) == dataclasses.asdict(expected)
+
+
+@given(samples, st.data())
+def test_what_it_passes_of_damaged_payloads_is_what_validate_passes(sample: Sample, data: st.DataObject) -> None:
+    damaged = bytearray(sample.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()) and sample.magic == 2:
+        # So that the checks behind the CRC have something to do.
+        v2.UINT32.pack_into(damaged, v2.CRC_AT, v2.batch_crc(damaged, 0, len(damaged)))
+    found = checked(bytes(damaged))
+    if found is not None:
+        expected = validated(bytes(damaged), AppendRules())
+        assert expected is not None
+        assert dataclasses.asdict(found) == dataclasses.asdict(expected)
+
+
+def test_it_leaves_codecs_that_are_too_new_alone() -> None:
+    data = v2.build_batch([Record(0, NO_TIMESTAMP, None, b"x")], codec=Codec.ZSTD)
+    assert checked(data) is not None
+    assert check_plain_batch(memoryview(data), AppendRules(), now_ms=NOW_MS, newest_codec=Codec.LZ4) is None
+
+
+@pytest.mark.parametrize("codec", list(Codec)[1:])
+def test_it_leaves_what_takes_long_alone(codec: Codec) -> None:
+    noise = random.Random(5).randbytes(COMPRESSED_LIMIT_BYTES)
+    bomb = bytes(INFLATED_LIMIT_BYTES)
+    for value in (noise, bomb):
+        data = v2.build_batch([Record(0, NOW_MS, None, value)], codec=codec)
+        assert checked(data) is None
+        assert validated(data, AppendRules()) is not None
