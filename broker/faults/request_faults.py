@@ -16,16 +16,18 @@ import trio
 from ...protocol.apis import AnyApiKey, ApiKey, response_class
 from ...protocol.errors import DecodeError
 from ...protocol.messages.envelope import EnvelopeRequest
-from ...protocol.messages.fetch import FetchRequest
+from ...protocol.messages.fetch import FetchRequest, FetchResponse
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.schema import Message
 from ..broker import Broker
 from ..dispatch import Api, Dispatcher
+from ..fetching.sessions import FetchedPartition
 from ..network.connection import UnanswerableError
 from ..network.parts import Answer
 from ..network.request_header import parse_header
 from ..requests import ClientConnection, ClientGoneError, RequestContext
 from .cut_answer import CutAnswer
+from .fetch_refusals import refuse_silent_partitions
 from .injection import FaultInjection
 from .message_places import Place, layout_of, places_in
 from .occasions import RuleInForce
@@ -114,12 +116,14 @@ class FaultyDispatcher(Dispatcher):
     def _places(self, request: Message, context: RequestContext) -> list[Place]:
         """The topics and partitions of a request, with those that it means without naming them."""
         places = list(places_in(request, self._topic_name))
-        if isinstance(request, FetchRequest) and request.session_id:
-            session = context.broker.fetch_sessions.partitions_of(request.session_id)
-            places += [(fetched.topic, fetched.wanted.partition) for fetched in session]
+        if isinstance(request, FetchRequest):
+            places += [(fetched.topic, fetched.wanted.partition) for fetched in self._session_of(request)]
         if context.api_key is ApiKey.METADATA and not places:
             places = [(topic, None) for topic in context.broker.metadata.topics]
         return places
+
+    def _session_of(self, request: FetchRequest) -> Collection[FetchedPartition]:
+        return self._broker.fetch_sessions.partitions_of(request.session_id)
 
     def _topic_name(self, topic_id: UUID) -> str | None:
         topic = self._broker.metadata.topic_by_id(topic_id)
@@ -140,7 +144,8 @@ class FaultyDispatcher(Dispatcher):
                     await context.hangup.wait()
                     raise ClientGoneError(_reason(known))
                 case Action.TRUNCATE:
-                    self._cuts.setdefault(context.client, known)
+                    self._cuts[context.client] = known
+                    return
 
     async def _refused_or_handled(
         self, striking: Sequence[RuleInForce], api: Api, request: Message, context: RequestContext
@@ -149,18 +154,32 @@ class FaultyDispatcher(Dispatcher):
         rules = [known.rule for known in striking if known.rule.action is Action.ERROR]
         cls, version = response_class(api.key), context.api_version
         whole = next((rule for rule in rules if not rule.names_places), None)
-        if READING.match(api.key.name) or not rules:
-            if whole is not None and has_top_level_error(cls, version):
-                return cls(error_code=int(whole.error))
-            if rules and isinstance(request, FetchRequest):
-                request.max_wait_ms = 0
+        if not rules:
+            return await super().respond(api, request, context)
+        if whole is not None and has_top_level_error(cls, version):
+            return cls(error_code=int(whole.error))
+        if isinstance(request, FetchRequest):
+            return await self._refused_fetch(striking, api, request, context)
+        if READING.match(api.key.name):
             response = await super().respond(api, request, context)
             return None if response is None else self._with_errors(striking, response, context)
         if whole is not None:
-            if has_top_level_error(cls, version):
-                return self._unless_unanswered(cls(error_code=int(whole.error)), request, context)
             return self._unless_unanswered(refused(request, cls, version, whole.error), request, context)
         return await self._refused_in_part(rules, api, request, context)
+
+    async def _refused_fetch(
+        self, striking: Sequence[RuleInForce], api: Api, request: FetchRequest, context: RequestContext
+    ) -> Message | None:
+        """As a broker that has an error to tell, it does not wait for records."""
+        request.max_wait_ms = 0
+        response = await super().respond(api, request, context)
+        if not isinstance(response, FetchResponse) or response.error_code:
+            return response
+        self._with_errors(striking, response, context)
+        for rule in (known.rule for known in striking if known.rule.names_places):
+            if rule.action is Action.ERROR:
+                refuse_silent_partitions(response, self._session_of(request), rule)
+        return response
 
     async def _refused_in_part(
         self, rules: Sequence[FaultRule], api: Api, request: Message, context: RequestContext
@@ -171,7 +190,7 @@ class FaultyDispatcher(Dispatcher):
             part = take_out(request, rule.strikes_place, self._topic_name)
             if part is not None:
                 refusals.append(refused(part, cls, version, rule.error))
-        response = cls() if is_empty(request) else await super().respond(api, request, context)
+        response = cls() if refusals and is_empty(request) else await super().respond(api, request, context)
         if response is not None:
             for refusal in refusals:
                 merge(response, refusal)

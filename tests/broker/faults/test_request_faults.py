@@ -7,8 +7,9 @@ import struct
 import pytest
 import trio
 
+from gregor.broker.dispatch import APIS, Api
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
-from gregor.protocol.apis import ApiKey
+from gregor.protocol.apis import ApiKey, request_class
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -137,11 +138,13 @@ async def test_a_fetch_is_told_of_the_error_at_once_and_of_that_partition_only(f
 async def test_partitions_of_a_fetch_session_are_struck_though_no_request_names_them(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS)
-    opened = await ask(wire, ApiKey.FETCH, 11, fetch_request(ORDERS, epoch=0))
+    opened = await ask(wire, ApiKey.FETCH, 11, fetch_request(ORDERS, OTHER_ORDERS, epoch=0))
     faulty.rules(moved="api=Fetch topic=orders error=NOT_LEADER_OR_FOLLOWER", late="topic=payments delay=1ms")
     request = fetch_request(session_id=opened.session_id, epoch=1, wait_ms=60_000)
     answer = await ask(wire, ApiKey.FETCH, 11, request)
-    assert [(t.topic, p.error_code) for t in answer.responses for p in t.partitions] == [("orders", NOT_LEADER)]
+    # The first has records, of the second there is no news.
+    found = [(t.topic, p.partition_index, p.error_code) for t in answer.responses for p in t.partitions]
+    assert found == [("orders", 0, NOT_LEADER), ("orders", 1, NOT_LEADER)]
     assert faulty.strikes == {"moved": 1}
 
 
@@ -233,6 +236,27 @@ async def test_a_rule_that_has_struck_its_last_time_leaves_requests_alone(faulty
     codes = [(await produce(wire, ORDERS))[ORDERS] for _ in range(6)]
     assert codes == [0, NOT_LEADER, 0, NOT_LEADER, 0, 0]
     assert faulty.strikes == {"twice": 2}
+
+
+HARMLESS = [api for api in APIS.values() if not api.key.name.startswith("SASL")]
+
+
+@pytest.mark.parametrize("api", HARMLESS, ids=lambda api: api.key.name)
+async def test_whatever_api_is_refused_the_broker_stands(
+    faulty: FaultyBroker, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire = await faulty.connect()
+    request = produce_request(ORDERS) if api.key is ApiKey.PRODUCE else request_class(api.key)()
+    for words in ("", "at=answer", "topic=orders", "partition=0 at=answer"):
+        faulty.rules(no=f"error=UNKNOWN_SERVER_ERROR {words}")
+        for version in {api.min_version, api.max_version}:
+            try:
+                await ask(wire, api.key, version, request)
+            except ConnectionError:
+                wire = await faulty.connect()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    faulty.rules()
+    assert await produce(wire, ORDERS) == {ORDERS: 0}
 
 
 async def test_apis_without_rules_keep_their_short_cut(faulty: FaultyBroker) -> None:
