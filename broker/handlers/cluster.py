@@ -27,7 +27,7 @@ from ...protocol.messages.update_features import (
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ..metadata.features import FeatureUpdate, UpgradeType, validate_update
 from ..metadata.internal_topics import CLUSTER_METADATA
-from ..network.advertised import advertised_address
+from ..network.advertised import advertised_address, visible_brokers
 from ..requests import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
@@ -35,7 +35,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 async def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Tell the brokers and the controller. Controllers as such have no endpoint here."""
+    """Tell the brokers and the controller. Controllers as such have no endpoint here (but see `controller/apis.py`)."""
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -48,12 +48,14 @@ async def handle_describe_cluster(request: DescribeClusterRequest, context: Requ
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     metadata = context.broker.metadata
-    host, port = advertised_address(context)
-    rack = context.broker.config.broker_rack
+    visible = visible_brokers(context)
     return DescribeClusterResponse(
         cluster_id=metadata.cluster_id,
-        controller_id=metadata.node_id,
-        brokers=[DescribeClusterBroker(broker_id=metadata.node_id, host=host, port=port, rack=rack)],
+        controller_id=metadata.controller_id_for_clients,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in visible
+        ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
@@ -132,7 +134,10 @@ def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
 async def handle_unregister_broker(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
-    """Forget a broker that is gone for good: there is none but this one, which is here."""
+    """Forget a broker that is gone for good."""
+    if context.broker.membership is not None:
+        context.broker.controller_here.unregister(request.broker_id)
+        return UnregisterBrokerResponse(error_message=None)
     if request.broker_id != context.broker.metadata.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     return UnregisterBrokerResponse(

@@ -6,8 +6,9 @@ from enum import IntEnum
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ..coordinator_log import java_hash
 from ..metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
-from ..network.advertised import advertised_address
+from ..network.advertised import VisibleBroker, visible_brokers
 from ..requests import RequestContext
 
 BATCHED_SINCE = 4
@@ -30,7 +31,7 @@ TOPIC_OF = {KeyType.GROUP: GROUP_METADATA, KeyType.TRANSACTION: TRANSACTION_STAT
 
 
 async def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Name this broker; the topic in which the coordinator will keep its state is created on the way."""
+    """Name the broker; the topic in which the coordinator will keep its state is created on the way."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
             coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
@@ -51,10 +52,26 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if key_type not in TOPIC_OF:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type} here.")
-        context.broker.metadata.ensure_topic(TOPIC_OF[KeyType(key_type)])
+        broker = _leader_of(key, TOPIC_OF[KeyType(key_type)], context)
     except BrokerError as error:
         return Coordinator(
             key=key, error_code=error.code, error_message=error.message, node_id=NOBODY, host="", port=NOBODY
         )
-    host, port = advertised_address(context)
-    return Coordinator(key=key, node_id=context.broker.metadata.node_id, host=host, port=port, error_message=None)
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None)
+
+
+def _leader_of(key: str, topic_name: str, context: RequestContext) -> VisibleBroker:
+    """The broker that leads the partition in which a key is. Raises BrokerError COORDINATOR_NOT_AVAILABLE."""
+    metadata = context.broker.metadata
+    try:
+        topic = metadata.ensure_topic(topic_name)
+    except BrokerError as error:
+        if metadata.is_alone:
+            raise
+        # Its partitions may be on their way; clients ask again.
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
+    leader = topic.partitions[java_hash(key) % len(topic.partitions)].leader
+    found = next((broker for broker in visible_brokers(context) if broker.node_id == leader), None)
+    if found is None:
+        raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return found

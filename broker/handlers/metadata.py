@@ -16,9 +16,9 @@ from ...protocol.messages.metadata import (
 from ...protocol.schema import NO_UUID
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ..metadata.internal_topics import is_internal
-from ..metadata.state import PartitionState, TopicState
+from ..metadata.state import NO_LEADER, PartitionState, TopicState
 from ..metadata.topic_names import why_invalid
-from ..network.advertised import advertised_address
+from ..network.advertised import visible_brokers
 from ..requests import RequestContext
 
 FIRST_VERSION_THAT_FORBIDS_CREATION = 4
@@ -31,13 +31,15 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
     if refusal is not None:
         return _refused(request.topics or [], refusal)
     metadata = context.broker.metadata
-    host, port = advertised_address(context)
-    config = context.broker.config
+    visible = visible_brokers(context)
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=metadata.node_id, host=host, port=port, rack=config.broker_rack)],
+        brokers=[
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in visible
+        ],
         cluster_id=metadata.cluster_id,
-        controller_id=metadata.node_id,
-        topics=_topics(request, context),
+        controller_id=metadata.controller_id_for_clients,
+        topics=_topics(request, context, frozenset(broker.node_id for broker in visible)),
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
@@ -62,16 +64,16 @@ def _refused(topics: Iterable[MetadataRequestTopic], code: ErrorCode) -> Metadat
     )
 
 
-def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
+def _topics(request: MetadataRequest, context: RequestContext, alive: frozenset[int]) -> list[MetadataResponseTopic]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     known = context.broker.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return [_described(topic, operations) for topic in known.values()]
+        return [_described(topic, operations, alive) for topic in known.values()]
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
         found = [(topic_id, context.broker.metadata.topic_by_id(topic_id)) for topic_id in by_id]
         return [
-            _described(topic, operations)
+            _described(topic, operations, alive)
             if topic
             else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
             for topic_id, topic in found
@@ -81,7 +83,7 @@ def _topics(request: MetadataRequest, context: RequestContext) -> list[MetadataR
     )
     names = dict.fromkeys(topic.name or "" for topic in request.topics)
     return [
-        _described(known[name], operations) if name in known else _missing(name, context, may_create=may_create)
+        _described(known[name], operations, alive) if name in known else _missing(name, context, may_create=may_create)
         for name in names
     ]
 
@@ -99,22 +101,24 @@ def _missing(name: str, context: RequestContext, *, may_create: bool) -> Metadat
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _described(topic: TopicState, operations: int) -> MetadataResponseTopic:
+def _described(topic: TopicState, operations: int, alive: frozenset[int]) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_described_partition(partition) for partition in topic.partitions],
+        partitions=[_described_partition(partition, alive) for partition in topic.partitions],
         topic_authorized_operations=operations,
     )
 
 
-def _described_partition(partition: PartitionState) -> MetadataResponsePartition:
+def _described_partition(partition: PartitionState, alive: frozenset[int]) -> MetadataResponsePartition:
+    has_leader = partition.leader in alive
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if has_leader else NO_LEADER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
     )

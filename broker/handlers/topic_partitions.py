@@ -13,8 +13,9 @@ from ...protocol.messages.describe_topic_partitions import (
 )
 from ..authorized_operations import TOPIC_OPERATIONS
 from ..metadata.internal_topics import is_internal
-from ..metadata.state import PartitionState, TopicState
+from ..metadata.state import NO_LEADER, PartitionState, TopicState
 from ..metadata.topic_names import why_invalid
+from ..network.advertised import visible_brokers
 from ..requests import RequestContext
 
 
@@ -31,6 +32,7 @@ async def handle_describe_topic_partitions(
         return DescribeTopicPartitionsResponse(topics=failed)
     limit = max(min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
+    alive = frozenset(broker.node_id for broker in visible_brokers(context))
     for name in names:
         if limit == 0:
             response.next_cursor = CursorResponse(topic_name=name, partition_index=0)
@@ -41,7 +43,7 @@ async def handle_describe_topic_partitions(
             continue
         first = _first_partition(request.cursor, name)
         page = topic.partitions[first : first + limit]
-        response.topics.append(_described(topic, page))
+        response.topics.append(_described(topic, page, alive))
         if first + len(page) < len(topic.partitions):
             response.next_cursor = CursorResponse(topic_name=name, partition_index=first + len(page))
             break
@@ -75,21 +77,24 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _described(topic: TopicState, page: list[PartitionState]) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    topic: TopicState, page: list[PartitionState], alive: frozenset[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=ErrorCode.NONE if partition.leader in alive else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=partition.index,
-                leader_id=partition.leader,
+                leader_id=partition.leader if partition.leader in alive else NO_LEADER,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
+                offline_replicas=[replica for replica in partition.replicas if replica not in alive],
             )
             for partition in page
         ],

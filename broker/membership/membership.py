@@ -27,6 +27,7 @@ from ..network.server import Server
 from ..peers import ControllerLink, Peers, RemoteController
 from .forwarding import Forwarding
 from .lifecycle import BrokerLifecycle
+from .topic_creation import TopicCreation
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -54,6 +55,7 @@ class Membership:
         self.forwarding: Forwarding | None = None
         self._remotes: list[RemoteController] = []
         self._follower: MetadataFollower | None = None
+        self._topic_creation: TopicCreation | None = None
         self.link: ControllerLink
         if config.roles.controller is None:
             self.controller = Controller(broker.metadata, config)
@@ -78,6 +80,8 @@ class Membership:
         self._follower = MetadataFollower(self._metadata, fetching, timeout_s=timeout_s, retry_backoff_s=backoff_s)
         self.link = asking
         self.forwarding = Forwarding(asking)
+        self._topic_creation = TopicCreation(asking)
+        self._metadata.create_elsewhere = self._topic_creation.request
         logger.info("node %d follows the controller at %s:%d", config.node_id, *address)
         if config.roles.passed_over:
             others = ", ".join(f"{voter.host}:{voter.port}" for voter in config.roles.passed_over)
@@ -140,6 +144,8 @@ class Membership:
             await nursery.start(self.peers.run)
             for remote in self._remotes:
                 await nursery.start(remote.run)
+            if self._topic_creation is not None:
+                await nursery.start(self._topic_creation.run)
             if self._follower is not None:
                 await nursery.start(self._follower.run)
             if self._controller_server is not None:

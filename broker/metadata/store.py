@@ -8,7 +8,8 @@ subscriber, all without a pause between: other tasks see all of a change or noth
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import trio
@@ -61,6 +62,15 @@ LARGEST_PARTITION_COUNT = 1_000_000
 """More than this in one request is a mistake, or an attempt to fill the disk with directories."""
 
 
+class NewTopic(NamedTuple):
+    """A topic to be created on first use; a number of partitions of -1 is left to the controller."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
 class MetadataStore:
     """Topics, configurations, quotas and credentials of the cluster, durable in a log."""
 
@@ -75,6 +85,8 @@ class MetadataStore:
         """Whether the node is a cluster of its own, which nobody can join."""
         self.controller_id = self.node_id if config.roles.controller is None else config.roles.controller.node_id
         """Node id of the controller, -1 until a broker that has only its address has found it."""
+        self.create_elsewhere: Callable[[NewTopic], None] | None = None
+        """On a node that follows: asks the controller for a topic, in the background."""
         self._growth = trio.lowlevel.ParkingLot()
         self._clock = clock
         self._log: MetadataLog | None = None
@@ -139,6 +151,17 @@ class MetadataStore:
         brokers = self.state.brokers
         return sorted(node_id for node_id, broker in brokers.items() if not broker.is_fenced)
 
+    @property
+    def has_other_brokers(self) -> bool:
+        """Whether another broker is registered, fenced or not."""
+        return any(node_id != self.node_id for node_id in self.state.brokers)
+
+    @property
+    def controller_id_for_clients(self) -> int:
+        """The controller as clients are told: a broker in any case, as each one forwards what is for the controller."""
+        broker = self.state.brokers.get(self.controller_id)
+        return self.node_id if broker is None or broker.is_fenced else self.controller_id
+
     def broker(self, node_id: int) -> BrokerState | None:
         """The registered broker of that number, fenced or not."""
         return self.state.brokers.get(node_id)
@@ -200,23 +223,37 @@ class MetadataStore:
         return self.topics[name]
 
     def ensure_topic(self, name: str) -> TopicState:
-        """The topic called ``name``, created with the broker's defaults if there is none. Raises as `create_topic`."""
+        """The topic called ``name``, created with the broker's defaults if there is none.
+
+        Raises BrokerError as `create_topic`; UNKNOWN_TOPIC_OR_PARTITION on a node that has to ask the controller first.
+        """
         known = self.topics.get(name)
         if known is not None:
             return known
-        partitions, replicas = replica_placement.DEFAULT, self.config.default_replication_factor
+        partitions, replicas = self._default_size(name)
+        configs = self._internal_configs(name)
+        if self.is_controller:
+            return self.create_topic(name, partitions=partitions, replication_factor=replicas, configs=configs)
+        validate_topic_name(name)
+        if self.create_elsewhere is not None:
+            self.create_elsewhere(NewTopic(name, partitions, replicas, configs))
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _default_size(self, name: str) -> tuple[int, int]:
+        """Number of partitions and replication factor of a topic that is created on first use."""
+        config = self.config
         if name == GROUP_METADATA:
-            partitions = self.config.offsets_topic_num_partitions
-            replicas = self.config.offsets_topic_replication_factor
+            key, replicas = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
+            partitions = config.offsets_topic_num_partitions
         elif name == TRANSACTION_STATE:
-            partitions = self.config.transaction_state_log_num_partitions
-            replicas = self.config.transaction_state_log_replication_factor
-        return self.create_topic(
-            name,
-            partitions=partitions,
-            replication_factor=self._reachable(replicas),
-            configs=self._internal_configs(name),
-        )
+            key, replicas = "transaction.state.log.replication.factor", config.transaction_state_log_replication_factor
+            partitions = config.transaction_state_log_num_partitions
+        else:
+            key, replicas = "default.replication.factor", config.default_replication_factor
+            partitions = replica_placement.DEFAULT
+        # Several brokers seldom start at the same moment: who asks for replicas does not get fewer in the meantime.
+        is_binding = config.is_set(key) and not self.is_alone
+        return partitions, replicas if is_binding else self._reachable(replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
@@ -338,7 +375,8 @@ class MetadataStore:
 
     def _reachable(self, replication_factor: int) -> int:
         """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
-        return max(1, min(replication_factor, len(self.broker_ids)))
+        brokers = 1 if self.is_alone else len(self.state.brokers)
+        return max(1, min(replication_factor, brokers))
 
     def _internal_configs(self, name: str) -> dict[str, str]:
         """The configuration that an internal topic is given; empty for any other topic."""
