@@ -138,7 +138,8 @@ class LogManager:
                     is_clean = False
             try:
                 _write_checkpoints(directory, self._logs_in(directory))
-                _write_high_watermarks(directory, self._logs_in(directory))
+                if known := _high_watermarks(self._logs_in(directory)):
+                    directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
                 if is_clean:
                     directory.mark_closed()
             except OSError as fault:
@@ -189,10 +190,13 @@ class LogManager:
         log.sole_replica = False
         log.high_watermark = max(log.log_start_offset, min(known, log.log_end_offset))
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Note how far logs with other replicas are replicated; for the thread that appends. Raises OSError."""
-        for directory in self._directories:
-            _write_high_watermarks(directory, self._logs_in(directory))
+    def high_watermark_checkpoints(self) -> list[Callable[[], None]]:
+        """What notes how far logs with other replicas are replicated, as functions for a worker thread; they log."""
+        return [
+            _logged(partial(directory.write_checkpoint, paths.REPLICATION_CHECKPOINT, known))
+            for directory in self._directories
+            if (known := _high_watermarks(self._logs_in(directory)))
+        ]
 
     def delete(self, topic: str, partition: int) -> None:
         """Drop the partition's log; its directory is renamed to `*-delete`, and removed after file.delete.delay.ms.
@@ -269,10 +273,8 @@ def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition,
     )
 
 
-def _write_high_watermarks(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
-    known = {name: log.high_watermark for name, log in logs if not log.sole_replica}
-    if known:
-        directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
+def _high_watermarks(logs: list[tuple[TopicPartition, PartitionLog]]) -> dict[TopicPartition, int]:
+    return {name: log.high_watermark for name, log in logs if not log.sole_replica}
 
 
 def _logged(step: Callable[[], None]) -> Callable[[], None]:

@@ -82,7 +82,6 @@ num.io.threads INT+ 8
 num.network.threads INT+ 3
 num.recovery.threads.per.data.dir INT+ 1
 num.replica.alter.log.dirs.threads INT
-num.replica.fetchers INT+ 1
 offsets.commit.required.acks SHORT -1
 offsets.commit.timeout.ms INT 5000
 offsets.load.buffer.size INT 5242880
@@ -122,16 +121,8 @@ remote.log.storage.manager.class.name STRING
 remote.log.storage.manager.class.path STRING
 remote.log.storage.manager.impl.prefix STRING rsm.config.
 remote.log.storage.system.enable BOOLEAN false
-replica.fetch.backoff.ms INT 1000
-replica.fetch.max.bytes INT 1048576
-replica.fetch.min.bytes INT 1
-replica.fetch.response.max.bytes INT 10485760
-replica.fetch.wait.max.ms INT 500
-replica.high.watermark.checkpoint.interval.ms LONG 5000
-replica.lag.time.max.ms LONG 30000
 replica.selector.class STRING
 replica.socket.receive.buffer.bytes INT 65536
-replica.socket.timeout.ms INT 30000
 replication.quota.window.num INT 11
 replication.quota.window.size.seconds INT 1
 request.timeout.ms INT 30000

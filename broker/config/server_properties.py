@@ -12,11 +12,13 @@ from .gregor_keys import GregorKeys
 from .keys import Key, Update
 from .log import LogKeys
 from .network import NetworkKeys
+from .replication import ReplicationKeys
 from .table import SECTIONS, SUPPORTED_KEYS, section_keys
 
 TITLES: dict[type, str] = {
     ClusterKeys: "The node and its cluster",
     ControllerKeys: "The controller, and the brokers that follow it",
+    ReplicationKeys: "Replication: copies of partitions on several brokers",
     NetworkKeys: "Listeners, connections, requests",
     LogKeys: "Topics and their logs (most are defaults that a topic may override)",
     CoordinatorKeys: "Groups, offsets, transactions",

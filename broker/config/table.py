@@ -11,11 +11,20 @@ from .gregor_keys import GregorKeys
 from .keys import Key
 from .log import LogKeys
 from .network import NetworkKeys
+from .replication import ReplicationKeys
 
-SECTIONS: Final = (ClusterKeys, ControllerKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys)
+SECTIONS: Final = (
+    ClusterKeys,
+    ControllerKeys,
+    ReplicationKeys,
+    NetworkKeys,
+    LogKeys,
+    CoordinatorKeys,
+    GregorKeys,
+)
 
 
-class SupportedKeys(ClusterKeys, ControllerKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
+class SupportedKeys(ClusterKeys, ControllerKeys, ReplicationKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
     """All sections as one class: what ``BrokerConfig`` has as attributes."""
 
 

@@ -31,11 +31,9 @@ class Outcome(Enum):
     GO_ON = auto()
     """Fetch again from where the log ends now."""
     WAIT = auto()
-    """The leader cannot serve it yet, or the disk has failed: try again later."""
+    """The leader knows more or less than we do of who leads, or the disk has failed: try again later."""
     OUT_OF_RANGE = auto()
     """Ask the leader where its log begins and ends, then `Followed.continue_within` that."""
-    GIVE_UP = auto()
-    """The leader has a newer epoch: nothing can be copied before this broker hears of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +110,7 @@ class Followed:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return Outcome.OUT_OF_RANGE
         logger.debug("%s-%d: the leader answers %s", self.log.topic, self.log.partition, code.name)
-        return Outcome.GIVE_UP if code is ErrorCode.FENCED_LEADER_EPOCH else Outcome.WAIT
+        return Outcome.WAIT
 
     def _append(self, records: Buffer) -> None:
         log = self.log

@@ -32,7 +32,8 @@ def test_the_high_watermark_survives_a_restart_and_is_never_beyond_what_was_note
         append(log, value)
     assert log.high_watermark == 0
     log.advance_high_watermark(2)
-    logs.checkpoint_high_watermarks()
+    for write in logs.high_watermark_checkpoints():
+        write()
     log.advance_high_watermark(3)
     logs.close()
 
