@@ -85,6 +85,7 @@ def running_broker(directory: Path, *overrides: str) -> Iterator[BrokerProcess]:
     finally:
         if broker.process.poll() is None:
             assert broker.stop() == 0, broker.output()
+        assert "RecompressionsOnAppend" not in broker.output(), "batches are stored as they were produced"
 
 
 def _spawn(

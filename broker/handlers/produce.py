@@ -102,6 +102,9 @@ async def _produce_to_partition(
         produced = await _validated(partition, records, context)
         if not produced.batches:
             return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
+        if produced.batches[0].codec and produced.data.obj is not records.obj:
+            # Nothing here does that (KAFKA-527); whatever may come to do it one day will be seen.
+            context.broker.metrics.count_recompression(topic)
         result = partition.append(produced)
     except BrokerError as error:
         has_log_start = error.code not in ERRORS_WITHOUT_LOG_START

@@ -14,7 +14,8 @@ MS_PER_S = 1000
 
 
 def log_families(broker: Broker) -> Iterator[Family]:
-    """Gauges of compaction: those of its last look and of its last run."""
+    """The counter of recompressed batches, and gauges of compaction: those of its last look and of its last run."""
+    yield Family("gregor_recompressionsonappend_total", [(NO_LABELS, broker.metrics.recompressions_on_append)])
     cleaner = broker.logs.cleaner
     facts, last = cleaner.facts, cleaner.facts.last
     for name, value in (

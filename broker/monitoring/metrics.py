@@ -7,6 +7,7 @@ exporter spells them: ``kafka.server:type=BrokerTopicMetrics,name=MessagesInPerS
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode
 from ...protocol.records.produced import Produced
 from ..requests import ConversionCost
+
+logger = logging.getLogger(__name__)
 
 Labels = Mapping[str, str]
 NO_LABELS: Labels = {}
@@ -102,6 +105,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
+        self.recompressions_on_append = 0
+        """Compressed batches that were not stored in the bytes in which they came: there must be none (KAFKA-527)."""
         self._deleted_topics: defaultdict[str, int] = defaultdict(int)
         self._gauges: dict[str, Callable[[], float]] = {}
 
@@ -128,6 +133,12 @@ class Metrics:
         counters.fetch_requests += 1
         if error not in EXPECTED_FETCH_ERRORS:
             counters.failed_fetch_requests += 1
+
+    def count_recompression(self, topic: str) -> None:
+        """A batch for ``topic`` was compressed anew on its way to the log."""
+        if not self.recompressions_on_append:
+            logger.error("RecompressionsOnAppend is no longer 0: a batch for %s was compressed anew", topic)
+        self.recompressions_on_append += 1
 
     def count_fetched(self, topic: str, size_bytes: int) -> None:
         """Records of ``topic`` were handed to a client, so many bytes as stored."""

@@ -29,6 +29,9 @@ class Readiness:
 
     def watch(self, descriptor: int, callback: Ready) -> None:
         """Call ``callback`` whenever input arrives or the peer hangs up. What is there already counts as arriving."""
+        if self._epoll.closed:
+            # Accepted in the moment in which the server was cancelled.
+            return
         self._callbacks[descriptor] = callback
         self._epoll.register(descriptor, EVENTS)
 
