@@ -85,13 +85,15 @@ class TerminalDesk:
 
     def __init__(self, master: str) -> None:
         self._master = master
+        self._session: SparkSession | None = None
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
         """The Spark session; its start takes some seconds, which is said."""
-        say(f"starting Spark on {self._master} ...")
-        sessions = importlib.import_module("...pipeline.session", __package__)
-        session: SparkSession = sessions.spark_session("gregor pipeline", master=self._master, config=config)
-        return session
+        if self._session is None:
+            say(f"starting Spark on {self._master} ...")
+            sessions = importlib.import_module("...pipeline.session", __package__)
+            self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
+        return self._session
 
     def progress(self, total: int, unit: str) -> ProgressBar:
         """A bar on standard error, if that is a terminal."""

@@ -3,5 +3,6 @@
 JOBS = {
     "convert": "convert",
     "generate": "generate",
+    "stats": "stats",
 }
 """What a user types -> its module in this room."""

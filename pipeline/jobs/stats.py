@@ -1,0 +1,208 @@
+"""Statistics of topics: the table of KIP-794's tests per partition, compression ratios with what KIP-126's estimator
+would have made of them, latencies, and histograms of batch sizes; as a table, as Parquet, as one HTML page.
+
+The first table needs batch headers alone. --compression inflates every batch and replays each partition's ratios
+through the estimator of KIP-126: `SPLITS` is how many batches it would have let grow too large. --latency-header names
+a record header with the time of sending (milliseconds, as digits or as eight bytes): latency is the record's timestamp,
+which should be LogAppendTime, less that.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..spark_tasks import run_tasks
+from .desk import Desk, Summary
+from .sources import add_source_arguments, open_reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+    from ..batch_statistics import BatchStatistics, CompressionReplay, Latencies
+
+HELP = "batch sizes, rates, compression and latencies per partition; --html for plots"
+
+Place = tuple[str, int]
+
+
+class Addable(Protocol):
+    """Sums that take others of their kind."""
+
+    def add(self, other: Any, /) -> None:
+        """Count what `other` counts."""
+
+
+Sums = TypeVar("Sums", bound=Addable)
+
+
+@dataclass(slots=True)
+class TopicStatistics:
+    """What the passes found, by (topic, partition)."""
+
+    batches: dict[Place, BatchStatistics]
+    compression: dict[Place, CompressionReplay] = field(default_factory=dict)
+    latencies: dict[Place, Latencies] = field(default_factory=dict)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to look at, and where the outcome goes."""
+    add_source_arguments(parser)
+    parser.add_argument("--compression", action="store_true", help="inflate batches and replay KIP-126's estimator")
+    parser.add_argument("--latency-header", metavar="NAME", help="a record header with the time of sending")
+    parser.add_argument("--parquet", type=Path, metavar="FILE", help="write the table there too")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page with plots")
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Read headers, and more if it was asked for."""
+    found = TopicStatistics(_make_pass(options, desk, _read_headers, mode="batches"))
+    if options.compression:
+        found.compression = _make_pass(options, desk, _replay, in_order=True, mode="batches", uncompressedSize="true")
+    if options.latency_header:
+        found.latencies = _make_pass(options, desk, partial(_read_latencies, options.latency_header), mode="records")
+    columns, rows = statistics_table(found)
+    if options.parquet:
+        _write_parquet(options.parquet, columns, rows)
+        desk.say(f"wrote {options.parquet}")
+    if options.html:
+        from ..statistics_page import write_page
+
+        write_page(options.html, found, columns, rows)
+        desk.say(f"wrote {options.html}")
+    return Summary(columns, rows)
+
+
+def statistics_table(found: TopicStatistics) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Names and rows of the table; columns that nobody asked for are left out."""
+    columns = ["TOPIC", "PARTITION", "BATCHES", "RECORDS", "BYTES", "BYTES/BATCH", "RECORDS/BATCH", "RECORDS/S", "MB/S"]
+    if found.compression:
+        columns += ["RATIO", "WORST-RATIO", "ESTIMATE-ERROR", "SPLITS", "SPLIT-%"]
+    if found.latencies:
+        columns += ["P50-MS", "P95-MS", "P99-MS", "P999-MS"]
+    rows: list[tuple[object, ...]] = []
+    for place, sums in sorted(found.batches.items()):
+        row: list[object] = [*place, sums.batches, sums.records, sums.size_bytes]
+        row += [round(sums.bytes_per_batch), round(sums.records_per_batch, 1)]
+        row += _rates(sums)
+        replayed = found.compression.get(place)
+        if found.compression:
+            row += [None] * 5 if replayed is None or not replayed.batches else _ratios(replayed)
+        if found.latencies:
+            counted = found.latencies.get(place)
+            for fraction in (0.5, 0.95, 0.99, 0.999):
+                latency = None if counted is None else counted.percentile(fraction)
+                row.append(None if latency is None else round(latency, 1))
+        rows.append(tuple(row))
+    return columns, rows
+
+
+def _rates(sums: BatchStatistics) -> list[object]:
+    """Records and megabytes a second over the time that the records' timestamps span."""
+    if sums.first_timestamp is None or sums.max_timestamp is None or sums.max_timestamp <= sums.first_timestamp:
+        return [None, None]
+    seconds = (sums.max_timestamp - sums.first_timestamp) / 1000
+    return [round(sums.records / seconds, 1), round(sums.size_bytes / seconds / 1e6, 3)]
+
+
+def _ratios(replayed: CompressionReplay) -> list[object]:
+    return [
+        round(replayed.stored_bytes / replayed.uncompressed_bytes, 3),
+        round(replayed.worst_ratio, 3),
+        round(replayed.error_sum / replayed.batches, 3),
+        replayed.splits,
+        round(100 * replayed.splits / replayed.batches, 2),
+    ]
+
+
+# --- passes, and what their tasks do
+
+
+def _read_headers(rows: Iterable[pa.RecordBatch]) -> BatchStatistics:
+    from ..batch_statistics import BatchStatistics
+
+    return BatchStatistics.of(rows)
+
+
+def _replay(rows: Iterable[pa.RecordBatch]) -> CompressionReplay:
+    from ...client.compression_estimator import CompressionRatioEstimator
+    from ...protocol.records import v2
+    from ...protocol.records.compression import Codec
+    from ..batch_statistics import CompressionReplay
+
+    replayed = CompressionReplay()
+    estimator = CompressionRatioEstimator()
+    for batches in rows:
+        columns = ("topic", "codec", "magic", "sizeInBytes", "uncompressedSize")
+        for topic, codec, magic, size, uncompressed in zip(
+            *(batches[name].to_pylist() for name in columns), strict=True
+        ):
+            overhead = v2.HEADER_SIZE if magic == v2.MAGIC else 0
+            replayed.take(topic, Codec[codec.upper()], size - overhead, uncompressed, estimator)
+    return replayed
+
+
+def _read_latencies(header: str, rows: Iterable[pa.RecordBatch]) -> Latencies:
+    from ..batch_statistics import Latencies
+
+    latencies = Latencies()
+    for records in rows:
+        latencies.take_records(records, header)
+    return latencies
+
+
+def _make_pass(
+    options: argparse.Namespace,
+    desk: Desk,
+    sum_up: Callable[[Iterable[pa.RecordBatch]], Sums],
+    *,
+    in_order: bool = False,
+    **settings: str,
+) -> dict[Place, Sums]:
+    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts."""
+    reader = open_reader(options, **settings)
+    ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
+    by_place: dict[Place, list[InputPartition]] = {}
+    for each in ranges:
+        by_place.setdefault((each.topic, each.partition), []).append(each)
+    work = [
+        (place, group if in_order else [each])
+        for place, group in by_place.items()
+        for each in group[: 1 if in_order else None]
+    ]
+    with desk.progress(len(work), "ranges") as progress:
+        done = run_tasks(desk.session(), work, _Task(reader, sum_up), progress)
+    sums: dict[Place, Sums] = {}
+    for (place, _), part in zip(work, done, strict=True):
+        if place in sums:
+            sums[place].add(part)
+        else:
+            sums[place] = part
+    return sums
+
+
+class _Task(Generic[Sums]):
+    """Reads ranges and sums them up, in a Spark task."""
+
+    def __init__(self, reader: DataSourceReader, sum_up: Callable[[Iterable[pa.RecordBatch]], Sums]) -> None:
+        self._reader = reader
+        self._sum_up = sum_up
+
+    def __call__(self, work: tuple[Place, list[InputPartition]]) -> Sums:
+        """The sums of one piece of work."""
+        _, ranges = work
+        return self._sum_up(rows for each in ranges for rows in self._reader.read(each))
+
+
+def _write_parquet(path: Path, columns: list[str], rows: list[tuple[object, ...]]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({name: [row[index] for row in rows] for index, name in enumerate(columns)})
+    parquet.write_table(table, path)
