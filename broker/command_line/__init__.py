@@ -11,6 +11,7 @@ from ... import __version__
 
 COMMANDS = {
     "serve": "serve",
+    "cluster": "cluster",
     "topics": "topics",
     "configs": "configs",
     "groups": "groups",
@@ -31,6 +32,7 @@ DESCRIPTION = """\
 A Kafka broker for every client from 0.8 to 4.x, and tools for it and for any other Kafka.
 
   gregor serve                                    a broker on localhost:9092, data in ./gregor-data
+  gregor cluster --brokers 3                      three of them, as one cluster
   gregor produce --topic t                        a record for each line of standard input
   gregor consume --topic t --from-beginning       records to standard output
   gregor COMMAND --help                           all that a command can do
