@@ -19,7 +19,8 @@ from .schemas import BATCHES, RAW, TIMESTAMP
 UNKNOWN = -1
 MICROS = pa.scalar(1000, pa.int64())
 RAW_CHUNK_BYTES = 8 << 20
-"""About how many bytes of raw batches are in one Arrow batch."""
+"""How many bytes of raw batches are in one Arrow batch at most, unless it is a single larger one."""
+RAW_CHUNK_ROWS = 10_000
 
 
 class HeaderBatches:
@@ -113,28 +114,35 @@ def raw_batches(
     topic: str, partition: int, stored: memoryview, position: int, end: int
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """A row of `mode=raw` for each whole batch: Arrow batches, each with the position behind its last one."""
-    rows: list[BatchView] = []
-    start = position
-    for batch in iter_batches(stored[:end], position):
-        rows.append(batch)
-        if batch.end - start >= RAW_CHUNK_BYTES:
-            yield _raw_arrow_batch(topic, partition, rows), batch.end
-            rows, start = [], batch.end
-    if rows:
-        yield _raw_arrow_batch(topic, partition, rows), rows[-1].end
+    while True:
+        chunk_end = min(end, position + RAW_CHUNK_BYTES)
+        headers = _Columns(RAW_CHUNK_ROWS, checks_crc=False)
+        after = headers.kernel.fill(stored, position, chunk_end, 0)
+        if after == position and chunk_end < end:
+            headers = _Columns(1, checks_crc=False)
+            after = headers.kernel.fill(stored, position, end, 0)
+        if after == position:
+            return
+        yield _raw_arrow_batch(topic, partition, headers, stored[position:after]), after
+        position = after
 
 
-def _raw_arrow_batch(topic: str, partition: int, batches: list[BatchView]) -> pa.RecordBatch:
-    count = len(batches)
-    base_offsets = [None if batch.record_count is None else batch.base_offset for batch in batches]
+def _raw_arrow_batch(topic: str, partition: int, headers: _Columns, raw: memoryview) -> pa.RecordBatch:
+    rows = headers.kernel.rows
+    base_offsets, last_offsets, _, _, _, _ = headers.int64s
+    sizes, _, _, counts, _, _, _, _ = headers.int32s
+    ends = pc.cumulative_sum(sizes.array(rows)).buffers()[1]
+    starts = pa.py_buffer(bytes(4) + ends.to_pybytes())
+    # One copy of them all: batches lie one behind the other, as Arrow wants its strings.
+    data = pa.py_buffer(bytes(raw))
     return pa.RecordBatch.from_arrays(
         [
-            constant(topic, pa.string(), count),
-            constant(partition, pa.int32(), count),
-            pa.array(base_offsets, pa.int64()),
-            pa.array([batch.last_offset for batch in batches], pa.int64()),
-            pa.array([batch.record_count for batch in batches], pa.int32()),
-            pa.array([batch.view for batch in batches], pa.binary()),
+            constant(topic, pa.string(), rows),
+            constant(partition, pa.int32(), rows),
+            _null_if_unknown(base_offsets.array(rows)),
+            last_offsets.array(rows),
+            _null_if_unknown(counts.array(rows)),
+            pa.Array.from_buffers(pa.binary(), rows, [None, starts, data]),
         ],
         schema=RAW,
     )

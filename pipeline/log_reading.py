@@ -171,12 +171,9 @@ class _Reader:
             self._piece_end = self._headers.position
         else:
             self._piece_end = 0
-            try:
-                for rows, end in raw_batches(self._range.topic, self._range.partition, piece, 0, len(piece)):
-                    yield rows
-                    self._piece_end = end
-            except BrokerError as fault:
-                raise self._damage(piece, position) from fault
+            for rows, end in raw_batches(self._range.topic, self._range.partition, piece, 0, len(piece)):
+                yield rows
+                self._piece_end = end
 
     def _damage(self, piece: memoryview, position: int) -> DamagedLogError:
         try:

@@ -47,6 +47,10 @@ class SourceOptions(Mapping[str, str]):
         """A whole number. Raises OptionError."""
         return parse_int(name, self[name], least=least) if name in self else default
 
+    def optional_integer(self, name: str, *, least: int | None = None) -> int | None:
+        """A whole number, or None if the option is not given. Raises OptionError."""
+        return parse_int(name, self[name], least=least) if name in self else None
+
     def boolean(self, name: str, default: bool) -> bool:
         """true or false. Raises OptionError."""
         return parse_bool(name, self[name]) if name in self else default
