@@ -21,7 +21,7 @@ from .cluster import Cluster, PartitionMetadata
 from .config import ConsumerConfig
 from .consumer_record import ConsumerRecord
 from .errors import ClientError, ClosedError, ConfigError, ConnectionLostError, DeadlineExceededError
-from .fetcher import Fetcher
+from .fetcher import FetchedBatches, Fetcher
 from .group_membership import GroupMembership
 from .group_offsets import NO_MEMBERSHIP, commit_offsets, fetch_committed
 from .lifetime import BackgroundTasks
@@ -231,15 +231,33 @@ class Consumer:
             self._in_hand.setdefault((record.topic, record.partition), record.offset)
         return records
 
+    async def poll_batches(self, timeout_ms: int | None = None) -> list[FetchedBatches]:
+        """All batches that are at hand, as they came: neither decompressed nor copied, for whoever passes them on.
+
+        Markers, and with read_committed the batches of aborted transactions, are left out; an entry without batches
+        means that a partition held only such. Waits and raises as `poll`; not to be mixed with it.
+        """
+        self._current = None
+        with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
+            while True:
+                self._check_in()
+                if fetched := self._fetcher.take_batches():
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                    return fetched
+                await self._fetcher.has_news.wait()
+        return []
+
+    def current_lag(self, topic: str, partition: int) -> int | None:
+        """How many offsets are still to come, as far as the last fetch knew (KIP-695); None while that is not known."""
+        known = self._subscription.positions[topic, partition]
+        end = known.last_stable_offset if self.config.is_read_committed else known.high_watermark
+        position = self.position(topic, partition)
+        return None if position is None or end < 0 else max(end - position, 0)
+
     async def _take(self, count: int) -> None:
         """Move up to `count` records from what was fetched to `_unread`, waiting for some."""
-        if self._nursery is None:
-            raise ClosedError("the consumer is not open")
         self._current = None
-        if self._group is not None:
-            self._group.last_poll_at = trio.current_time()
-        if self._fetcher.resets:
-            self._position_wanted.set()
+        self._check_in()
         records = self._fetcher.take(count)
         if not records:
             # Waiting would make a checkpoint; so does this, for a consumer that is never kept waiting.
@@ -247,6 +265,15 @@ class Consumer:
             return
         self._unread.extend(records)
         await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def _check_in(self) -> None:
+        """Note that the user is there and asks for records."""
+        if self._nursery is None:
+            raise ClosedError("the consumer is not open")
+        if self._group is not None:
+            self._group.last_poll_at = trio.current_time()
+        if self._fetcher.resets:
+            self._position_wanted.set()
 
     def _drop_stale(self) -> None:
         """Forget what was read ahead of partitions that are gone."""
@@ -299,8 +326,8 @@ class Consumer:
                 self.config,
                 timeout_ms=self.config.default_api_timeout_ms,
             )
-            for place, offset in committed.items():
-                self._settle(place, offset)
+            for place, known in committed.items():
+                self._settle(place, known.offset)
         wanting = [*self._subscription.unpositioned(), *self._fetcher.resets]
         if not wanting:
             return
@@ -360,13 +387,14 @@ class Consumer:
         """The group's committed offsets of these partitions, or of those assigned; without the ones that have none."""
         if self.config.group_id is None:
             raise ConfigError("committed needs a group_id")
-        return await fetch_committed(
+        found = await fetch_committed(
             self._cluster,
             self.config.group_id,
             partitions or self.assignment(),
             self.config,
             timeout_ms=self.config.default_api_timeout_ms,
         )
+        return {place: entry.offset for place, entry in found.items()}
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each. Raises BrokerError or DeadlineExceededError, as the next two."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -37,6 +38,19 @@ SESSION_CODES = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
+
+
+class FetchedBatches(NamedTuple):
+    """Batches of one partition as `Consumer.poll_batches` hands them out; the next ones begin at `next_offset`.
+
+    The first may hold records from before `first_offset`, which were not asked for.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    batches: list[BatchView]
+    next_offset: int
 
 
 class FetchedPartition:
@@ -89,17 +103,33 @@ class FetchedPartition:
             self.position.offset = taken[-1].offset + 1
         return taken
 
+    def take_batches(self) -> list[BatchView]:
+        """The batches that are left, and move the position behind them. Raises as `take`."""
+        taken = []
+        for batch in self._batches:
+            if self._is_visible(batch):
+                taken.append(batch)
+            self.position.offset = batch.last_offset + 1
+        return taken
+
     def _open(self, batch: BatchView) -> None:
-        """Begin with a batch, or step over it if it is a marker or belongs to an aborted transaction."""
+        """Begin with a batch, or step over it."""
         from_offset = self.position.offset or 0
+        is_visible = self._is_visible(batch)
+        self._records = decode_batch(*self.place, batch, from_offset) if is_visible else []
+        self._next = 0
+        self._end_offset = batch.last_offset + 1
+
+    def _is_visible(self, batch: BatchView) -> bool:
+        """Whether it has records from the position on that are neither markers nor of an aborted transaction."""
         if self._check_crcs and not batch.crc_is_valid:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
-        self._records, self._next = [], 0
-        self._end_offset = batch.last_offset + 1
         if batch.is_control:
             self._aborted.pass_marker(batch)
-        elif batch.last_offset >= from_offset and not (self._hides_aborted and self._aborted.hides(batch)):
-            self._records = decode_batch(*self.place, batch, from_offset)
+            return False
+        return batch.last_offset >= (self.position.offset or 0) and not (
+            self._hides_aborted and self._aborted.hides(batch)
+        )
 
 
 class AbortedFilter:
@@ -198,6 +228,7 @@ class Fetcher:
             max_bytes=self._config.fetch_max_bytes,
             isolation_level=READ_COMMITTED if self._config.is_read_committed and version >= 4 else 0,
             rack_id=self._config.client_rack,
+            gregor_as_stored=self._config.fetch_as_stored,
         )
         self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version)
         self._metrics.count("fetch")
@@ -264,9 +295,7 @@ class Fetcher:
 
         When there are none, `has_news` is set once there may be.
         """
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        self._raise_error()
         for _ in range(len(self._buffer)):
             fetched = self._buffer[0]
             if fetched.position.is_paused:
@@ -286,6 +315,26 @@ class Fetcher:
                 return records
         self.has_news = trio.Event()
         return []
+
+    def take_batches(self) -> list[FetchedBatches]:
+        """Hand out all that is at hand, undecoded, but for partitions that are paused. Raises and waits as `take`."""
+        self._raise_error()
+        ready = [fetched for fetched in self._buffer if not fetched.position.is_paused]
+        taken = []
+        for fetched in ready:
+            self._buffer.remove(fetched)
+            self.wake()
+            first_offset = fetched.position.offset or 0
+            batches = fetched.take_batches()
+            taken.append(FetchedBatches(*fetched.place, first_offset, batches, fetched.position.offset or 0))
+        if not taken:
+            self.has_news = trio.Event()
+        return taken
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
     def forget(self, place: TopicPartition) -> None:
         """Drop what was fetched of a partition whose position is moved."""

@@ -38,6 +38,13 @@ class Membership(NamedTuple):
 NO_MEMBERSHIP = Membership()
 
 
+class CommittedOffset(NamedTuple):
+    """What a group has committed of a partition: the next offset to read, and a text of its own beside it."""
+
+    offset: int
+    metadata: str = ""
+
+
 async def ask_coordinator(
     cluster: Cluster,
     group_id: str,
@@ -62,13 +69,16 @@ async def ask_coordinator(
 async def commit_offsets(
     cluster: Cluster,
     group_id: str,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, int | CommittedOffset],
     config: ClientConfig,
     *,
     timeout_ms: int,
     membership: Membership = NO_MEMBERSHIP,
 ) -> None:
-    """Commit the next offsets to read. Raises BrokerError (of the first partition refused) or DeadlineExceededError."""
+    """Commit the next offsets to read, with their texts if they have any.
+
+    Raises BrokerError (of the first partition refused) or DeadlineExceededError.
+    """
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=membership.generation_id,
@@ -76,10 +86,7 @@ async def commit_offsets(
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
-                partitions=[
-                    OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offsets[place])
-                    for place in places
-                ],
+                partitions=[_to_commit(place[1], offsets[place]) for place in places],
             )
             for topic, places in groupby(sorted(offsets), key=lambda place: place[0])
         ],
@@ -105,8 +112,8 @@ async def fetch_committed(
     config: ClientConfig,
     *,
     timeout_ms: int,
-) -> dict[TopicPartition, int]:
-    """The committed offsets of these partitions (None: of all that have one); others are left out.
+) -> dict[TopicPartition, CommittedOffset]:
+    """What was committed of these partitions (None: of all that have something); others are left out.
 
     Raises BrokerError or DeadlineExceededError. All partitions at once need Kafka 0.10.2.
     """
@@ -117,7 +124,7 @@ async def fetch_committed(
             for topic, places in groupby(sorted(partitions), key=lambda place: place[0])
         ]
 
-    async def attempt(node: int) -> dict[TopicPartition, int]:
+    async def attempt(node: int) -> dict[TopicPartition, CommittedOffset]:
         connection = await cluster.connection(node)
         version = connection.versions.version(ApiKey.OFFSET_FETCH)
         request = OffsetFetchRequest(group_id=group_id, topics=topics)
@@ -132,7 +139,16 @@ async def fetch_committed(
                 if part.error_code and part.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise BrokerError(ErrorCode(part.error_code), f"{topic.name}-{part.partition_index}")
                 if part.committed_offset >= 0:
-                    found[topic.name, part.partition_index] = part.committed_offset
+                    found[topic.name, part.partition_index] = CommittedOffset(
+                        part.committed_offset, part.metadata or ""
+                    )
         return found
 
     return await ask_coordinator(cluster, group_id, attempt, config, timeout_ms=timeout_ms, what="OffsetFetch")
+
+
+def _to_commit(partition: int, offset: int | CommittedOffset) -> OffsetCommitRequestPartition:
+    committed = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+    return OffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=committed.offset, committed_metadata=committed.metadata
+    )

@@ -36,17 +36,27 @@ def add_connection_options(parser: argparse.ArgumentParser, *config_options: str
 
 def client_properties(arguments: argparse.Namespace, assignments: list[str] | None = None) -> dict[str, Any]:
     """Client settings from the given file and from KEY=VALUE options, which win. Raises UsageError."""
-    properties: dict[str, str] = {}
-    if arguments.client_config is not None:
-        try:
-            lines = Path(arguments.client_config).read_text().splitlines()
-        except OSError as error:
-            raise UsageError(f"cannot read {arguments.client_config}: {error.strerror}") from error
-        properties |= parse_assignments([line for line in lines if line.strip() and line.lstrip()[0] not in "#!"])
+    properties = read_client_properties(arguments.client_config)
     properties |= parse_assignments(assignments or [])
-    for taken_care_of in ("bootstrap.servers", "key.serializer", "value.serializer"):
-        properties.pop(taken_care_of, None)
-    return properties
+    return without_what_is_taken_care_of(properties)
+
+
+def read_client_properties(path: str | None) -> dict[str, Any]:
+    """The client settings of a properties file, none without a file. Raises UsageError."""
+    if path is None:
+        return {}
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    properties = parse_assignments([line for line in lines if line.strip() and line.lstrip()[0] not in "#!"])
+    return without_what_is_taken_care_of(properties)
+
+
+def without_what_is_taken_care_of(properties: dict[str, str]) -> dict[str, Any]:
+    """Without the keys that other clients need and ours do not take."""
+    taken = ("bootstrap.servers", "key.serializer", "value.serializer")
+    return {key: value for key, value in properties.items() if key not in taken}
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:

@@ -39,6 +39,7 @@ def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) 
         partition = context.broker.partitions.led(topic, part.index)
         if is_internal(topic):
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+        partition.check_leader()
         log = partition.log
         try:
             _append_missing(partition, memoryview(part.records or b""), context)

@@ -1,0 +1,46 @@
+"""The admin client: a method for each of Kafka's administrative APIs, a module for each subject.
+
+`base.py` finds the broker to ask (any, the controller, a coordinator, leaders, each one); the other modules say what is
+asked, and `client.py` puts them together.
+"""
+
+from .base import raise_for
+from .client import Admin
+from .cluster import ClusterDescription
+from .configs import AlterOperation, ResourceType
+from .groups import assigned_partitions
+from .quotas import QuotaAlteration, QuotaEntity
+from .replicas import ElectionType
+from .security import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+    ScramMechanism,
+    ScramUpsertion,
+)
+from .topics import BROKER_DEFAULT, NewTopic
+
+__all__ = [
+    "BROKER_DEFAULT",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
+    "Admin",
+    "AlterOperation",
+    "ClusterDescription",
+    "ElectionType",
+    "NewTopic",
+    "PatternType",
+    "QuotaAlteration",
+    "QuotaEntity",
+    "ResourceType",
+    "ScramMechanism",
+    "ScramUpsertion",
+    "assigned_partitions",
+    "raise_for",
+]

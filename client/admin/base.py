@@ -1,0 +1,210 @@
+"""Whom to ask, and asking again until there is an answer: what all admin calls stand on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ...protocol.apis import AnyApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.schema import Message
+from ..cluster import Cluster, CoordinatorType
+from ..config import AdminConfig
+from ..errors import COORDINATOR_MOVED_CODES, STALE_METADATA_CODES, ConnectionLostError, UnknownTopicError
+from ..lifetime import BackgroundTasks
+from ..metrics import Metrics
+from ..retry import retry
+from ..subscription import TopicPartition
+
+T = TypeVar("T")
+Response = TypeVar("Response", bound=Message)
+
+
+class AdminBase:
+    """The connections of an admin client, and the ways to ask over them.
+
+    Every method raises BrokerError for the first refusal in a broker's answer that will not change, and
+    DeadlineExceededError after `default.api.timeout.ms`.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **config: object) -> None:
+        self.config = AdminConfig.from_properties(config)
+        self._metrics = Metrics()
+        self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
+        self._background = BackgroundTasks()
+
+    async def __aenter__(self) -> Self:
+        nursery = await self._background.open()
+        await nursery.start(self._cluster.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._background.close()
+
+    # --- asking ---
+
+    async def ask(self, node: int, request: Message, answer: type[Response], **options: int) -> Response:
+        """Ask a certain broker, also for what has no method here; options as for `Connection.request`."""
+
+        async def attempt() -> Response:
+            if node not in self._cluster.brokers:
+                await self._cluster.refresh([])
+            return await self._cluster.request(node, request, answer, **options)
+
+        return await self._retry(attempt, type(request).__name__)
+
+    async def ask_once(self, node: int, request: Message, answer: type[Response], **options: int) -> Response:
+        """As `ask`, without a second try: ConnectionLostError where a broker hangs up on what it does not know."""
+        if node not in self._cluster.brokers:
+            await self._refresh_brokers()
+        return await self._cluster.request(node, request, answer, **options)
+
+    async def ask_any(self, request: Message, answer: type[Response]) -> Response:
+        """Ask whichever broker is at hand."""
+
+        async def attempt() -> Response:
+            return await self._cluster.request_any(request, answer)
+
+        return await self._retry(attempt, type(request).__name__)
+
+    async def ask_controller(self, request: Message, answer: type[Response]) -> Response:
+        """Ask the controller, or any broker where that is none (KRaft's brokers pass such requests on)."""
+
+        async def attempt() -> Response:
+            await self._cluster.refresh([])
+            if self._cluster.controller_id in self._cluster.brokers:
+                return await self._cluster.request(self._cluster.controller_id, request, answer)
+            return await self._cluster.request_any(request, answer)
+
+        return await self._retry(attempt, type(request).__name__)
+
+    async def ask_each(self, request: Message, answer: type[Response], **options: int) -> dict[int, Response]:
+        """Ask all brokers; their answers by node id."""
+        await self._refresh_brokers()
+        return {node: await self.ask(node, request, answer, **options) for node in sorted(self._cluster.brokers)}
+
+    async def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition. Raises UnknownTopicError if there is no such partition."""
+        return (await self._leaders([(topic, partition)]))[topic, partition]
+
+    async def speaks(self, key: AnyApiKey, *, newest: int | None = None) -> bool:
+        """Whether the brokers know an API, in a version up to `newest` if that is given."""
+        versions = (await self._cluster.any_connection()).versions
+        try:
+            versions.version(key, newest=newest)
+        except BrokerError:
+            return False
+        return True
+
+    # --- for the subjects ---
+
+    async def _refresh_brokers(self) -> None:
+        async def attempt() -> None:
+            await self._cluster.refresh([])
+
+        await self._retry(attempt, "Metadata")
+
+    async def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = list(places)
+
+        async def attempt() -> dict[TopicPartition, int]:
+            missing = {topic for topic, partition in wanted if self._cluster.leader(topic, partition) is None}
+            if missing:
+                await self._cluster.refresh(missing)
+            leaders = {}
+            for place in wanted:
+                leader = self._cluster.leader(*place)
+                if leader is None:
+                    if place[0] in self._cluster.topics:
+                        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{place[0]}-{place[1]}")
+                    raise UnknownTopicError(f"{place[0]}-{place[1]}")
+                leaders[place] = leader
+            return leaders
+
+        return await self._retry(attempt, "Metadata")
+
+    async def _ask_leaders(
+        self,
+        places: Iterable[TopicPartition],
+        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T]]],
+    ) -> dict[TopicPartition, T]:
+        """Call `ask` with each leader and its partitions, again with a new leader where it says that it is none."""
+        wanted = list(places)
+        found: dict[TopicPartition, T] = {}
+
+        async def attempt() -> None:
+            by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+            missing = [place for place in wanted if place not in found]
+            for place, leader in (await self._leaders(missing)).items():
+                by_leader[leader].append(place)
+            for leader, its_places in by_leader.items():
+                found.update(await ask(leader, sorted(its_places)))
+
+        def before_retry(failure: Exception) -> None:
+            if isinstance(failure, ConnectionLostError) or (
+                isinstance(failure, BrokerError) and failure.code in STALE_METADATA_CODES
+            ):
+                for topic, _ in wanted:
+                    self._cluster.topics.pop(topic, None)
+
+        await self._retry(attempt, "the leaders", before_retry)
+        return found
+
+    async def _ask_coordinator(
+        self,
+        key: str,
+        attempt: Callable[[int], Awaitable[T]],
+        what: str,
+        kind: CoordinatorType = CoordinatorType.GROUP,
+    ) -> T:
+        """Call `attempt` with the coordinator's node id until it works."""
+
+        async def find_and_attempt() -> T:
+            return await attempt(await self._cluster.coordinator(kind, key))
+
+        def before_retry(failure: Exception) -> None:
+            if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
+                self._cluster.forget_coordinator(kind, key)
+
+        return await self._retry(find_and_attempt, what, before_retry)
+
+    async def _retry(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        what: str,
+        before_retry: Callable[[Exception], None] | None = None,
+    ) -> T:
+        return await retry(
+            attempt,
+            self.config,
+            timeout_ms=self.config.default_api_timeout_ms,
+            what=what,
+            before_retry=before_retry,
+        )
+
+
+def raise_for(code: int, message: str | None) -> None:
+    """Raise BrokerError unless `code` is NONE."""
+    if code:
+        raise BrokerError(ErrorCode(code), message)
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic, both in order."""
+    return {
+        topic: [partition for _, partition in group]
+        for topic, group in groupby(sorted(places), key=lambda place: place[0])
+    }
+
+
+def by_topic_with(values: Mapping[TopicPartition, T]) -> dict[str, Sequence[tuple[int, T]]]:
+    """The partitions of each topic with their values, both in order."""
+    return {
+        topic: [(partition, values[topic, partition]) for partition in partitions]
+        for topic, partitions in by_topic(values).items()
+    }

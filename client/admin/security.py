@@ -1,0 +1,311 @@
+"""Access control lists, SCRAM credentials and delegation tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ...protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ...protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ...protocol.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from ...protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ...protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ...protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+from ...protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ...protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from .base import AdminBase, raise_for
+
+Principal = tuple[str, str]
+"""Type and name: ("User", "alice")."""
+
+MIN_ITERATIONS = 4096
+SALT_BYTES = 16
+
+
+class AclResourceType(IntEnum):
+    """What an ACL protects (Kafka's ResourceType)."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an ACL's resource name is meant (KIP-290); ANY and MATCH are for filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What an ACL allows or denies."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class AclPermission(IntEnum):
+    """Whether it allows or denies."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """One ACL: who (`User:alice`, from a host or "*") may or may not do what with which resource."""
+
+    resource_type: AclResourceType
+    resource_name: str
+    principal: str
+    operation: AclOperation
+    permission: AclPermission = AclPermission.ALLOW
+    host: str = "*"
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which ACLs are meant; the defaults match all."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+    host: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+
+
+class ScramMechanism(IntEnum):
+    """The hash of a SCRAM credential (KIP-554)."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def hash_name(self) -> str:
+        """As hashlib names it."""
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsertion:
+    """A user's new password; only what is derived from it leaves this client. `salt` is random by default."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: bytes
+    iterations: int = MIN_ITERATIONS
+    salt: bytes | None = None
+
+
+class SecurityAdmin(AdminBase):
+    """The part of the admin client that is about security. Without an authorizer brokers refuse: SECURITY_DISABLED."""
+
+    # --- ACLs ---
+
+    async def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
+        """The ACLs that match."""
+        request = DescribeAclsRequest(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.resource_name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+        answer = await self.ask_any(request, DescribeAclsResponse)
+        raise_for(answer.error_code, answer.error_message)
+        return [
+            AclBinding(
+                AclResourceType(resource.resource_type),
+                resource.resource_name,
+                acl.principal,
+                AclOperation(acl.operation),
+                AclPermission(acl.permission_type),
+                acl.host,
+                PatternType(resource.pattern_type),
+            )
+            for resource in answer.resources
+            for acl in resource.acls
+        ]
+
+    async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
+        """Add ACLs."""
+        request = CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=acl.resource_type,
+                    resource_name=acl.resource_name,
+                    resource_pattern_type=acl.pattern_type,
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in bindings
+            ]
+        )
+        answer = await self.ask_controller(request, CreateAclsResponse)
+        for result in answer.results:
+            raise_for(result.error_code, result.error_message)
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
+        """Remove the ACLs that match any of `filters`; returns them."""
+        request = DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=wanted.resource_type,
+                    resource_name_filter=wanted.resource_name,
+                    pattern_type_filter=wanted.pattern_type,
+                    principal_filter=wanted.principal,
+                    host_filter=wanted.host,
+                    operation=wanted.operation,
+                    permission_type=wanted.permission,
+                )
+                for wanted in filters
+            ]
+        )
+        answer = await self.ask_controller(request, DeleteAclsResponse)
+        removed = []
+        for result in answer.filter_results:
+            raise_for(result.error_code, result.error_message)
+            for acl in result.matching_acls:
+                raise_for(acl.error_code, acl.error_message)
+                removed.append(
+                    AclBinding(
+                        AclResourceType(acl.resource_type),
+                        acl.resource_name,
+                        acl.principal,
+                        AclOperation(acl.operation),
+                        AclPermission(acl.permission_type),
+                        acl.host,
+                        PatternType(acl.pattern_type),
+                    )
+                )
+        return removed
+
+    # --- SCRAM ---
+
+    async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, list[CredentialInfo]]:
+        """Mechanisms and iterations of these users, or of all that have any."""
+        request = DescribeUserScramCredentialsRequest(
+            users=None if users is None else [UserName(name=user) for user in users]
+        )
+        answer = await self.ask_any(request, DescribeUserScramCredentialsResponse)
+        raise_for(answer.error_code, answer.error_message)
+        for result in answer.results:
+            raise_for(result.error_code, result.error_message or result.user)
+        return {result.user: result.credential_infos for result in answer.results}
+
+    async def alter_scram_credentials(
+        self,
+        upsertions: Iterable[ScramUpsertion] = (),
+        deletions: Iterable[tuple[str, ScramMechanism]] = (),
+    ) -> None:
+        """Set passwords, and take credentials away."""
+        request = AlterUserScramCredentialsRequest(
+            upsertions=[_salted(upsertion) for upsertion in upsertions],
+            deletions=[ScramCredentialDeletion(name=user, mechanism=kind) for user, kind in deletions],
+        )
+        answer = await self.ask_controller(request, AlterUserScramCredentialsResponse)
+        for result in answer.results:
+            raise_for(result.error_code, result.error_message or result.user)
+
+    # --- delegation tokens (KIP-48) ---
+
+    async def create_delegation_token(
+        self, *, renewers: Sequence[Principal] = (), max_lifetime_ms: int = -1, owner: Principal | None = None
+    ) -> CreateDelegationTokenResponse:
+        """A token for this client's user, or for `owner` (KIP-373)."""
+        request = CreateDelegationTokenRequest(
+            renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers],
+            max_lifetime_ms=max_lifetime_ms,
+        )
+        if owner is not None:
+            request.owner_principal_type, request.owner_principal_name = owner
+        answer = await self.ask_controller(request, CreateDelegationTokenResponse)
+        raise_for(answer.error_code, "CreateDelegationToken")
+        return answer
+
+    async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
+        """Let a token live longer; returns when it expires, in milliseconds since the epoch."""
+        request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+        answer = await self.ask_controller(request, RenewDelegationTokenResponse)
+        raise_for(answer.error_code, "RenewDelegationToken")
+        return answer.expiry_timestamp_ms
+
+    async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
+        """Let a token end after that time, negative: now; returns when it expires."""
+        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        answer = await self.ask_controller(request, ExpireDelegationTokenResponse)
+        raise_for(answer.error_code, "ExpireDelegationToken")
+        return answer.expiry_timestamp_ms
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[Principal] | None = None
+    ) -> list[DescribedDelegationToken]:
+        """The tokens of these owners, or all that this client may see."""
+        wanted = None
+        if owners is not None:
+            wanted = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in owners]
+        answer = await self.ask_any(DescribeDelegationTokenRequest(owners=wanted), DescribeDelegationTokenResponse)
+        raise_for(answer.error_code, "DescribeDelegationToken")
+        return answer.tokens
+
+
+def _salted(upsertion: ScramUpsertion) -> ScramCredentialUpsertion:
+    """What RFC 5802 calls SaltedPassword, with its salt."""
+    salt = os.urandom(SALT_BYTES) if upsertion.salt is None else upsertion.salt
+    salted = hashlib.pbkdf2_hmac(upsertion.mechanism.hash_name, upsertion.password, salt, upsertion.iterations)
+    return ScramCredentialUpsertion(
+        name=upsertion.user,
+        mechanism=upsertion.mechanism,
+        iterations=upsertion.iterations,
+        salt=salt,
+        salted_password=salted,
+    )

@@ -1,0 +1,130 @@
+"""How far one partition's copy has come, and what is about to be sent: written down before it is sent.
+
+The text stands in the metadata of the offset that the mirror's group commits at the target; the offset itself is the
+source's, the next to be copied::
+
+    gregor-mirror 1;producer id;epoch;sequence;target offset;12,12,o3,8/20
+
+Everything before the source's offset lies before the target offset, and nothing of what comes after it. What follows
+is what is sent next, in order: so many records from as many offsets of the source, or, where records are missing
+there, `8/20`: 8 records from 20 offsets. `o` are batches of format v0 or v1, which take no sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..batch import next_sequence
+from ..group_offsets import CommittedOffset
+from .errors import MirrorError
+from .outgoing import Outgoing
+
+HEAD = "gregor-mirror 1"
+MAX_TEXT_BYTES = 4_000
+"""Within Kafka's default of `offset.metadata.max.bytes`, 4096."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a partition's copy is: the next offsets at both ends, and how the next batch is numbered."""
+
+    source_offset: int
+    target_offset: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+    def after(self, step: Step) -> Position:
+        """The position behind what `step` sends."""
+        return replace(
+            self,
+            source_offset=self.source_offset + step.source_width,
+            target_offset=self.target_offset + step.record_count,
+            sequence=self.sequence if step.is_legacy else next_sequence(self.sequence, step.record_count),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch to be sent: its records, and how many of the source's offsets it covers."""
+
+    record_count: int
+    source_width: int
+    is_legacy: bool = False
+
+    def __str__(self) -> str:
+        width = "" if self.source_width == self.record_count else f"/{self.source_width}"
+        return f"{'o' if self.is_legacy else ''}{self.record_count}{width}"
+
+    @classmethod
+    def parse(cls, text: str) -> Step:
+        """Read one back. Raises ValueError."""
+        count, slash, width = text.removeprefix("o").partition("/")
+        return cls(int(count), int(width) if slash else int(count), text.startswith("o"))
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A position that is reached, and the steps that may have been taken since."""
+
+    position: Position
+    steps: tuple[Step, ...] = ()
+
+    def committed(self) -> CommittedOffset:
+        """As the group's offset."""
+        at = self.position
+        fields = [HEAD, at.producer_id, at.producer_epoch, at.sequence, at.target_offset]
+        return CommittedOffset(at.source_offset, ";".join(map(str, [*fields, ",".join(map(str, self.steps))])))
+
+    @classmethod
+    def read(cls, entry: CommittedOffset) -> Journal:
+        """Raises MirrorError if the text is not a journal: the group is somebody else's."""
+        try:
+            head, *numbers, steps = entry.metadata.split(";")
+            producer_id, epoch, sequence, target_offset = map(int, numbers)
+            if head != HEAD:
+                raise ValueError(head)
+            position = Position(entry.offset, target_offset, producer_id, epoch, sequence)
+            return cls(position, tuple(Step.parse(text) for text in steps.split(",") if text))
+        except ValueError as fault:
+            raise MirrorError(f"{entry.metadata!r} is no mirror's journal: another use of its group?") from fault
+
+    def resumed(self, target_end: int) -> Position:
+        """Where to go on if the target's log ends at `target_end`.
+
+        Raises MirrorError where that cannot be by this mirror's doing.
+        """
+        position = self.position
+        for step in self.steps:
+            if position.target_offset >= target_end:
+                break
+            position = position.after(step)
+        if position.target_offset == target_end:
+            return position
+        if target_end < self.position.target_offset:
+            lost = self.position.target_offset - target_end
+            raise MirrorError(f"the target has lost {lost} records that were copied: it ends at {target_end}")
+        raise MirrorError(
+            f"somebody else has written to the target: it ends at {target_end}, "
+            f"where the mirror was at {self.position.target_offset} and then at {position.target_offset}"
+        )
+
+
+def steps_that_fit(start: Position, waiting: Iterable[Outgoing]) -> list[tuple[Outgoing, Step]]:
+    """The first of `waiting` that one journal can list; at least one.
+
+    An old format, whose repetition nobody would notice, goes alone: nothing may follow it while its fate is unknown.
+    """
+    taken: list[tuple[Outgoing, Step]] = []
+    source_offset, size = start.source_offset, 0
+    for outgoing in waiting:
+        step = Step(outgoing.record_count, outgoing.source_end - source_offset, outgoing.is_legacy)
+        size += len(str(step)) + 1
+        if taken and (outgoing.is_legacy or size > MAX_TEXT_BYTES - 100):
+            break
+        taken.append((outgoing, step))
+        if outgoing.is_legacy:
+            break
+        source_offset = outgoing.source_end
+    return taken

@@ -1,0 +1,175 @@
+"""Writes to any Kafka, which numbers the records itself; see `journal.py` for how a crash loses and doubles nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ..admin import Admin
+from ..delivery import Delivery
+from ..fetcher import FetchedBatches
+from ..group_offsets import CommittedOffset
+from ..offset_lookup import LATEST
+from ..producer import Producer
+from ..sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES
+from ..subscription import TopicPartition
+from .errors import MirrorError
+from .journal import Journal, Position, Step, steps_that_fit
+from .outgoing import Outgoing, TargetRules, renumbered
+
+NO_PRODUCER = (-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A batch under way: where it must end up, and where the copy is then."""
+
+    delivery: Delivery
+    offset: int
+    after: Position
+
+
+class JournalWriter:
+    """A `MirrorWriter`. `group_id` is where its journals are.
+
+    `distrusted` are partitions whose sequence numbers the target refuses, having lost what it knew of them: they get
+    a new producer id. It outlives the writer.
+    """
+
+    def __init__(self, producer: Producer, admin: Admin, group_id: str, distrusted: set[TopicPartition]) -> None:
+        self._producer = producer
+        self._admin = admin
+        self._group_id = group_id
+        self._at: dict[TopicPartition, Position] = {}
+        self._unsettled: set[TopicPartition] = set()
+        self._identity = NO_PRODUCER
+        self._distrusted = distrusted
+        self._max_batch_bytes: dict[str, int] = {}
+        self._takes_old_formats: bool | None = None
+
+    def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
+        """See `MirrorWriter`."""
+        self._max_batch_bytes[topic] = max_batch_bytes
+
+    async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """See `MirrorWriter`. A partition without a journal begins where the target's log ends now."""
+        committed = await self._admin.committed_offsets(self._group_id, places)
+        ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
+        found: dict[TopicPartition, int | None] = {}
+        for place in places:
+            entry = ends[place]
+            end = 0 if entry is None else entry.offset
+            self._at.pop(place, None)
+            found[place] = None
+            if place in committed:
+                try:
+                    position = Journal.read(committed[place]).resumed(end)
+                except MirrorError as error:
+                    raise MirrorError(f"{place[0]}-{place[1]}: {error}") from error
+                if place in self._distrusted:
+                    position = await self._with_new_identity(position)
+                self._at[place] = position
+                found[place] = position.source_offset
+            else:
+                self._at[place] = await self._with_new_identity(Position(-1, end, -1, -1, 0))
+        self._distrusted.difference_update(places)
+        return found
+
+    async def write(self, fetched: Sequence[FetchedBatches]) -> int:
+        """See `MirrorWriter`."""
+        waiting: dict[TopicPartition, deque[Outgoing]] = {}
+        for item in fetched:
+            place = (item.topic, item.partition)
+            at = self._at[place]
+            if at.source_offset != item.first_offset:
+                # The first of all, or what lies between is gone at the source.
+                self._at[place] = replace(at, source_offset=item.first_offset)
+            self._unsettled.add(place)
+            outgoing = deque(renumbered(item.batches, item.first_offset, await self._rules(item.topic)))
+            if outgoing:
+                waiting[place] = outgoing
+        count = 0
+        while waiting:
+            count += await self._send_round(waiting)
+            waiting = {place: rest for place, rest in waiting.items() if rest}
+        for item in fetched:
+            place = (item.topic, item.partition)
+            self._at[place] = replace(self._at[place], source_offset=item.next_offset)
+        return count
+
+    async def settle(self) -> None:
+        """See `MirrorWriter`: the group's offsets are then the next ones to copy."""
+        journals = {place: Journal(self._at[place]).committed() for place in self._unsettled}
+        if journals:
+            await self._commit(journals)
+            self._unsettled.clear()
+
+    # --- one round: a journal, then what is in it ---
+
+    async def _send_round(self, waiting: dict[TopicPartition, deque[Outgoing]]) -> int:
+        plans: dict[TopicPartition, list[tuple[Outgoing, Step]]] = {}
+        for place, queue in waiting.items():
+            plans[place] = steps_that_fit(self._at[place], queue)
+            for _ in plans[place]:
+                queue.popleft()
+        await self._commit(
+            {
+                place: Journal(self._at[place], tuple(step for _, step in plan)).committed()
+                for place, plan in plans.items()
+            }
+        )
+        sent = {place: [await self._send(place, entry) for entry in plan] for place, plan in plans.items()}
+        count = 0
+        for place, batches in sent.items():
+            await self._arrived(place, batches)
+            count += sum(step.record_count for _, step in plans[place])
+        return count
+
+    async def _send(self, place: TopicPartition, entry: tuple[Outgoing, Step]) -> _Sent:
+        """Hand a batch to the producer; `_at` runs ahead of what has arrived until the round is over."""
+        outgoing, step = entry
+        at = self._at[place]
+        payload = outgoing.with_producer(at.producer_id, at.producer_epoch, at.sequence)
+        delivery = await self._producer.send_batch(*place, payload, keeps_producer=True)
+        self._at[place] = after = at.after(step)
+        return _Sent(delivery, at.target_offset, after)
+
+    async def _arrived(self, place: TopicPartition, batches: Sequence[_Sent]) -> None:
+        for sent in batches:
+            try:
+                metadata = await sent.delivery
+            except BrokerError as error:
+                if error.code in LOST_SEQUENCE_CODES:
+                    self._distrusted.add(place)
+                raise
+            # A batch that the target had already may come back without its offset.
+            if metadata.offset not in (sent.offset, -1):
+                raise MirrorError(
+                    f"somebody else writes to {place[0]}-{place[1]} of the target: "
+                    f"a batch for offset {sent.offset} got {metadata.offset}"
+                )
+
+    async def _commit(self, journals: Mapping[TopicPartition, CommittedOffset]) -> None:
+        await self._admin.alter_group_offsets(self._group_id, journals)
+
+    # --- what the target is like ---
+
+    async def _rules(self, topic: str) -> TargetRules:
+        if self._takes_old_formats is None:
+            self._takes_old_formats = await self._admin.speaks(ApiKey.PRODUCE, newest=FIRST_VERSION_WITH_FORMAT_V2 - 1)
+        return TargetRules(self._max_batch_bytes[topic], self._takes_old_formats)
+
+    async def _with_new_identity(self, position: Position) -> Position:
+        if self._identity == NO_PRODUCER or position.producer_id == self._identity[0]:
+            answer = await self._admin.ask_any(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1), InitProducerIdResponse
+            )
+            if answer.error_code:
+                raise BrokerError(ErrorCode(answer.error_code), "InitProducerId")
+            self._identity = (answer.producer_id, answer.producer_epoch)
+        producer_id, epoch = self._identity
+        return replace(position, producer_id=producer_id, producer_epoch=epoch, sequence=0)

@@ -1,0 +1,100 @@
+"""Writes to a Gregor broker with the source's offsets: where the target's log ends, the copy goes on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.append_numbered import (
+    AppendNumberedPartition,
+    AppendNumberedPartitionResponse,
+    AppendNumberedRequest,
+    AppendNumberedResponse,
+    AppendNumberedTopic,
+)
+from ...protocol.records.batches import iter_batches
+from ..admin import Admin, raise_for
+from ..fetcher import FetchedBatches
+from ..offset_lookup import EARLIEST, LATEST
+from ..subscription import TopicPartition
+from .errors import MirrorError
+from .outgoing import with_offsets_kept
+
+MAX_REQUEST_BYTES = 8 << 20
+
+
+class NumberedWriter:
+    """A `MirrorWriter` that needs no progress of its own."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
+        """See `MirrorWriter`; batches that keep their offsets may have any size."""
+
+    async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """See `MirrorWriter`; an empty log begins with whatever comes first."""
+        ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
+        starts = await self._admin.list_offsets(dict.fromkeys(places, EARLIEST))
+        found: dict[TopicPartition, int | None] = {}
+        for place in places:
+            start, end = starts[place], ends[place]
+            assert start is not None, "a log has a beginning"
+            assert end is not None, "a log has an end"
+            found[place] = None if end.offset == start.offset == 0 else end.offset
+        return found
+
+    async def write(self, fetched: Sequence[FetchedBatches]) -> int:
+        """See `MirrorWriter`."""
+        by_leader: defaultdict[int, list[FetchedBatches]] = defaultdict(list)
+        for item in fetched:
+            by_leader[await self._admin.leader(item.topic, item.partition)].append(item)
+        for leader, items in by_leader.items():
+            for records in _portions(items):
+                await self._send(leader, records)
+        return sum(batch.record_count or 1 for item in fetched for batch in item.batches)
+
+    async def settle(self) -> None:
+        """See `MirrorWriter`: the logs' ends say it all."""
+
+    async def _send(self, leader: int, records: Mapping[TopicPartition, bytes]) -> None:
+        topics: dict[str, AppendNumberedTopic] = {}
+        for (name, partition), data in records.items():
+            wanted = topics.setdefault(name, AppendNumberedTopic(name=name))
+            wanted.partitions.append(AppendNumberedPartition(index=partition, records=data))
+        request = AppendNumberedRequest(topics=list(topics.values()))
+        answer = await self._admin.ask(leader, request, AppendNumberedResponse, version=0)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                _check(topic.name, part, records[topic.name, part.index])
+
+
+def _check(topic: str, part: AppendNumberedPartitionResponse, records: bytes) -> None:
+    """Raise what an answer says, or that the log goes further than what was sent."""
+    name = f"{topic}-{part.index}"
+    *_, last = iter_batches(records)
+    if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or part.log_end_offset > last.last_offset + 1:
+        raise MirrorError(
+            f"somebody else writes to {name} of the target: it ends at {part.log_end_offset} where the batch up to "
+            f"offset {last.last_offset} should be the last"
+        )
+    raise_for(part.error_code, f"{name}: {part.error_message}")
+
+
+def _portions(fetched: Sequence[FetchedBatches]) -> Iterator[dict[TopicPartition, bytes]]:
+    """All batches, in requests of a bounded size but of at least one batch; in order within a partition."""
+    records: defaultdict[TopicPartition, bytearray] = defaultdict(bytearray)
+    size = 0
+    for item in fetched:
+        for batch in item.batches:
+            data = with_offsets_kept(batch, item.first_offset)
+            if size and size + len(data) > MAX_REQUEST_BYTES:
+                yield {place: bytes(data) for place, data in records.items()}
+                records.clear()
+                size = 0
+            if data:
+                records[item.topic, item.partition] += data
+                size += len(data)
+    if size:
+        yield {place: bytes(data) for place, data in records.items()}

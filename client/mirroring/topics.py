@@ -1,0 +1,66 @@
+"""The topics of a mirror: those that match at the source, and what they are at the target."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from ...protocol.apis import ApiKey
+from ..admin import BROKER_DEFAULT, Admin, NewTopic, ResourceType
+from ..cluster import TopicMetadata
+from ..errors import UnknownTopicError
+
+logger = logging.getLogger(__name__)
+
+TOPIC_CONFIG_SOURCE = 1
+"""DescribeConfigs' source number of values that were set for the topic itself (DYNAMIC_TOPIC_CONFIG)."""
+MAX_MESSAGE_BYTES = "max.message.bytes"
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+OF_ITS_OWN_CLUSTER = re.compile(
+    r"(follower|leader)\.replication\.throttled\.replicas|message\.timestamp\..*|unclean\.leader\.election\.enable"
+    r"|min\.insync\.replicas|remote\..*|gregor\..*"
+)
+"""Settings that are not copied. Those of time stamps would change or refuse what the source has accepted."""
+
+
+async def matching_topics(source: Admin, pattern: re.Pattern[str]) -> list[TopicMetadata]:
+    """The topics whose whole name matches; never the cluster's internal ones."""
+    names = [name for name in await source.list_topics() if pattern.fullmatch(name)]
+    return await source.describe_topics(names) if names else []
+
+
+async def prepare_topic(
+    source: Admin, target: Admin, topic: TopicMetadata, replication_factor: int = BROKER_DEFAULT
+) -> int:
+    """Create the topic at the target with the source's settings, or give it the partitions that it lacks.
+
+    Returns the target's max.message.bytes. Raises BrokerError, DeadlineExceededError.
+    """
+    count = len(topic.partitions)
+    try:
+        (existing,) = await target.describe_topics([topic.name])
+    except UnknownTopicError:
+        configs = await _configs(source, topic.name)
+        await target.create_topics([NewTopic(topic.name, count, replication_factor, configs)])
+    else:
+        if len(existing.partitions) < count:
+            await target.create_partitions(topic.name, count)
+        elif len(existing.partitions) > count:
+            logger.warning("%s has more partitions at the target; those stay empty", topic.name)
+    (entry,) = await target.describe_configs(ResourceType.TOPIC, topic.name, [MAX_MESSAGE_BYTES])
+    return int(entry.value or DEFAULT_MAX_MESSAGE_BYTES)
+
+
+async def _configs(source: Admin, name: str) -> dict[str, str]:
+    """What was set for the topic, and the size of its batches wherever that was set."""
+    if not await source.speaks(ApiKey.DESCRIBE_CONFIGS):
+        return {}
+    return {
+        entry.name: entry.value or ""
+        for entry in await source.describe_configs(ResourceType.TOPIC, name)
+        if not OF_ITS_OWN_CLUSTER.fullmatch(entry.name)
+        and (
+            entry.config_source == TOPIC_CONFIG_SOURCE
+            or (entry.name == MAX_MESSAGE_BYTES and entry.value != str(DEFAULT_MAX_MESSAGE_BYTES))
+        )
+    }

@@ -1,0 +1,240 @@
+"""The mirror between two Gregor brokers: what arrives, how, and where it goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from random import Random
+from uuid import uuid4
+
+import pytest
+import trio
+
+from gregor.client import Admin, Consumer, Producer
+from gregor.client.admin import ResourceType
+from gregor.client.mirroring import Mirror, MirrorError, MirrorOptions
+from gregor.protocol.records import v2
+from gregor.protocol.records.batches import BatchView
+from tests.broker_process import running_broker
+from tests.client.mirroring.scenes import contents, create, difference, fill, mirror_once, read_all, send_old_formats
+
+OVERRIDES = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "log.cleaner.backoff.ms=100",
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("source"), *OVERRIDES) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(tmp_path_factory.mktemp("target"), *OVERRIDES) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"m-{uuid4().hex[:12]}"
+
+
+async def stored_batches(bootstrap: str, topic: str) -> list[BatchView]:
+    """The batches of partition 0 as they are stored."""
+    batches: list[BatchView] = []
+    async with Consumer(bootstrap, auto_offset_reset="earliest", fetch_as_stored=True) as consumer:
+        consumer.assign([(topic, 0)])
+        (end,) = (await consumer.end_offsets([(topic, 0)])).values()
+        with trio.fail_after(10):
+            while (consumer.position(topic, 0) or 0) < end:
+                for fetched in await consumer.poll_batches(200):
+                    batches += fetched.batches
+    return batches
+
+
+async def test_all_arrives_in_order_and_batches_are_not_opened(source: str, target: str, topic: str) -> None:
+    await create(source, topic, 3, retention_ms="123456789", max_message_bytes="2000000")
+    await fill(source, topic, 3, 2_000)
+    progress = await mirror_once(source, target, topic)
+    assert await difference(source, target, topic, 3) is None
+    assert progress.lag == 0
+    async with Admin(target) as admin:
+        configs = {entry.name: entry.value for entry in await admin.describe_configs(ResourceType.TOPIC, topic)}
+        assert (configs["retention.ms"], configs["max.message.bytes"]) == ("123456789", "2000000")
+    there = [bytes(batch.view)[v2.RECORDS_AT :] for batch in await stored_batches(source, topic)]
+    here = [bytes(batch.view)[v2.RECORDS_AT :] for batch in await stored_batches(target, topic)]
+    assert set(here) <= set(there), "the very bytes of the source, but for headers"
+
+
+async def test_it_goes_on_where_it_was(source: str, target: str, topic: str) -> None:
+    await create(source, topic, 2)
+    for seed in range(3):
+        await fill(source, topic, 2, 300, seed=seed)
+        assert (await mirror_once(source, target, topic)).records > 0
+        assert (await mirror_once(source, target, topic)).records == 0
+        assert await difference(source, target, topic, 2) is None
+
+
+async def test_following_takes_up_new_records_topics_and_partitions(source: str, target: str, topic: str) -> None:
+    await create(source, f"{topic}-a", 1)
+    mirror = Mirror(source, target, MirrorOptions(re.compile(f"{topic}-."), refresh_seconds=0.1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mirror.run)
+        await fill(source, f"{topic}-a", 1, 100)
+        await create(source, f"{topic}-b", 1)
+        await fill(source, f"{topic}-b", 1, 100)
+        async with Admin(source) as admin:
+            await admin.create_partitions(f"{topic}-b", 2)
+        async with Producer(source) as producer:
+            await (await producer.send(f"{topic}-b", b"late", partition=1))
+        with trio.fail_after(20):
+            await wait_for_records(target, f"{topic}-b", 2, 101)
+            await wait_for_records(target, f"{topic}-a", 1, 100)
+        nursery.cancel_scope.cancel()
+    assert await difference(source, target, f"{topic}-a", 1) is None
+    assert await difference(source, target, f"{topic}-b", 2) is None
+
+
+async def wait_for_records(bootstrap: str, topic: str, partitions: int, count: int) -> None:
+    """Read until so many have come, also while topic and partitions are only being created."""
+    async with Consumer(bootstrap, auto_offset_reset="earliest", allow_auto_create_topics=False) as consumer:
+        consumer.assign([(topic, partition) for partition in range(partitions)])
+        seen = 0
+        while seen < count:
+            seen += len(await consumer.poll())
+
+
+# --- old formats, holes, foreign time stamps ---
+
+
+@pytest.mark.parametrize("keeps_offsets", [False, True])
+async def test_old_formats_go_as_they_are(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+    await create(source, topic)
+    await send_old_formats(source, topic)
+    await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
+    assert await difference(source, target, topic, 1) is None
+    there, here = await stored_batches(source, topic), await stored_batches(target, topic)
+    assert [(batch.magic, batch.codec, batch.last_offset) for batch in here] == [
+        (batch.magic, batch.codec, batch.last_offset) for batch in there
+    ]
+
+
+async def compacted_topic(bootstrap: str, topic: str) -> None:
+    """A topic of which compaction has left holes in its batches."""
+    await create(bootstrap, topic, cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.01")
+    async with Producer(bootstrap, linger_ms=5, batch_size=4_000, compression_type="gzip") as producer:
+        for n in range(4_000):
+            key = b"k%d" % (n if n % 10 == 0 else n % 7)
+            await producer.send(topic, Random(n).randbytes(50), key=key, partition=0)
+    with trio.fail_after(30):
+        remaining = 4_000
+        while remaining > 2_000:
+            remaining = len((await read_all(bootstrap, topic, 1))[0])
+
+
+@pytest.mark.parametrize("keeps_offsets", [False, True])
+async def test_what_compaction_has_left(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+    await compacted_topic(source, topic)
+    await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
+    wanted, found = (await read_all(source, topic, 1))[0], (await read_all(target, topic, 1))[0]
+    latest = {record.key: (record.timestamp, record.value) for record in wanted}
+    assert {record.key: (record.timestamp, record.value) for record in found} == latest
+    if keeps_offsets:
+        at = {record.offset: record for record in wanted}
+        assert all(contents([record]) == contents([at[record.offset]]) for record in found if record.offset in at)
+
+
+async def test_times_that_the_source_has_stamped_stay(source: str, target: str, topic: str) -> None:
+    await create(source, topic, message_timestamp_type="LogAppendTime")
+    async with Producer(source, compression_type="gzip") as producer:
+        for n in range(20):
+            await producer.send(topic, b"%d" % n, timestamp_ms=5)
+    await mirror_once(source, target, topic)
+    assert await difference(source, target, topic, 1) is None
+    assert {record.timestamp for record in (await read_all(target, topic, 1))[0]} != {5}
+
+
+async def test_batches_too_large_for_the_target_are_built_anew(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await create(target, topic, max_message_bytes="3000")
+    async with Producer(source, linger_ms=50) as producer:
+        for n in range(300):
+            await producer.send(topic, b"%d" % n * 10)
+    await mirror_once(source, target, topic)
+    assert await difference(source, target, topic, 1) is None
+    assert max(batch.size_bytes for batch in await stored_batches(target, topic)) <= 3_000
+
+
+# --- keeping offsets ---
+
+
+async def test_offsets_are_those_of_the_source(source: str, target: str, topic: str) -> None:
+    await create(source, topic, 2)
+    for seed in range(2):
+        await fill(source, topic, 2, 500, seed=seed)
+        async with Admin(source) as admin:
+            await admin.delete_records({(topic, 1): 10 + 60 * seed})
+        await mirror_once(source, target, topic, keeps_offsets=True)
+        wanted = await read_all(source, topic, 2, isolation_level="read_committed")
+        found = await read_all(target, topic, 2)
+        assert [record.offset for record in found[0]] == [record.offset for record in wanted[0]]
+        assert contents(found[0]) == contents(wanted[0])
+    assert [record.offset for record in found[1]][-100:] == [record.offset for record in wanted[1]][-100:]
+    assert found[1][0].offset == 10
+
+
+# --- what cannot go on ---
+
+
+@pytest.mark.parametrize("keeps_offsets", [False, True])
+async def test_other_writers_are_noticed(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 50)
+    await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
+    async with Producer(target) as producer:
+        for _ in range(40):
+            await producer.send(topic, b"not ours")
+    async with Producer(source) as producer:
+        await (await producer.send(topic, b"more"))
+    with pytest.raises(MirrorError, match=r"somebody else|is another log now"):
+        await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
+
+
+async def test_a_deleted_copy_is_made_anew(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 50)
+    await mirror_once(source, target, topic)
+    async with Admin(target) as admin:
+        await admin.delete_topics([topic])
+    await mirror_once(source, target, topic)
+    assert await difference(source, target, topic, 1) is None
+
+
+async def test_a_group_of_someone_else_is_left_alone(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 50)
+    await create(target, topic)
+    async with Admin(target) as admin:
+        await admin.alter_group_offsets(f"g-{topic}", {(topic, 0): 3})
+    with pytest.raises(MirrorError, match="another use of its group"):
+        await mirror_once(source, target, topic, group_id=f"g-{topic}")
+
+
+async def test_records_deleted_at_the_source_are_stepped_over(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 100)
+    await mirror_once(source, target, topic)
+    before = len((await read_all(target, topic, 1))[0])
+    async with Producer(source) as producer:
+        for n in range(10):
+            await (await producer.send(topic, b"%d" % n))
+    async with Admin(source) as admin:
+        (end,) = (await admin.list_offsets({(topic, 0): -1})).values()
+        assert end is not None
+        await admin.delete_records({(topic, 0): end.offset - 4})
+    await mirror_once(source, target, topic)
+    values = [record.value for record in (await read_all(target, topic, 1))[0]]
+    assert values[before:] == [b"6", b"7", b"8", b"9"]
