@@ -16,6 +16,11 @@ TRANSACTION_VERSION = "transaction.version"
 SUPPORTED_LEVELS = {METADATA_VERSION: (1, 21), KRAFT_VERSION: (0, 1)}
 """Lowest and highest level by feature, those of Kafka 3.9 (3.9-IV0 is 21); consoles derive what a cluster can do."""
 
+OLDEST_KRAFT_LEVEL = 4
+"""3.3-IV0: the level of `metadata.version` below which a cluster without ZooKeeper cannot be."""
+LEVELS_WITH_NEW_RECORDS = frozenset({5, 6, 7, 8, 11, 13, 14, 15, 17})
+"""Levels of `metadata.version` that change what the metadata log may hold (Kafka `MetadataVersion`)."""
+
 BEYOND_KAFKA_3_9 = {TRANSACTION_VERSION: (0, 2)}
 """Levels that only Kafka 4 has. ApiVersions names them once one is finalized: who asks for none sees a Kafka 3.9."""
 
@@ -71,6 +76,20 @@ def validate_update(update: FeatureUpdate, finalized: Mapping[str, int], node_id
         raise _invalid(
             f"{refusal} Can't downgrade the version of this feature without setting the upgrade type to either safe "
             "or unsafe downgrade."
+        )
+    if update.feature == METADATA_VERSION and update.level < current:
+        _validate_metadata_downgrade(update, current)
+
+
+def _validate_metadata_downgrade(update: FeatureUpdate, current: int) -> None:
+    refusal = f"Invalid metadata.version {update.level}."
+    if update.level < OLDEST_KRAFT_LEVEL:
+        raise _invalid(f"{refusal} Unable to set a metadata.version less than 3.3-IV0")
+    if any(update.level < level <= current for level in LEVELS_WITH_NEW_RECORDS):
+        if update.kind is UpgradeType.UNSAFE_DOWNGRADE:
+            raise _invalid(f"{refusal} Unsafe metadata downgrade is not supported in this version.")
+        raise _invalid(
+            f"{refusal} Refusing to perform the requested downgrade because it might delete metadata information."
         )
 
 

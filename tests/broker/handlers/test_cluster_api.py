@@ -77,6 +77,10 @@ async def test_another_broker_cannot_vote(asking: Asking) -> None:
     [
         ("metadata.version", 21, 1, ErrorCode.NONE),
         ("metadata.version", 20, 2, ErrorCode.NONE),
+        ("metadata.version", 17, 3, ErrorCode.NONE),
+        ("metadata.version", 16, 2, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 16, 3, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 3, 3, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 20, 1, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 22, 1, ErrorCode.INVALID_UPDATE_VERSION),
         ("no.such", 1, 1, ErrorCode.INVALID_UPDATE_VERSION),
