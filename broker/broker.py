@@ -24,7 +24,6 @@ from .metadata.features import has_transactions_v2
 from .metadata.internal_topics import TRANSACTION_STATE
 from .metadata.producer_ids import ProducerIds
 from .metadata.store import MetadataStore
-from .metadata.topic_logs import TopicLogs
 from .monitoring.client_census import ClientCensus
 from .monitoring.metrics import Metrics
 from .network.listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
@@ -32,6 +31,7 @@ from .network.server import Server
 from .partition import Partition, PartitionRegistry
 from .quotas.connection_rates import ConnectionRates
 from .quotas.enforcement import ClientQuotas
+from .replication.replicas import Replicas
 from .transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from .transactions.markers import PartitionMarkers
 
@@ -55,7 +55,7 @@ class Broker:
         self.clients = ClientCensus(self.clock, config.gregor_client_census_max_clients)
         self.quotas = ClientQuotas(config, self.clock)
         self.connection_rates = ConnectionRates(config, self.clock)
-        self.partitions = PartitionRegistry()
+        self.partitions = PartitionRegistry(exists=lambda topic, index: self.metadata.has_partition(topic, index))
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
@@ -71,6 +71,8 @@ class Broker:
         self.membership = self._new_membership()
         """This node's place among others; None for a broker that is a cluster of its own."""
         self.forwarding = self.membership.forwarding if self.membership else None
+        replication = self.membership.replication if self.membership else None
+        self.replicas = Replicas(self.metadata, self.logs, self.partitions, replication)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
         self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
         self.groups = GroupCoordinator(config, self.clock, internal_topics, self.metadata)
@@ -241,7 +243,7 @@ class Broker:
     def _open_logs(self) -> None:
         self.logs.open_all()
         self.metadata.open(self.logs)
-        TopicLogs(self.metadata, self.logs, self.partitions).start()
+        self.replicas.start()
         self.metadata.subscribe(self._follow)
         self._take_faults()
         self._offer_apis()

@@ -25,8 +25,9 @@ from ..metadata.internal_topics import CLUSTER_METADATA
 from ..network.listeners import Endpoint, parse_endpoints
 from ..network.server import Server
 from ..peers import ControllerLink, Peers, RemoteController
+from ..replication.replication import Replication
 from .forwarding import Forwarding
-from .lifecycle import BrokerLifecycle
+from .lifecycle import NOT_REGISTERED, BrokerLifecycle
 from .topic_creation import TopicCreation
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ class Membership:
         else:
             self._follow(config.roles.controller)
         self.lifecycle: BrokerLifecycle | None = None
+        self.replication = Replication(
+            config,
+            broker.clock,
+            broker.metadata,
+            broker.logs,
+            broker.partitions,
+            peers=self.peers,
+            link=self.link,
+            broker_epoch=lambda: self.lifecycle.epoch if self.lifecycle else NOT_REGISTERED,
+        )
         self._controller_server: Server | None = None
         self._stop_serving = trio.Event()
 
@@ -155,6 +166,8 @@ class Membership:
             if self._config.roles.is_broker:
                 self.lifecycle = self._new_lifecycle()
                 await self.lifecycle.register()
+                self._broker.replicas.take_roles()
+                nursery.start_soon(self.replication.run)
                 nursery.start_soon(self.lifecycle.run)
             task_status.started()
 

@@ -187,6 +187,11 @@ class MetadataStore:
         """The topic with this id, if there is one."""
         return self.state.topics_by_id.get(topic_id)
 
+    def has_partition(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, wherever its replicas are."""
+        known = self.state.topics.get(topic)
+        return known is not None and 0 <= index < len(known.partitions)
+
     def topic_config(self, name: str) -> LogConfig:
         """Settings of the logs of a topic: its own over the broker's."""
         topic = self.state.topics.get(name)

@@ -20,8 +20,8 @@ from gregor.broker.metadata.changes import (
 from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
 from gregor.broker.metadata.state import ClusterState, PartitionState, ResourceType, TopicState, topic_records
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.metadata.topic_logs import TopicLogs
 from gregor.broker.partition import PartitionRegistry
+from gregor.broker.replication.replicas import Replicas
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from gregor.storage.clock import ManualClock
@@ -39,7 +39,7 @@ class Opened:
         self.store = MetadataStore(self.config, clock)
         self.store.open(self.logs)
         self.partitions = PartitionRegistry()
-        TopicLogs(self.store, self.logs, self.partitions).start()
+        Replicas(self.store, self.logs, self.partitions).start()
         self.changes: list[MetadataChange] = []
         self.store.subscribe(self.changes.append)
 
