@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from uuid import UUID
 
+from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ..metadata.state import NO_CHANGE, NO_LEADER, PartitionState
 
@@ -76,6 +77,26 @@ def change_of(
     if leader != partition.leader or not set(partition.replicas) <= set(replicas):
         record.leader = leader
     return record if changes_anything(record) else None
+
+
+def electing(topic_id: UUID, partition: PartitionState, may_lead: MayLead, election: Election) -> PartitionChangeRecord:
+    """The record of an election that somebody asks for (KIP-460).
+
+    Raises BrokerError ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    is_preferred = election is Election.PREFERRED
+    if partition.leader == partition.replicas[0] if is_preferred else partition.leader != NO_LEADER:
+        raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    record = change_of(topic_id, partition, may_lead, election=election)
+    if record is None or (is_preferred and record.leader != partition.replicas[0]):
+        if is_preferred:
+            reason = "The preferred leader was not available."
+            raise BrokerError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, reason)
+        raise BrokerError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            "Eligible topic partition leaders are not available.",
+        )
+    return record
 
 
 def changes_anything(record: PartitionChangeRecord) -> bool:

@@ -8,9 +8,8 @@ from uuid import UUID
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ..metadata.replica_placement import validate_replicas
-from ..metadata.state import ClusterState, PartitionState
-from .elections import Target, change_of, without
-from .liveness import is_active
+from ..metadata.state import PartitionState
+from .elections import MayLead, Target, change_of, without
 
 
 def is_under_way(partition: PartitionState) -> bool:
@@ -19,30 +18,22 @@ def is_under_way(partition: PartitionState) -> bool:
 
 
 def reassigning(
-    state: ClusterState, topic_id: UUID, partition: PartitionState, wanted: Sequence[int]
+    topic_id: UUID, partition: PartitionState, wanted: Sequence[int], *, registered: Sequence[int], may_lead: MayLead
 ) -> PartitionChangeRecord | None:
-    """The record that begins to move a partition to ``wanted``; None if it is there.
+    """The record that begins to move a partition to the brokers ``wanted``; None if it is there.
 
     A reassignment under way is replaced. Raises BrokerError INVALID_REPLICA_ASSIGNMENT.
     """
-    validate_replicas(wanted, list(state.brokers))
+    validate_replicas(wanted, registered)
     before = without(partition.replicas, partition.adding)
-    adding = without(wanted, before)
     removing = without(before, wanted)
-    return change_of(
-        topic_id,
-        partition,
-        lambda node_id: is_active(state, node_id),
-        target=Target(
-            isr=_still_there(partition.isr, [*wanted, *removing]),
-            replicas=[*wanted, *removing],
-            adding=adding,
-            removing=removing,
-        ),
-    )
+    replicas = [*wanted, *removing]
+    isr = [node_id for node_id in partition.isr if node_id in replicas]
+    target = Target(isr=isr, replicas=replicas, adding=without(wanted, before), removing=removing)
+    return change_of(topic_id, partition, may_lead, target=target)
 
 
-def cancelling(state: ClusterState, topic_id: UUID, partition: PartitionState) -> PartitionChangeRecord | None:
+def cancelling(topic_id: UUID, partition: PartitionState, may_lead: MayLead) -> PartitionChangeRecord | None:
     """The record that ends a reassignment where it began.
 
     Raises BrokerError NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if none of the old replicas is in sync.
@@ -50,18 +41,9 @@ def cancelling(state: ClusterState, topic_id: UUID, partition: PartitionState) -
     if not is_under_way(partition):
         raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = without(partition.replicas, partition.adding)
-    isr = _still_there(partition.isr, replicas)
+    isr = [node_id for node_id in partition.isr if node_id in replicas]
     if not isr:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "No replica of before the reassignment is in sync: it cannot be ended"
         )
-    return change_of(
-        topic_id,
-        partition,
-        lambda node_id: is_active(state, node_id),
-        target=Target(isr=isr, replicas=replicas, adding=[], removing=[]),
-    )
-
-
-def _still_there(isr: Sequence[int], replicas: Sequence[int]) -> list[int]:
-    return [node_id for node_id in isr if node_id in replicas]
+    return change_of(topic_id, partition, may_lead, target=Target(isr=isr, replicas=replicas, adding=[], removing=[]))

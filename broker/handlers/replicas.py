@@ -1,7 +1,4 @@
-"""Where replicas are and who leads: ElectLeaders, reassignments, log directories.
-
-There is one replica of everything so far, so much of this is a polite no; each no is Kafka's.
-"""
+"""Where replicas are and who leads: ElectLeaders, reassignments, log directories."""
 
 from __future__ import annotations
 
@@ -37,20 +34,24 @@ from ...protocol.messages.elect_leaders import (
 from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 from ...storage.log_directory import LogDirectory
+from ..controller.elections import Election, electing
+from ..controller.reassignment import cancelling, is_under_way, reassigning
 from ..metadata.internal_topics import CLUSTER_METADATA
-from ..metadata.replica_placement import validate_replicas
-from ..metadata.state import PartitionState
+from ..metadata.state import PartitionState, TopicState
 from ..requests import RequestContext
 
-PREFERRED, UNCLEAN = 0, 1
-"""Kinds of elections (KIP-460)."""
+ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""Kinds of elections by their number (KIP-460); version 0 knows the first only."""
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Elect leaders: a partition with one replica is led by it already."""
-    if request.election_type not in (PREFERRED, UNCLEAN) and context.api_version >= 1:
+    """Elect leaders where that changes anything: of the partitions asked for, or of all."""
+    kind = ELECTIONS.get(request.election_type if context.api_version >= 1 else 0)
+    if kind is None:
         message = f"Unknown election type {request.election_type}"
         refused = [
             ReplicaElectionResult(
@@ -62,37 +63,54 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=refused)
     if request.topic_partitions is None:
         # Of all partitions, Kafka lists only those that an election would change.
+        topics = list(context.broker.metadata.topics.values())
+        results = {
+            topic.name: [_election(topic.name, partition.index, kind, context) for partition in topic.partitions]
+            for topic in topics
+        }
         return ElectLeadersResponse(
-            replica_election_results=[ReplicaElectionResult(topic=name) for name in context.broker.metadata.topics]
+            replica_election_results=[
+                ReplicaElectionResult(topic=name, partition_result=[r for r in found if _was_needed(r)])
+                for name, found in results.items()
+            ]
         )
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=[_election(topic.topic, index, context) for index in topic.partitions],
+                partition_result=[_election(topic.topic, index, kind, context) for index in topic.partitions],
             )
             for topic in request.topic_partitions
         ]
     )
 
 
-def _election(name: str, index: int, context: RequestContext) -> PartitionResult:
-    topic = context.broker.metadata.topics.get(name)
+def _was_needed(result: PartitionResult) -> bool:
+    return result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _election(name: str, index: int, kind: Election, context: RequestContext) -> PartitionResult:
+    metadata = context.broker.metadata
+    topic = metadata.topics.get(name)
     if topic is None:
         return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not 0 <= index < len(topic.partitions):
         return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    return _elected(index, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    try:
+        metadata.commit([electing(topic.topic_id, topic.partitions[index], metadata.is_active, kind)])
+    except BrokerError as error:
+        return _elected(index, error.code, error.message)
+    return _elected(index, ErrorCode.NONE, None)
 
 
-def _elected(index: int, code: ErrorCode, message: str) -> PartitionResult:
+def _elected(index: int, code: ErrorCode, message: str | None) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
 async def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Move replicas: to where they are is done at once, elsewhere there is nobody."""
+    """Move replicas, or take that back; each partition for itself (KIP-455)."""
     return AlterPartitionReassignmentsResponse(
         error_message=None,
         responses=[
@@ -107,30 +125,57 @@ async def handle_alter_partition_reassignments(
 
 def _reassignment(name: str, wanted: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
     answer = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
+    metadata = context.broker.metadata
     try:
-        _partition(name, wanted.partition_index, context)
+        topic, partition = _partition(name, wanted.partition_index, context)
         if wanted.replicas is None:
-            raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        validate_replicas(wanted.replicas, context.broker.metadata.broker_ids)
+            record = cancelling(topic.topic_id, partition, metadata.is_active)
+        else:
+            record = reassigning(
+                topic.topic_id,
+                partition,
+                wanted.replicas,
+                registered=metadata.registered_ids,
+                may_lead=metadata.is_active,
+            )
+        if record is not None:
+            metadata.commit([record])
     except BrokerError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer
 
 
-def _partition(name: str, index: int, context: RequestContext) -> PartitionState:
+def _partition(name: str, index: int, context: RequestContext) -> tuple[TopicState, PartitionState]:
     topic = context.broker.metadata.topics.get(name)
     if topic is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= index < len(topic.partitions):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    return topic.partitions[index]
+    return topic, topic.partitions[index]
 
 
 async def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Tell which replicas are on their way: none."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    """Tell which replicas are on their way, of the partitions asked for or of all."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    moving: dict[str, list[OngoingPartitionReassignment]] = {}
+    for topic in context.broker.metadata.topics.values():
+        for partition in topic.partitions:
+            if is_under_way(partition) and (wanted is None or (topic.name, partition.index) in wanted):
+                described = OngoingPartitionReassignment(
+                    partition_index=partition.index,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding,
+                    removing_replicas=partition.removing,
+                )
+                moving.setdefault(topic.name, []).append(described)
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in moving.items()],
+    )
 
 
 async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from ...protocol.errors import BrokerError, ErrorCode
 
@@ -62,9 +63,13 @@ def validate_additions(
     return [list(replicas) for replicas in assignments]
 
 
-def spread(count: int, replication_factor: int, brokers: Sequence[int], *, start: int = 0) -> list[list[int]]:
+def spread(
+    count: int, replication_factor: int, brokers: Sequence[int], *, start: int = 0, shift: int = 0
+) -> list[list[int]]:
     """Replicas of ``count`` partitions, each broker leading in turn, from partition number ``start`` on.
 
+    With each round over the brokers the followers are other ones, beginning with those ``shift`` further on, so that
+    the partitions of a broker that dies find leaders on all others (Kafka `AdminUtils`, `StripedReplicaPlacer`).
     Raises BrokerError INVALID_REPLICATION_FACTOR where there are not that many brokers.
     """
     if replication_factor > len(brokers):
@@ -73,10 +78,28 @@ def spread(count: int, replication_factor: int, brokers: Sequence[int], *, start
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
             f"{replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
         )
-    return [
-        [brokers[(index + replica) % len(brokers)] for replica in range(replication_factor)]
-        for index in range(start, start + count)
-    ]
+    placed = []
+    for index in range(start, start + count):
+        first = index % len(brokers)
+        others = [*brokers[first + 1 :], *brokers[:first]]
+        turn = (shift + index // len(brokers)) % max(len(others), 1)
+        placed.append([brokers[first], *others[turn:], *others[:turn]][:replication_factor])
+    return placed
+
+
+def alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
+    """Brokers so ordered that neighbours are in different racks as far as possible (KIP-36).
+
+    ``racks``: the rack of each broker. Without racks, or with some unknown, the order is that of the numbers.
+    """
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        rack = racks[broker]
+        if rack is None:
+            return sorted(racks)
+        by_rack.setdefault(rack, []).append(broker)
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for row in rows for broker in row if broker is not None]
 
 
 def _misplaced(reason: str) -> BrokerError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import randrange
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -152,6 +153,11 @@ class MetadataStore:
         return sorted(node_id for node_id, broker in brokers.items() if not broker.is_fenced)
 
     @property
+    def registered_ids(self) -> list[int]:
+        """Brokers that replicas may be assigned to by hand: all that are registered, or this one if it is alone."""
+        return [self.node_id] if self.is_alone else sorted(self.state.brokers)
+
+    @property
     def has_other_brokers(self) -> bool:
         """Whether another broker is registered, fenced or not."""
         return any(node_id != self.node_id for node_id in self.state.brokers)
@@ -161,6 +167,11 @@ class MetadataStore:
         """The controller as clients are told: a broker in any case, as each one forwards what is for the controller."""
         broker = self.state.brokers.get(self.controller_id)
         return self.node_id if broker is None or broker.is_fenced else self.controller_id
+
+    def is_active(self, node_id: int) -> bool:
+        """Whether a broker may lead and be in sync."""
+        known = self.state.brokers.get(node_id)
+        return node_id == self.node_id if self.is_alone else known is not None and known.is_active
 
     def broker(self, node_id: int) -> BrokerState | None:
         """The registered broker of that number, fenced or not."""
@@ -221,7 +232,7 @@ class MetadataStore:
         own = dict(configs or {})
         validate_properties(own)
         placement = self._placement(partitions, replication_factor, assignments)
-        topic = TopicState(name, uuid4(), [_new_partition(i, held) for i, held in enumerate(placement)], own)
+        topic = TopicState(name, uuid4(), [self._new_partition(i, held) for i, held in enumerate(placement)], own)
         if validate_only:
             return topic
         self.commit(list(topic_records(topic)))
@@ -287,12 +298,14 @@ class MetadataStore:
         _validate_partition_count(count)
         replication_factor = len(topic.partitions[0].replicas) if topic.partitions else 1
         if assignments is None:
-            held = replica_placement.spread(count - have, replication_factor, self.broker_ids, start=have)
+            held = self._spread(count - have, replication_factor)
         else:
-            held = replica_placement.validate_additions(assignments, count - have, replication_factor, self.broker_ids)
+            held = replica_placement.validate_additions(
+                assignments, count - have, replication_factor, self.registered_ids
+            )
         if validate_only:
             return
-        new = [_new_partition(have + index, replicas) for index, replicas in enumerate(held)]
+        new = [self._new_partition(have + index, replicas) for index, replicas in enumerate(held)]
         self.commit([partition_record(topic.topic_id, partition) for partition in new])
 
     # --- configurations
@@ -363,7 +376,7 @@ class MetadataStore:
                     ErrorCode.INVALID_REQUEST,
                     "A manual partition assignment was specified, but numPartitions was not set to -1.",
                 )
-            return replica_placement.validate_assignments(assignments, self.broker_ids)
+            return replica_placement.validate_assignments(assignments, self.registered_ids)
         if replication_factor < default or replication_factor == 0:
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -376,7 +389,28 @@ class MetadataStore:
         count = self.config.num_partitions if partitions == default else partitions
         _validate_partition_count(count)
         replicas = self.config.default_replication_factor if replication_factor == default else replication_factor
-        return replica_placement.spread(count, replicas, self.broker_ids)
+        return self._spread(count, replicas)
+
+    def _spread(self, count: int, replication_factor: int) -> list[list[int]]:
+        """Replicas of so many new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
+        if not self.has_other_brokers:
+            return replica_placement.spread(count, replication_factor, self.broker_ids)
+        active = {node_id: known.rack for node_id, known in self.state.brokers.items() if known.is_active}
+        brokers = replica_placement.alternate_racks(active)
+        # Topics of one partition would all begin with the same broker, did chance not choose it.
+        first, shift = randrange(max(len(brokers), 1)), randrange(max(len(brokers) - 1, 1))
+        return replica_placement.spread(count, replication_factor, brokers, start=first, shift=shift)
+
+    def _new_partition(self, index: int, replicas: Sequence[int]) -> PartitionState:
+        """A partition in which the active replicas are in sync. Raises BrokerError INVALID_REPLICA_ASSIGNMENT."""
+        isr = list(filter(self.is_active, replicas))
+        if not isr:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for "
+                f"partition {index} are fenced or in controlled shutdown.",
+            )
+        return PartitionState(index, isr[0], 0, list(replicas), isr)
 
     def _reachable(self, replication_factor: int) -> int:
         """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
@@ -459,7 +493,3 @@ def validate_properties(properties: Mapping[str, str]) -> None:
 def _validate_partition_count(count: int) -> None:
     if count > LARGEST_PARTITION_COUNT:
         raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {LARGEST_PARTITION_COUNT}.")
-
-
-def _new_partition(index: int, replicas: Sequence[int]) -> PartitionState:
-    return PartitionState(index, replicas[0], 0, list(replicas), list(replicas))
