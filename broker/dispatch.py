@@ -58,7 +58,6 @@ from .requests import ClientConnection, ClientGoneError, RequestContext
 
 if TYPE_CHECKING:
     from .broker import Broker
-    from .membership.forwarding import Forwarding
 
 logger = logging.getLogger(__name__)
 
@@ -276,9 +275,6 @@ class Dispatcher:
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         client.request_counts[api.key, version] += 1
         context = RequestContext(self._broker, client, api.key, version, header.correlation_id, header.client_id)
-        forwarding = self._broker.forwarding
-        if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
-            return await self._forward(forwarding, api, frame, context)
         responding = self.respond(api, request, context)
         quotas = self._broker.quotas
         if quotas.is_active:
@@ -289,16 +285,12 @@ class Dispatcher:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         return None if response is None else _answer(response, api.key, version, header.correlation_id)
 
-    async def _forward(self, forwarding: Forwarding, api: Api, frame: memoryview, context: RequestContext) -> Answer:
-        try:
-            return [await forwarding.forward(frame, context.client)]
-        except BrokerError as error:
-            failure = _failure(api, error.code, error.message)
-            return _answer(failure, api.key, context.api_version, context.correlation_id)
-
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
-        """Run the handler; what it raises becomes the response's own error field, if it has one."""
+        """Run the handler, or ask the controller; what they raise becomes the response's own error field, if any."""
+        forwarding = self._broker.forwarding
         try:
+            if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
+                return await forwarding.forward(request, context)
             return cast(Message | None, await api.handler(request, context))
         except (UnanswerableError, ClientGoneError, DecodeError):
             raise

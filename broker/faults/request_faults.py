@@ -96,7 +96,7 @@ class FaultyDispatcher(Dispatcher):
 
     def _striking(self, key: AnyApiKey, request: Message, context: RequestContext) -> list[RuleInForce]:
         peer = _sending_broker(key, request, context)
-        if not self._faults.concerns(key) or _is_spared(request, context):
+        if not self._faults.concerns(key) or context.is_forwarded or _is_spared(request, context):
             return []
         places: list[Place] | None = None
 

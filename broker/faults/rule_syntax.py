@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ...protocol.apis import AnyApiKey, ApiKey, GregorApiKey
+from ...protocol.apis import AnyApiKey, ApiKey, ControllerApiKey, GregorApiKey
 from ...protocol.errors import ErrorCode
 from .rule import Action, DiskOperation, FaultRule, Moment, Occasions
 
@@ -54,7 +54,7 @@ UNITS_MS = {"": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
 """What clients are told of a failing disk; as an error of a disk it stands for EIO."""
 API_KEYS: Mapping[str, AnyApiKey] = {
-    key.name.replace("_", "").lower(): key for keys in (ApiKey, GregorApiKey) for key in keys
+    key.name.replace("_", "").lower(): key for keys in (ApiKey, ControllerApiKey, GregorApiKey) for key in keys
 }
 
 
@@ -279,7 +279,7 @@ def _one_of(choices: type[T]) -> Callable[[str], T]:
 def _api(text: str) -> AnyApiKey:
     key = API_KEYS.get(text.replace("_", "").lower())
     if key is None:
-        names = [key.name.title().replace("_", "") for key in ApiKey]
+        names = [key.name.title().replace("_", "") for key in API_KEYS.values()]
         raise FaultRuleError(f"api={text}: Kafka has no such API{_nearest(text, names)}")
     return key
 

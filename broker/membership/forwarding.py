@@ -1,7 +1,7 @@
 """Requests that only the controller may answer: brokers send them on in envelopes, which it opens (KIP-590).
 
-An envelope has the client's request as it came, who the client is, and where it came from; the answer has the bytes
-that go to the client. So clients may ask any broker, and need not know the controller.
+An envelope has the client's request, who the client is, and where it came from; the answer has the response. So clients
+may ask any broker, and need not know the controller.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.codec import decode, encode
+from ...protocol.apis import request_header_version, response_class, response_header_version
+from ...protocol.codec import decode, decode_prefix, encode
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
 from ...protocol.messages.default_principal_data import DefaultPrincipalData
 from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ...protocol.messages.header import RequestHeader, ResponseHeader
+from ...protocol.schema import Message
 from ..network.connection import UnanswerableError
 from ..peers import ControllerLink
 from ..requests import ClientConnection, RequestContext
@@ -35,17 +38,35 @@ class Forwarding:
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
 
-    async def forward(self, frame: memoryview, client: ClientConnection) -> bytes:
-        """The controller's answer to a client's request, header and body. Raises BrokerError."""
-        request = EnvelopeRequest(
-            request_data=bytes(frame),
+    async def forward(self, request: Message, context: RequestContext) -> Message:
+        """The controller's response to a client's request. Raises BrokerError."""
+        client = context.client
+        envelope = EnvelopeRequest(
+            request_data=_frame_of(request, context),
             request_principal=PRINCIPAL_VERSION.pack(0) + encode(DefaultPrincipalData(type=USER, name=client.user), 0),
             client_host_address=_packed_address(client.peer[0]),
         )
-        answer = await self._link.ask(request, EnvelopeResponse, timeout_s=TIMEOUT_S)
+        answer = await self._link.ask(envelope, EnvelopeResponse, timeout_s=TIMEOUT_S)
         if answer.error_code or answer.response_data is None:
             raise BrokerError(ErrorCode(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
-        return bytes(answer.response_data)
+        return _response_in(memoryview(answer.response_data), context)
+
+
+def _frame_of(request: Message, context: RequestContext) -> bytes:
+    key, version = context.api_key, context.api_version
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    return encode(header, request_header_version(key, version)) + encode(request, version)
+
+
+def _response_in(frame: memoryview, context: RequestContext) -> Message:
+    key, version = context.api_key, context.api_version
+    _, position = decode_prefix(ResponseHeader, frame, response_header_version(key, version))
+    return decode(response_class(key), frame[position:], version)
 
 
 async def open_envelope(request: EnvelopeRequest, context: RequestContext, dispatcher: Dispatcher) -> EnvelopeResponse:

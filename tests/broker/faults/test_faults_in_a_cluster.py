@@ -1,0 +1,114 @@
+"""Faults between brokers: a link that is cut and heals, and requests that one broker sends on to the controller."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from gregor.broker.broker import Broker
+from gregor.broker.config import BrokerConfig
+from gregor.broker.faults.rule import SPARED_CLIENT_ID
+from gregor.broker.metadata.state import ResourceType
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.broker.faults.faulty_broker import FaultyBroker, ask
+
+RULE = "gregor.fault.rule.r"
+
+
+@dataclass
+class Pair:
+    """Node 1, broker and controller, and node 2, which follows it."""
+
+    controller: FaultyBroker
+    follower: FaultyBroker
+
+    def rule(self, node: str, text: str) -> None:
+        """Let this be the only rule of one node, or of both ("")."""
+        metadata = self.controller.broker.metadata
+        for target in ("", "1", "2"):
+            metadata.set_configs(ResourceType.BROKER, target, {RULE: text} if text and target == node else {})
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Pair]:
+    """Two nodes of one cluster in this process."""
+    port = free_port()
+    shared = {
+        "controller.quorum.voters": f"1@127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "gregor.fault.injection.enable": "true",
+        "gregor.shutdown.timeout.ms": "0",
+    }
+    first = {"node.id": "1", "process.roles": "broker,controller", "log.dirs": str(tmp_path / "1")}
+    second = {"node.id": "2", "process.roles": "broker", "log.dirs": str(tmp_path / "2")}
+    client_listener = "PLAINTEXT://127.0.0.1:0"
+    controller = Broker(
+        BrokerConfig({**shared, **first, "listeners": f"{client_listener},CONTROLLER://127.0.0.1:{port}"})
+    )
+    follower = Broker(BrokerConfig({**shared, **second, "listeners": client_listener}))
+    await nursery.start(controller.run)
+    await nursery.start(follower.run)
+    pair = Pair(FaultyBroker(controller), FaultyBroker(follower))
+    with ExitStack() as connections:
+        connections.callback(pair.controller.close)
+        connections.callback(pair.follower.close)
+        yield pair
+    pair.rule("", "")
+    nursery.cancel_scope.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let the brokers go on until it is so."""
+    with trio.fail_after(20):
+        while not holds():
+            await trio.lowlevel.checkpoint()
+
+
+async def create(pair: Pair, topic: str, client_id: str = "tester") -> int:
+    """The error code of creating a topic through the broker that is not the controller."""
+    wire = await pair.follower.connect(client_id)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
+    return int((await ask(wire, ApiKey.CREATE_TOPICS, 5, request)).topics[0].error_code)
+
+
+async def test_what_is_sent_on_to_the_controller_is_struck_where_its_client_is(pair: Pair) -> None:
+    pair.rule("", "api=CreateTopics topic=bad error=POLICY_VIOLATION")
+    await until(lambda: bool(pair.follower.broker.config.fault_rules))
+    assert [await create(pair, topic) for topic in ("good", "bad")] == [0, ErrorCode.POLICY_VIOLATION]
+    assert (pair.follower.strikes, pair.controller.strikes) == ({"r": 1}, {})
+    assert set(pair.controller.broker.metadata.topics) == {"good"}
+
+
+async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair: Pair) -> None:
+    faults = pair.controller.broker.faults
+    assert faults is not None
+    pair.rule("1", "broker=2 api=Fetch disconnect")
+    await until(lambda: faults.strike_counts()["r"] > 0)
+    pair.controller.broker.metadata.create_topic("news", assignments=[(0, [1])])
+    assert "news" not in pair.follower.broker.metadata.topics
+    pair.rule("1", "")
+    await until(lambda: "news" in pair.follower.broker.metadata.topics)
+
+
+async def test_rules_can_be_taken_back_through_a_broker_whose_envelopes_are_struck(pair: Pair) -> None:
+    pair.rule("1", "api=Envelope error=CLUSTER_AUTHORIZATION_FAILED")
+    wire = await pair.follower.connect()
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+    with pytest.raises(ConnectionError):
+        await ask(wire, ApiKey.CREATE_TOPICS, 5, request)
+    assert await create(pair, "b", SPARED_CLIENT_ID) == 0
