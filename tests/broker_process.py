@@ -58,8 +58,8 @@ class BrokerProcess:
 
     def start_again(self) -> None:
         """The same command once more, on the same port and data; for after `kill` or `stop`."""
-        self.process = _spawn(self.address, self.directory, self.overrides)
-        _wait_until_it_answers(self)
+        self.process = spawn_broker(self.address, self.directory, self.overrides)
+        wait_until_it_answers(self)
 
 
 def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GREGOR) -> BrokerProcess:
@@ -71,8 +71,8 @@ def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GR
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = ("127.0.0.1", probe.getsockname()[1])
-    broker = BrokerProcess(_spawn(address, directory, overrides, program), address, directory, overrides)
-    _wait_until_it_answers(broker)
+    broker = BrokerProcess(spawn_broker(address, directory, overrides, program), address, directory, overrides)
+    wait_until_it_answers(broker)
     return broker
 
 
@@ -88,9 +88,10 @@ def running_broker(directory: Path, *overrides: str) -> Iterator[BrokerProcess]:
         assert "RecompressionsOnAppend" not in broker.output(), "batches are stored as they were produced"
 
 
-def _spawn(
+def spawn_broker(
     address: tuple[str, int], directory: Path, overrides: tuple[str, ...], program: tuple[str, ...] = GREGOR
 ) -> subprocess.Popen[bytes]:
+    """Start the process and do not wait; of settings that are given twice the later one counts."""
     settings = [f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", *overrides]
     command = [sys.executable, *program, "serve"]
     for setting in settings:
@@ -99,7 +100,8 @@ def _spawn(
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def _wait_until_it_answers(broker: BrokerProcess) -> None:
+def wait_until_it_answers(broker: BrokerProcess) -> None:
+    """Return once the broker accepts connections. Raises AssertionError with its output if it ends instead."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:

@@ -18,6 +18,7 @@ from ...protocol.messages.alter_partition import (
 )
 from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ...protocol.messages.broker_registration import BrokerRegistrationRequest
+from ...protocol.messages.describe_quorum import ReplicaState
 from ...protocol.schema import Message
 from ..config import BrokerConfig
 from ..metadata.state import BrokerState, ClusterState, TopicState
@@ -161,6 +162,26 @@ class Controller:
         session = self._sessions.get(node_id)
         if session is not None:
             session.read_offset = max(session.read_offset, offset - 1)
+
+    def observers(self, now_ms: int) -> list[ReplicaState]:
+        """The brokers that follow the metadata log over the network, as DescribeQuorum shows them."""
+        now = trio.current_time()
+        found = []
+        for node_id in sorted(self._state.brokers):
+            session = self._sessions.get(node_id)
+            if session is None or not session.ends:
+                continue
+            last_ms = now_ms - round((now - session.last_contact) * 1000)
+            is_caught_up = session.read_offset + 1 >= self._metadata.end_offset
+            found.append(
+                ReplicaState(
+                    replica_id=node_id,
+                    log_end_offset=session.read_offset + 1,
+                    last_fetch_timestamp=last_ms,
+                    last_caught_up_timestamp=now_ms if is_caught_up else last_ms,
+                )
+            )
+        return found
 
     def _next_state(self, broker: BrokerState, session: Session, request: BrokerHeartbeatRequest) -> NextState:
         if broker.is_fenced:

@@ -100,6 +100,7 @@ def _quorum(context: RequestContext) -> PartitionDataResponse:
         leader_epoch=metadata.epoch,
         high_watermark=metadata.end_offset,
         current_voters=[voter],
+        observers=[] if context.broker.membership is None else context.broker.controller_here.observers(now_ms),
     )
 
 

@@ -1,0 +1,167 @@
+"""Three brokers as three processes: who knows what, who answers what, and what happens when one dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from gregor.protocol.messages.describe_cluster import DescribeClusterRequest
+from gregor.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
+
+SESSION = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=200")
+"""A dead broker is noticed soon."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    """For tests that leave all brokers as they are."""
+    with running_cluster(tmp_path_factory.mktemp("three"), 3) as running:
+        yield running
+
+
+@pytest.fixture
+def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
+    """For tests that kill."""
+    with running_cluster(tmp_path_factory.mktemp("mortal"), 3, *SESSION) as running:
+        yield running
+
+
+def create(cluster: ClusterOfProcesses, through: int, name: str, *, partitions: int = 3, replicas: int = 1) -> None:
+    """Create a topic through one broker, and wait until all know it."""
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+    with cluster.wire(through) as wire:
+        answer = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+    assert [result.error_code for result in answer.topics] == [0], answer
+    for node_id, broker in cluster.brokers.items():
+        if broker.process.poll() is None:
+            until(lambda node_id=node_id: cluster.metadata(node_id, name).topics[0].error_code == 0)  # type: ignore[misc]
+
+
+def produce(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int, value: bytes) -> int:
+    """Ask one broker to append one record with acks=all; the error code."""
+    batch = v2.build_batch([Record(0, 1_700_000_000_000, None, value)])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
+    with cluster.wire(node_id) as wire:
+        answer = wire.ask(ApiKey.PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def fetched(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int) -> tuple[int, bytes]:
+    """Error code and bytes of a fetch from the beginning."""
+    wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition=partition, partition_max_bytes=100_000)])
+    with cluster.wire(node_id) as wire:
+        answer = wire.ask(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=[wanted]))
+    found = answer.responses[0].partitions[0]
+    return found.error_code, bytes(found.records or b"")
+
+
+@pytest.mark.parametrize("through", [1, 2, 3])
+def test_a_topic_is_created_through_any_broker_and_spread_over_all(cluster: ClusterOfProcesses, through: int) -> None:
+    name = f"through-{through}"
+    create(cluster, through, name, partitions=6)
+    seen = [cluster.leaders(node_id, name) for node_id in cluster.brokers]
+    assert seen[0] == seen[1] == seen[2]
+    assert sorted(seen[0]) == [1, 1, 2, 2, 3, 3]
+
+
+def test_every_broker_tells_of_all_three_and_the_same_controller(cluster: ClusterOfProcesses) -> None:
+    ports = sorted(broker.address[1] for broker in cluster.brokers.values())
+    for node_id in cluster.brokers:
+        answer = cluster.metadata(node_id)
+        assert sorted(broker.port for broker in answer.brokers) == ports
+        assert answer.controller_id == 1
+        with cluster.wire(node_id) as wire:
+            described = wire.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+        assert described.cluster_id == answer.cluster_id
+        assert sorted(broker.port for broker in described.brokers) == ports
+
+
+def test_the_wrong_broker_says_so(cluster: ClusterOfProcesses) -> None:
+    create(cluster, 1, "wrong")
+    leader = cluster.leaders(1, "wrong")[0]
+    for node_id in cluster.brokers:
+        expected = ErrorCode.NONE if node_id == leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert produce(cluster, node_id, "wrong", 0, b"x") == expected
+        assert fetched(cluster, node_id, "wrong", 0)[0] == expected
+    assert produce(cluster, leader, "wrong", 99, b"x") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_refusal_of_the_controller_comes_back_through_a_broker(cluster: ClusterOfProcesses) -> None:
+    topic = CreatableTopic(name="too-many", num_partitions=1, replication_factor=4)
+    with cluster.wire(3) as wire:
+        (result,) = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic])).topics
+    assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "only 3 broker(s) are registered" in result.error_message
+
+
+def test_the_quorum_is_described_by_any_broker(cluster: ClusterOfProcesses) -> None:
+    request = DescribeQuorumRequest(
+        topics=[TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])]
+    )
+    with cluster.wire(2) as wire:
+        (partition,) = wire.ask(ApiKey.DESCRIBE_QUORUM, 1, request).topics[0].partitions
+    assert (partition.leader_id, [voter.replica_id for voter in partition.current_voters]) == (1, [1])
+    assert sorted(observer.replica_id for observer in partition.observers) == [2, 3]
+
+
+def test_a_dead_brokers_partitions_have_no_leader_until_it_is_back_with_its_data(
+    mortal_cluster: ClusterOfProcesses,
+) -> None:
+    cluster = mortal_cluster
+    create(cluster, 1, "mortal")
+    lost = cluster.leaders(1, "mortal").index(3)
+    assert produce(cluster, 3, "mortal", lost, b"kept") == 0
+    cluster.brokers[3].kill()
+    for node_id in (1, 2):
+        until(lambda node_id=node_id: cluster.brokers_seen_by(node_id) == [1, 2])  # type: ignore[misc]
+        assert cluster.leaders(node_id, "mortal")[lost] == -1
+    create(cluster, 2, "meanwhile")
+    assert set(cluster.leaders(1, "meanwhile")) == {1, 2}
+    cluster.brokers[3].start_again()
+    cluster.wait_until_all_see_all()
+    until(lambda: cluster.leaders(1, "mortal")[lost] == 3)
+    assert cluster.leaders(3, "meanwhile") == cluster.leaders(1, "meanwhile")
+    code, data = until(lambda: fetched(cluster, 3, "mortal", lost))
+    assert code == 0
+    assert b"kept" in data
+
+
+def test_a_broker_that_is_back_before_it_was_missed_leads_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running_cluster(tmp_path_factory.mktemp("quick"), 2, "broker.session.timeout.ms=600000") as cluster:
+        create(cluster, 1, "quick", partitions=2)
+        mine = cluster.leaders(1, "quick").index(2)
+        cluster.brokers[2].kill()
+        cluster.brokers[2].start_again()
+        until(lambda: produce(cluster, 2, "quick", mine, b"again") == 0)
+
+
+def test_brokers_serve_on_while_the_controller_is_away_and_follow_it_again(mortal_cluster: ClusterOfProcesses) -> None:
+    cluster = mortal_cluster
+    create(cluster, 1, "served")
+    leaders = cluster.leaders(2, "served")
+    cluster.brokers[1].kill()
+    for node_id in (2, 3):
+        assert produce(cluster, node_id, "served", leaders.index(node_id), b"without") == 0
+        assert cluster.leaders(node_id, "served") == leaders
+    cluster.brokers[1].start_again()
+    cluster.wait_until_all_see_all()
+    create(cluster, 3, "after")
+    assert sorted(cluster.leaders(2, "after")) == [1, 2, 3]
+    until(lambda: cluster.leaders(2, "served") == leaders)
+    assert "following the controller again" in cluster.brokers[2].output()
+
+
+def test_a_broker_that_is_told_to_stop_is_not_seen_any_more(mortal_cluster: ClusterOfProcesses) -> None:
+    cluster = mortal_cluster
+    assert cluster.brokers[2].stop() == 0
+    assert cluster.brokers_seen_by(1) == [1, 3]
+    assert "broker 2 is fenced" in cluster.brokers[1].output()

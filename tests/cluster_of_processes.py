@@ -1,0 +1,126 @@
+"""Several brokers as a user starts them: processes of their own, the first of which is the controller too."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.broker_process import BrokerProcess, spawn_broker, wait_until_it_answers
+from tests.wire import Wire
+
+LIMIT_S = 30.0
+CONTROLLER = 1
+Found = TypeVar("Found")
+
+
+class ClusterOfProcesses:
+    """Running brokers by node id; each may be killed, stopped and started again (`BrokerProcess`)."""
+
+    def __init__(self, directory: Path, count: int, *overrides: str) -> None:
+        addresses = free_addresses(count + 1)
+        self.controller_address = addresses.pop()
+        self.brokers: dict[int, BrokerProcess] = {}
+        for node_id, address in enumerate(addresses, CONTROLLER):
+            home = directory / f"broker-{node_id}"
+            home.mkdir(parents=True)
+            settings = (*overrides, *self._settings(node_id, address))
+            self.brokers[node_id] = BrokerProcess(spawn_broker(address, home, settings), address, home, settings)
+
+    def _settings(self, node_id: int, address: tuple[str, int]) -> list[str]:
+        controller = f"{self.controller_address[0]}:{self.controller_address[1]}"
+        settings = [
+            f"node.id={node_id}",
+            f"controller.quorum.voters={CONTROLLER}@{controller}",
+            "controller.listener.names=CONTROLLER",
+            "process.roles=broker",
+        ]
+        if node_id == CONTROLLER:
+            listeners = f"listeners=PLAINTEXT://{address[0]}:{address[1]},CONTROLLER://{controller}"
+            settings += ["process.roles=broker,controller", listeners]
+        return settings
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients want for ``bootstrap.servers``."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def wire(self, node_id: int) -> Wire:
+        """A connection to one broker."""
+        return Wire(self.brokers[node_id].address)
+
+    def metadata(self, node_id: int, *topics: str) -> MetadataResponse:
+        """What one broker says of these topics, or of all; it creates none."""
+        wanted = [MetadataRequestTopic(name=name) for name in topics] if topics else None
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        with self.wire(node_id) as wire:
+            answer = wire.ask(ApiKey.METADATA, 12, request)
+        assert isinstance(answer, MetadataResponse)
+        return answer
+
+    def leaders(self, node_id: int, topic: str) -> list[int]:
+        """The leader of each partition of a topic as one broker sees it, -1 for none."""
+        partitions = self.metadata(node_id, topic).topics[0].partitions
+        return [found.leader_id for found in sorted(partitions, key=lambda found: found.partition_index)]
+
+    def brokers_seen_by(self, node_id: int) -> list[int]:
+        """Node ids of the brokers that one broker tells clients of."""
+        return sorted(broker.node_id for broker in self.metadata(node_id).brokers)
+
+    def wait_until_all_see_all(self) -> None:
+        """Return once every running broker tells clients of every running broker."""
+        running = sorted(node_id for node_id, broker in self.brokers.items() if broker.process.poll() is None)
+        for node_id in running:
+            until(lambda node_id=node_id: self.brokers_seen_by(node_id) == running)  # type: ignore[misc]
+
+    def output(self) -> str:
+        """What all of them have printed."""
+        return "\n".join(f"--- broker {node_id}\n{broker.output()}" for node_id, broker in self.brokers.items())
+
+
+@contextlib.contextmanager
+def running_cluster(directory: Path, count: int, *overrides: str) -> Iterator[ClusterOfProcesses]:
+    """A cluster for the length of a block, ready for clients; what is still running then must end well."""
+    cluster = ClusterOfProcesses(directory, count, *overrides)
+    try:
+        for broker in cluster.brokers.values():
+            wait_until_it_answers(broker)
+        cluster.wait_until_all_see_all()
+        yield cluster
+        for broker in reversed(cluster.brokers.values()):
+            if broker.process.poll() is None:
+                assert broker.stop() == 0, broker.output()
+    except BaseException:
+        print(cluster.output())
+        raise
+    finally:
+        for broker in cluster.brokers.values():
+            if broker.process.poll() is None:
+                broker.kill()
+
+
+def until(true: Callable[[], Found]) -> Found:
+    """Ask until the answer is true, and return it; what cannot be asked yet is asked again."""
+    deadline = time.monotonic() + LIMIT_S
+    trouble: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            if found := true():
+                return found
+            trouble = None
+        except (OSError, AssertionError) as error:
+            trouble = error
+        time.sleep(0.05)
+    raise AssertionError(f"not within {LIMIT_S} s") from trouble
+
+
+def free_addresses(count: int) -> list[tuple[str, int]]:
+    """Addresses on loopback that nobody has at this moment."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [("127.0.0.1", probe.getsockname()[1]) for probe in probes]
