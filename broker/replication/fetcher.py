@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 
+FETCH_VERSION = 17
 EARLIEST, LATEST = -2, -1
 FIRST_PAUSE_S = 0.02
 """After a first failure; each further one doubles it, up to `replica.fetch.backoff.ms`."""
@@ -68,11 +69,18 @@ class ReplicaFetcher:
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
         self._failures = 0
         self._news = trio.Event()
+        self._waiting = trio.CancelScope()
+        """Around the request that is under way."""
 
     def add(self, followed: Followed) -> None:
-        """Copy a partition from now on, in the place of what was followed of it before."""
+        """Copy a partition from now on, in the place of what was followed of it before.
+
+        A fetch that waits at the leader is given up for it: whoever leads anew cannot tell producers that their records
+        are safe before its followers have asked.
+        """
         self._followed[_id_of(followed.partition)] = followed
         self._news.set()
+        self._waiting.cancel()
 
     def remove(self, partition: Partition) -> None:
         """Copy it no more."""
@@ -93,21 +101,21 @@ class ReplicaFetcher:
     async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
         config = self._here.config
         request = FetchRequest(
-            replica_id=self._here.node_id,
             replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
         )
         asked = self._session.fill(request, due.items())
+        answer: FetchResponse | None = None
         try:
-            answer = await self._here.peers.ask(
-                self._leader_id,
-                request,
-                FetchResponse,
-                timeout_s=config.replica_socket_timeout_ms / 1000,
-                purpose=self._purpose,
-            )
+            with trio.CancelScope() as self._waiting:
+                answer = await self._ask(request, FetchResponse, version=FETCH_VERSION)
+            if answer is None:
+                # The leader would answer the next request only after this one.
+                self._here.peers.hang_up(self._leader_id, self._purpose)
+                self._session.reset()
+                return
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
@@ -203,12 +211,13 @@ class ReplicaFetcher:
             raise BrokerError(ErrorCode(found.error_code))
         return found.leader_epoch, found.end_offset
 
-    async def _ask(self, request: Message, response: type[Response]) -> Response:
+    async def _ask(self, request: Message, response: type[Response], *, version: int | None = None) -> Response:
         return await self._here.peers.ask(
             self._leader_id,
             request,
             response,
             timeout_s=self._here.config.replica_socket_timeout_ms / 1000,
+            version=version,
             purpose=self._purpose,
         )
 
