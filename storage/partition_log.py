@@ -17,6 +17,7 @@ from typing import NoReturn
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView
+from ..protocol.records.control import EndTransactionMarker
 from ..protocol.records.offsets import assign_offsets
 from ..protocol.records.produced import Produced, ProducedBatch
 from . import paths
@@ -33,7 +34,7 @@ from .numbered_batches import NumberedBatch, read_numbered
 from .offset_index import NO_RECEIPT
 from .open_files import OpenFiles
 from .producer_replay import LogExtent, load_producers, marker_of, record_transaction_end
-from .producer_state import Marker, ProducerBatch, ProducerStates
+from .producer_state import ProducerBatch, ProducerStates
 from .rolling import RollingRules
 from .segment import Place, Segment, SegmentDamagedError
 from .time_lookup import TimestampOffset, first_record_since, newest_record
@@ -206,7 +207,7 @@ class PartitionLog:
         self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
     ) -> AppendResult:
         producers = self.producers
-        marker: Marker | None = None
+        marker: EndTransactionMarker | None = None
         if batch.is_control:
             marker = marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
             if marker is not None:
@@ -224,7 +225,7 @@ class PartitionLog:
             producers.record_data(batch)
         return result
 
-    def _end_transaction(self, batch: ProducerBatch, marker: Marker) -> None:
+    def _end_transaction(self, batch: ProducerBatch, marker: EndTransactionMarker) -> None:
         try:
             record_transaction_end(self.producers, self._segments.active, batch, marker)
         except OSError as fault:

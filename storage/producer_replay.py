@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from ..protocol.records import v2
 from ..protocol.records.batches import BatchView, iter_records, read_batch
+from ..protocol.records.control import EndTransactionMarker, read_end_transaction_marker
 from .log_segments import LogSegments
-from .producer_state import Marker, ProducerBatch, ProducerStates, marker_from
+from .producer_state import ProducerBatch, ProducerStates
 from .segment import Segment
 from .snapshot_files import SnapshotFiles
 from .transaction_index import AbortedTransaction
@@ -67,7 +68,9 @@ def _replay(producers: ProducerStates, segment: Segment, start_offset: int) -> N
             record_transaction_end(producers, segment, batch, marker)
 
 
-def record_transaction_end(producers: ProducerStates, segment: Segment, batch: ProducerBatch, marker: Marker) -> None:
+def record_transaction_end(
+    producers: ProducerStates, segment: Segment, batch: ProducerBatch, marker: EndTransactionMarker
+) -> None:
     """Note the end of a transaction whose marker is in `segment`, in its index as well if aborted. Raises OSError."""
     completed = producers.record_marker(batch, marker)
     if completed is not None and completed.is_aborted:
@@ -77,7 +80,7 @@ def record_transaction_end(producers: ProducerStates, segment: Segment, batch: P
         )
 
 
-def marker_of(batch: BatchView) -> Marker | None:
+def marker_of(batch: BatchView) -> EndTransactionMarker | None:
     """The transaction marker that a control batch holds, None for other kinds. Raises BrokerError INVALID_RECORD."""
     record = next(iter_records(batch), None)
-    return None if record is None else marker_from(record.key, record.value)
+    return None if record is None else read_end_transaction_marker(record)

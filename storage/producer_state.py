@@ -13,10 +13,10 @@ Rules, by name, for a client's batch with a producer id:
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import NamedTuple, Protocol
 
 from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.records.control import EndTransactionMarker
 from .producer_snapshot import ProducerSnapshot
 
 RETAINED_BATCHES = 5
@@ -28,13 +28,6 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`."""
-
-MARKER_KEY = Struct(">hh")
-"""Version and type (see `ABORT_MARKER`) of a control record's key."""
-MARKER_VALUE = Struct(">hi")
-"""Version and coordinator epoch of a transaction marker's value."""
-ABORT_MARKER = 0
-COMMIT_MARKER = 1
 
 
 class ProducerBatch(Protocol):
@@ -66,13 +59,6 @@ class WrittenBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
-
-
-class Marker(NamedTuple):
-    """The end of a transaction as its marker tells it."""
-
-    is_abort: bool
-    coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
@@ -167,7 +153,7 @@ class ProducerStates:
             )
         return None
 
-    def check_marker(self, batch: ProducerBatch, marker: Marker) -> None:
+    def check_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> None:
         """Hold a transaction marker against the rules at the top. Raises BrokerError."""
         producer = self.producers.get(batch.producer_id)
         if producer is None:
@@ -197,7 +183,7 @@ class ProducerStates:
             producer.transaction_first_offset = batch.base_offset
             self._open[batch.base_offset] = producer.producer_id
 
-    def record_marker(self, batch: ProducerBatch, marker: Marker) -> CompletedTransaction | None:
+    def record_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> CompletedTransaction | None:
         """Take note of a marker that is in the log; returns the transaction that it ended, unless that was empty."""
         producer = self._known(batch.producer_id)
         producer.enter_epoch(batch.producer_epoch)
@@ -283,22 +269,6 @@ class ProducerStates:
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id)
         return producer
-
-
-def marker_from(key: bytes | None, value: bytes | None) -> Marker | None:
-    """The transaction marker in a control record, None if it is another kind. Source: Kafka `EndTransactionMarker`.
-
-    Raises BrokerError INVALID_RECORD if the record is too short for what its type needs.
-    """
-    if key is None or len(key) < MARKER_KEY.size:
-        raise BrokerError(ErrorCode.INVALID_RECORD, "a control record without a type")
-    _, kind = MARKER_KEY.unpack_from(key)
-    if kind not in (ABORT_MARKER, COMMIT_MARKER):
-        return None
-    if value is None or len(value) < MARKER_VALUE.size:
-        raise BrokerError(ErrorCode.INVALID_RECORD, "a transaction marker without a coordinator epoch")
-    _, coordinator_epoch = MARKER_VALUE.unpack_from(value)
-    return Marker(kind == ABORT_MARKER, coordinator_epoch)
 
 
 def _check_epoch(producer: Producer, epoch: int) -> None:

@@ -5,8 +5,8 @@ Version 0 of the first two meant ZooKeeper to a broker of 0.8; here it means the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
@@ -57,18 +57,18 @@ LOAD_ERROR_UNDERSTOOD_SINCE = 2
 """Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
-class _PartitionToCommit(Protocol):
+T = TypeVar("T")
+
+
+class _NamedPartition(Protocol):
     partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
 
 
-class _TopicToCommit(Protocol):
+class _NamedTopic(Protocol):
     name: str
 
     @property
-    def partitions(self) -> Iterable[_PartitionToCommit]: ...
+    def partitions(self) -> Iterable[_NamedPartition]: ...
 
 
 # --- OffsetCommit and TxnOffsetCommit
@@ -97,18 +97,7 @@ async def handle_offset_commit(request: OffsetCommitRequest, context: RequestCon
     }
     errors = context.broker.groups.commit(committer, positions) if positions else {}
     return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=_error_of(topic, partition, errors)
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=_outcomes(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     )
 
 
@@ -127,18 +116,7 @@ async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: Req
     except BrokerError as error:
         errors = dict.fromkeys(positions, error.code)
     return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=_error_of(topic, partition, errors)
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=_outcomes(request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
     )
 
 
@@ -175,12 +153,28 @@ def _exists(topic: str, partition: int, context: RequestContext) -> bool:
     return context.broker.partitions.find(topic, partition) is not None
 
 
-def _error_of(
-    topic: _TopicToCommit, partition: _PartitionToCommit, errors: Mapping[TopicPartition, ErrorCode]
-) -> ErrorCode:
-    """The outcome of one position; those that do not exist were never tried."""
-    key = TopicPartition(topic.name, partition.partition_index)
-    return errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def _outcomes(
+    topics: Iterable[_NamedTopic],
+    errors: Mapping[TopicPartition, ErrorCode],
+    topic_of: Callable[..., T],
+    partition_of: Callable[..., object],
+) -> list[T]:
+    """An answer's topics with the error of each partition asked about; those that do not exist were never tried."""
+    return [
+        topic_of(
+            name=topic.name,
+            partitions=[
+                partition_of(
+                    partition_index=partition.partition_index,
+                    error_code=errors.get(
+                        TopicPartition(topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    ),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 # --- OffsetFetch
@@ -200,18 +194,8 @@ async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestConte
         fetched = dict.fromkeys(wanted or (), FetchedOffset(error=error))
     if context.api_version == ZOOKEEPER_VERSION:
         fetched = {partition: _as_from_zookeeper(offset) for partition, offset in fetched.items()}
-    topics: dict[str, OffsetFetchResponseTopic] = {}
-    for (topic, partition), offset in fetched.items():
-        topics.setdefault(topic, OffsetFetchResponseTopic(name=topic)).partitions.append(
-            OffsetFetchResponsePartition(
-                partition_index=partition,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                metadata=offset.metadata,
-                error_code=offset.error,
-            )
-        )
-    return OffsetFetchResponse(topics=list(topics.values()), error_code=error)
+    topics = _fetched_topics(fetched, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    return OffsetFetchResponse(topics=topics, error_code=error)
 
 
 def _fetch_group(
@@ -226,18 +210,26 @@ def _fetch_group(
         member_id=group.member_id,
         member_epoch=group.member_epoch,
     )
-    topics: dict[str, OffsetFetchResponseTopics] = {}
-    for (topic, partition), offset in fetched.items():
-        topics.setdefault(topic, OffsetFetchResponseTopics(name=topic)).partitions.append(
-            OffsetFetchResponsePartitions(
-                partition_index=partition,
+    topics = _fetched_topics(fetched, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=error)
+
+
+def _fetched_topics(
+    fetched: Mapping[TopicPartition, FetchedOffset], topic_of: Callable[..., T], partition_of: Callable[..., object]
+) -> list[T]:
+    """An answer's topics; what they consist of has two names, before v8 and from then on."""
+    partitions: dict[str, list[object]] = {}
+    for (topic, index), offset in fetched.items():
+        partitions.setdefault(topic, []).append(
+            partition_of(
+                partition_index=index,
                 committed_offset=offset.offset,
                 committed_leader_epoch=offset.leader_epoch,
                 metadata=offset.metadata,
                 error_code=offset.error,
             )
         )
-    return OffsetFetchResponseGroup(group_id=group.group_id, topics=list(topics.values()), error_code=error)
+    return [topic_of(name=topic, partitions=found) for topic, found in partitions.items()]
 
 
 class _WantedTopic(Protocol):
@@ -287,20 +279,5 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
     ]
     errors = context.broker.groups.delete_offsets(request.group_id, existing) if existing else {}
     return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, partition.partition_index),
-                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=_outcomes(request.topics, errors, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     )

@@ -44,6 +44,11 @@ class EndTransactionMarker(NamedTuple):
     control_type: ControlType
     coordinator_epoch: int
 
+    @property
+    def is_abort(self) -> bool:
+        """Whether the transaction's records do not count."""
+        return self.control_type is ControlType.ABORT
+
 
 def control_type(key: Buffer | None) -> ControlType:
     """The type in a control record's key, UNKNOWN for one to come. Raises BrokerError INVALID_RECORD."""
