@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import trio
 
@@ -10,7 +11,7 @@ from ..storage.cleaner import COMPACTION_FAULTS
 from ..storage.clock import Clock
 from ..storage.compaction import Compaction, CompactionLimits
 from ..storage.io_throttle import IoThrottle
-from ..storage.log_manager import LogManager
+from ..storage.log_manager import LogManager, Slow
 from .config import BrokerConfig
 
 logger = logging.getLogger(__name__)
@@ -18,26 +19,60 @@ logger = logging.getLogger(__name__)
 MOST_BUFFER_BYTES = 2**31 - 1
 """As much of `log.cleaner.dedupe.buffer.size` as one compaction takes, as in Kafka."""
 
+LONGEST_FLUSH_PAUSE_MS = 10_000
+"""Between two looks for logs to be forced to the disk. Kafka never looks unless log.flush.scheduler.interval.ms says
+so; here `flush.ms` counts without it, and finished segments need not wait."""
+
 SHORTEST_PAUSE_S = 0.05
-"""Between two looks for what to compact, whatever the configuration says."""
+"""Between two looks for anything, whatever the configuration says."""
+
+
+class _Chore:
+    """Something to be done again and again; `begin` does what is quick and gives what is slow."""
+
+    def __init__(self, begin: Callable[[], list[Slow]], pause_ms: Callable[[], float]) -> None:
+        self.begin = begin
+        self.pause_ms = pause_ms
+        self.due_s = 0.0
 
 
 async def maintain_logs(logs: LogManager, config: BrokerConfig, clock: Clock) -> None:
-    """Look after the logs every ``log.retention.check.interval.ms``, until cancelled.
+    """Look after the logs, each thing in its own interval, until cancelled (Kafka ``LogManager.startup``).
 
-    What is quick runs here, where appends run too; what waits for the disk runs in a worker thread. A step that was
-    begun is finished: the files must not change under `LogManager.close`.
+    What is quick runs here, where appends run too; what waits for the disk runs in a worker thread, one step at a time.
+    A step that was begun is finished: the files must not change under `LogManager.close`.
     """
+
+    def flush_pause_ms() -> float:
+        return min(config.log_flush_scheduler_interval_ms, logs.shortest_flush_ms, LONGEST_FLUSH_PAUSE_MS)
+
+    def expire_producers() -> list[Slow]:
+        logs.expire_producers(clock.now_ms())
+        return []
+
+    chores = (
+        _Chore(lambda: logs.apply_retention(clock.now_ms()), lambda: config.log_retention_check_interval_ms),
+        _Chore(lambda: logs.due_flushes(clock.now_ms()), flush_pause_ms),
+        _Chore(logs.due_checkpoints, lambda: config.log_flush_offset_checkpoint_interval_ms),
+        _Chore(expire_producers, lambda: config.producer_id_expiration_check_interval_ms),
+    )
     await trio.sleep(config.log_initial_task_delay_ms / 1000)
     while True:
-        try:
-            slow_steps = logs.run_maintenance(clock.now_ms())
-        except Exception:
-            logger.exception("maintenance of the logs failed")
-            slow_steps = []
-        for step in slow_steps:
-            await trio.to_thread.run_sync(step)
-        await trio.sleep(config.log_retention_check_interval_ms / 1000)
+        for chore in chores:
+            if chore.due_s <= trio.current_time():
+                await _do(chore)
+                chore.due_s = trio.current_time() + max(chore.pause_ms() / 1000, SHORTEST_PAUSE_S)
+        await trio.sleep_until(min(chore.due_s for chore in chores))
+
+
+async def _do(chore: _Chore) -> None:
+    try:
+        slow = chore.begin()
+    except Exception:
+        logger.exception("maintenance of the logs failed")
+        return
+    for step in slow:
+        await trio.to_thread.run_sync(step)
 
 
 async def compact_logs(logs: LogManager, config: BrokerConfig) -> None:

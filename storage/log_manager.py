@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from ..protocol.errors import BrokerError
@@ -15,7 +15,7 @@ from .clock import Clock
 from .compaction import Compaction
 from .files import Files, OsFiles
 from .head_space import due_reclaiming
-from .log_config import LogConfig
+from .log_config import LONG_MAX, LogConfig
 from .log_directory import LogDirectory, StorageUnavailableError
 from .open_files import OpenFiles
 from .partition_log import PartitionLog
@@ -29,6 +29,8 @@ __all__ = ["LogManager", "StorageUnavailableError"]
 logger = logging.getLogger(__name__)
 
 ConfigOf = Callable[[str], LogConfig]
+Slow = Callable[[], None]
+"""Something that waits for the disk."""
 
 
 class LogManager:
@@ -55,7 +57,7 @@ class LogManager:
         self.cluster_id = cluster_id
         """Known after `open_all`: that of the directories, or a new one."""
         self._clock = clock
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms
         self._files = OsFiles() if files is None else files
         self._pool = OpenFiles(self._files, max_open_files)
         self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
@@ -225,25 +227,56 @@ class LogManager:
 
     # --- maintenance ---
 
-    def run_maintenance(self, now_ms: int) -> list[Callable[[], None]]:
-        """What is due: retention and expiry of producers, at once; flushes, removals and checkpoints as functions.
+    def run_maintenance(self, now_ms: int) -> list[Slow]:
+        """All of the following at once."""
+        self.expire_producers(now_ms)
+        return [*self.apply_retention(now_ms), *self.due_flushes(now_ms), *self.due_checkpoints()]
 
-        Call it in the thread that appends; run the functions, in order, in a worker thread. They log what fails.
-        """
-        slow: list[Callable[[], None]] = []
+    # Each of these is to be called in the thread that appends. What takes long comes back as functions, to be run in
+    # order, one at a time, in a worker thread. They log what fails.
+
+    def apply_retention(self, now_ms: int) -> list[Slow]:
+        """Forget records that are due; slow is giving back space inside of files."""
+
+        def steps_of(log: PartitionLog) -> tuple[Slow | None]:
+            apply_retention(log, now_ms)
+            return (due_reclaiming(log, self._files),)
+
+        steps = self._steps_of_logs(steps_of)
+        # A log must not begin in what was given back, so where it begins is written down before.
+        return [*self.due_checkpoints(), *steps] if steps else []
+
+    def due_flushes(self, now_ms: int) -> list[Slow]:
+        """Force to the disk what `flush.ms` or a finished segment asks for; remove files whose delay is over."""
+        steps = self._steps_of_logs(lambda log: (log.due_flush(now_ms), log.due_removals(now_ms)))
+        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
+        return [*steps, *(_logged(partial(self._files.remove_tree, path)) for path in due)]
+
+    def due_checkpoints(self) -> list[Slow]:
+        """Write down recovery points and log starts that have changed."""
+        return [
+            _logged(partial(_write_checkpoints, directory, self._logs_in(directory))) for directory in self._directories
+        ]
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have not written for `producer_id_expiration_ms`."""
+        for log in self.logs():
+            log.producers.expire(now_ms, self.producer_id_expiration_ms)
+
+    @property
+    def shortest_flush_ms(self) -> int:
+        """The smallest `flush.ms` of all logs."""
+        return min((log.config.flush_ms for log in self._logs.values()), default=LONG_MAX)
+
+    def _steps_of_logs(self, steps_of: Callable[[PartitionLog], Iterable[Slow | None]]) -> list[Slow]:
+        steps: list[Slow] = []
         for log in self.logs():
             try:
-                apply_retention(log, now_ms)
-                log.producers.expire(now_ms, self._producer_id_expiration_ms)
-                flush = log.due_flush(now_ms)
-                reclaiming = due_reclaiming(log, self._files)
+                steps.extend(_logged(step) for step in steps_of(log) if step is not None)
             except (OSError, BrokerError, SegmentDamagedError) as fault:
                 logger.error("maintenance of %s: %s", log.directory, fault)
-                continue
-            slow.extend(step for step in (flush, reclaiming, log.due_removals(now_ms)) if step is not None)
-        slow.extend(self._due_checkpoints())
-        slow.extend(self._due_directory_removals(now_ms))
-        return [_logged(step) for step in slow]
+        return steps
 
     @property
     def cleaner(self) -> LogCleaner:
@@ -253,16 +286,6 @@ class LogManager:
     def begin_compaction(self) -> Compaction | None:
         """The compaction that is most needed, if any is: run it in a worker thread, then give it to the `cleaner`."""
         return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
-
-    def _due_checkpoints(self) -> Iterator[Callable[[], None]]:
-        for directory in self._directories:
-            yield partial(_write_checkpoints, directory, self._logs_in(directory))
-
-    def _due_directory_removals(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
-        for path in due:
-            yield partial(self._files.remove_tree, path)
 
 
 def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
@@ -277,7 +300,7 @@ def _high_watermarks(logs: list[tuple[TopicPartition, PartitionLog]]) -> dict[To
     return {name: log.high_watermark for name, log in logs if not log.sole_replica}
 
 
-def _logged(step: Callable[[], None]) -> Callable[[], None]:
+def _logged(step: Slow) -> Slow:
     def run() -> None:
         try:
             step()

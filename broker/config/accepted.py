@@ -65,7 +65,6 @@ kafka.metrics.reporters LIST ""
 leader.imbalance.per.broker.percentage INT 10
 log.cleaner.io.buffer.size INT+ 524288
 log.dir.failure.timeout.ms LONG 30000
-log.flush.offset.checkpoint.interval.ms INT 60000
 log.flush.start.offset.checkpoint.interval.ms INT 60000
 metadata.log.dir STRING
 metadata.log.max.snapshot.interval.ms LONG 3600000

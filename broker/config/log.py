@@ -163,6 +163,9 @@ class LogKeys:
     log_flush_scheduler_interval_ms = long(
         _NO_LIMIT, "Milliseconds between two looks for logs that must be forced to disk."
     )
+    log_flush_offset_checkpoint_interval_ms = integer(
+        60000, "Milliseconds between two records of how far each log is on the disk.", least=0
+    )
     producer_id_expiration_ms = integer(
         86400000,
         "Milliseconds after its last write that an idempotent producer is forgotten by a partition.",

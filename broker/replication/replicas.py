@@ -77,7 +77,7 @@ class Replicas:
 
         In a cluster, partitions have no leader until `take_roles`: what was known at the last stop is old.
         """
-        self._logs.defaults = self._metadata.config.log_config()
+        self._take_broker_config()
         for topic in self._metadata.topics.values():
             self._add_partitions(topic, topic.partitions)
         self._metadata.subscribe(self.apply)
@@ -87,6 +87,11 @@ class Replicas:
         self._knows_roles = True
         for topic in self._metadata.topics.values():
             self._change(topic, topic.partitions)
+
+    def _take_broker_config(self) -> None:
+        config = self._metadata.config
+        self._logs.defaults = config.log_config()
+        self._logs.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def apply(self, change: MetadataChange) -> None:
         """Act on one change."""
@@ -102,7 +107,7 @@ class Replicas:
             case TopicConfigChanged(topic):
                 self._configure(topic)
             case BrokerConfigChanged():
-                self._logs.defaults = self._metadata.config.log_config()
+                self._take_broker_config()
                 for topic in self._metadata.topics.values():
                     self._configure(topic)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from gregor.storage.checkpoints import read_offsets
 from gregor.storage.files import OsFiles
 from gregor.storage.paths import TopicPartition
 from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import eventually
 from tests.wire import Wire
 
 PATIENCE_S = 30
@@ -43,13 +44,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         "log.cleaner.min.cleanable.ratio=0.01",
     ) as broker:
         yield broker
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds in the other process."""
-    with trio.fail_after(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 (nobody here could set an event)
-            await trio.sleep(0.01)
 
 
 def partition_directory(broker: BrokerProcess, topic: str) -> Path:

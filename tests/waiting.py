@@ -1,0 +1,16 @@
+"""Waiting for another process: nobody there could set an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+PATIENCE_S = 30
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Return as soon as `holds()`; raises trio.TooSlowError after a long while."""
+    with trio.fail_after(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 (see above)
+            await trio.sleep(0.01)
