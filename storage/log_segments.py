@@ -60,9 +60,12 @@ class LogSegments:
         return self.active, None
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [`first_offset`, `last_offset`) (Kafka `collectAbortedTransactions`)."""
+        """Those with records in [`first_offset`, `last_offset`) (Kafka `collectAbortedTransactions`).
+
+        Raises OSError, TransactionIndexDamagedError.
+        """
         found: list[AbortedTransaction] = []
-        for segment in self.all[self.number_at(first_offset) :]:
+        for segment in self.since(first_offset):
             for entry in segment.transactions.entries():
                 if entry.last_offset >= first_offset and entry.first_offset < last_offset:
                     found.append(entry)

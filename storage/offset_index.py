@@ -32,11 +32,11 @@ from typing import NamedTuple
 from .files import MappedTable
 from .open_files import OpenFiles
 
-SIGNATURE = b"GRGRIDX\x01"
+SIGNATURE = b"GRGRIDX\x02"
 HEADER_SIZE = 96
 ENTRY = Struct(">IIqqiHH")
 ENTRY_SIZE = ENTRY.size
-SUMMARY = Struct(">qqqqqqqiiBB")
+SUMMARY = Struct(">qqqqqqqiiBBI")
 CRC = Struct(">I")
 _HEADER = Struct(f"{HEADER_SIZE}s")
 _CHECKED_SIZE = ENTRY_SIZE - 2
@@ -88,6 +88,8 @@ class IndexSummary:
     """Bit m: batches of magic m may be present."""
     has_gaps: int = 0
     """1 if offsets may be missing, as compaction leaves it or in a log whose history we do not know."""
+    transactions_crc: int = 0
+    """CRC-32 of the `.txnindex` beside it, whose entries have none of their own; 0 if there is no such file."""
 
 
 _SUMMARY_FIELDS = tuple(field.name for field in fields(IndexSummary))

@@ -38,7 +38,8 @@ from .producer_state import ProducerBatch, ProducerStates
 from .rolling import RollingRules
 from .segment import Place, Segment, SegmentDamagedError
 from .time_lookup import TimestampOffset, first_record_since, newest_record
-from .transaction_index import AbortedTransaction
+from .transaction_index import AbortedTransaction, TransactionIndexDamagedError
+from .transaction_rebuilding import mend_transactions
 
 __all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
 
@@ -399,8 +400,16 @@ class PartitionLog:
             self._storage_failed("read", fault)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [`first_offset`, `last_offset`)."""
-        return self._segments.aborted_transactions(first_offset, last_offset)
+        """Aborted transactions with records in [`first_offset`, `last_offset`).
+
+        Raises BrokerError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        """
+        with self._read_faults():
+            try:
+                return self._segments.aborted_transactions(first_offset, last_offset)
+            except TransactionIndexDamagedError:
+                mend_transactions(self._segments, self._snapshots)
+            return self._segments.aborted_transactions(first_offset, last_offset)
 
     # --- moving the ends ---
 
@@ -445,6 +454,7 @@ class PartitionLog:
             self.truncate_fully(offset)
             return
         with self._read_faults():
+            mend_transactions(self._segments, self._snapshots)
             self._ended_at(self._segments.truncate_to(offset))
             self._snapshots.remove_outside(0, self.log_end_offset)
             self._load_producers()

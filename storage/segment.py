@@ -163,6 +163,7 @@ class Segment:
         self.receipt_ms = summary.receipt
         self.magics = summary.magics
         self.has_gaps = bool(summary.has_gaps)
+        self.transactions.expected_crc = summary.transactions_crc
         self.index.interval_bytes = summary.interval_bytes
         self.is_loaded = True
 
@@ -231,6 +232,7 @@ class Segment:
             interval_bytes=self.index.interval_bytes,
             magics=self.magics,
             has_gaps=int(self.has_gaps),
+            transactions_crc=self.transactions.crc(),
         )
 
     def let_go(self) -> None:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import NamedTuple
 
 from . import paths
@@ -19,6 +20,7 @@ from .open_files import OpenFiles
 from .recovery import ScanRules
 from .segment import Segment
 from .segment_swap import finish_swaps_of_before
+from .transaction_index import TransactionIndexDamagedError
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,9 @@ class SegmentOpener:
         summary = active.index.read_summary()
         if summary is not None and summary.log_size_bytes == self._files.size(active.path):
             active.believe(summary)
-            return OpenedSegments(segments, recovered_from=None)
+            with suppress(TransactionIndexDamagedError):
+                active.transactions.entries()
+                return OpenedSegments(segments, recovered_from=None)
         return self._recover(segments, len(segments) - 1)
 
     def _recover(self, segments: list[Segment], first: int) -> OpenedSegments:

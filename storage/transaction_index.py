@@ -7,6 +7,7 @@ Source: Kafka `TransactionIndex` and `AbortedTxn`.
 
 from __future__ import annotations
 
+import zlib
 from struct import Struct
 from typing import NamedTuple
 
@@ -25,14 +26,22 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-class TransactionIndex:
-    """One segment's aborted transactions; the file exists only if there are any."""
+class TransactionIndexDamagedError(Exception):
+    """The file is not what was written; `TransactionIndex.rewrite` mends it."""
 
-    __slots__ = ("_entries", "_files", "path")
+
+class TransactionIndex:
+    """One segment's aborted transactions; the file exists only if there are any.
+
+    Where `expected_crc` is known, all but `rewrite` raise TransactionIndexDamagedError if the file does not have it.
+    """
+
+    __slots__ = ("_entries", "_files", "expected_crc", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._entries: list[AbortedTransaction] | None = None
+        self.expected_crc: int | None = None
         self.path = path
 
     def add(self, transaction: AbortedTransaction) -> None:
@@ -54,19 +63,16 @@ class TransactionIndex:
                 data = self._files.read(self.path)
             except FileNotFoundError:
                 data = b""
+            if self.expected_crc is not None and zlib.crc32(data) != self.expected_crc:
+                raise TransactionIndexDamagedError(f"{self.path}: a CRC that does not fit its bytes")
             self._entries = parse_entries(data)
         return self._entries
 
-    def is_consistent(self, base_offset: int, next_offset: int) -> bool:
-        """Whether it can be the index of a segment with these offsets (Kafka `sanityCheck`)."""
-        try:
-            size = self._files.size(self.path)
-        except FileNotFoundError:
-            return True
-        entries = self.entries()
-        return size == len(entries) * ENTRY.size and all(
-            base_offset <= entry.last_offset < next_offset for entry in entries
-        )
+    def crc(self) -> int:
+        """CRC-32 of the file's contents as they should be, 0 if there is none."""
+        if self._entries is None and self.expected_crc is not None:
+            return self.expected_crc
+        return zlib.crc32(_format(self.entries()))
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions that ended at or after `offset`. Raises OSError."""
@@ -76,8 +82,8 @@ class TransactionIndex:
         """Hold exactly `kept`. Raises OSError."""
         if not kept:
             self._files.remove(self.path)
-        elif kept != self.entries():
-            self._files.replace(self.path, b"".join(ENTRY.pack(VERSION, *entry) for entry in kept))
+        elif kept != self._entries:
+            self._files.replace(self.path, _format(kept))
         self._entries = kept
 
     def sync(self) -> None:
@@ -88,6 +94,10 @@ class TransactionIndex:
                 file.sync()
             finally:
                 file.close()
+
+
+def _format(entries: list[AbortedTransaction]) -> bytes:
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
 def parse_entries(data: bytes) -> list[AbortedTransaction]:

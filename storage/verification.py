@@ -22,7 +22,7 @@ from .producer_snapshot import MalformedSnapshotError, parse_snapshot
 from .recovery import ScanResult, ScanRules, scan
 from .segment import Segment
 from .transaction_index import ENTRY as TRANSACTION_ENTRY
-from .transaction_index import parse_entries
+from .transaction_index import TransactionIndex, TransactionIndexDamagedError, parse_entries
 
 FILES_OPEN = 4
 
@@ -146,6 +146,13 @@ def _check_segment(
     elif summary is not None and summary.log_size_bytes not in (-1, size_bytes):
         problem = f"its summary is of a log of {summary.log_size_bytes} bytes, not {size_bytes}"
         findings.append(Finding(index.path, None, problem, "built anew from the log"))
+    elif summary is not None and summary.log_size_bytes == size_bytes:
+        transactions = TransactionIndex(files, _path(directory, base_offset, paths.TRANSACTION_INDEX))
+        transactions.expected_crc = summary.transactions_crc
+        try:
+            transactions.entries()
+        except TransactionIndexDamagedError:
+            findings.append(Finding(transactions.path, None, "not what was written", "built anew from the log"))
     return _Checked(result.next_offset, has_gaps, findings)
 
 
