@@ -38,8 +38,8 @@ from .producer_state import ProducerBatch, ProducerStates
 from .rolling import RollingRules
 from .segment import Place, Segment, SegmentDamagedError
 from .time_lookup import TimestampOffset, first_record_since, newest_record
-from .transaction_index import AbortedTransaction, TransactionIndexDamagedError
-from .transaction_rebuilding import mend_transactions
+from .transaction_index import AbortedTransaction
+from .transaction_rebuilding import aborted_transactions, mend_transactions
 
 __all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
 
@@ -131,8 +131,7 @@ class PartitionLog:
         from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
         Raises OSError.
         """
-        if pool is None:
-            pool = OpenFiles(OsFiles())
+        pool = OpenFiles(OsFiles()) if pool is None else pool
         return cls(directory, config, clock, pool, OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean))
 
     @property
@@ -400,16 +399,9 @@ class PartitionLog:
             self._storage_failed("read", fault)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [`first_offset`, `last_offset`).
-
-        Raises BrokerError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
-        """
+        """Aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
         with self._read_faults():
-            try:
-                return self._segments.aborted_transactions(first_offset, last_offset)
-            except TransactionIndexDamagedError:
-                mend_transactions(self._segments, self._snapshots)
-            return self._segments.aborted_transactions(first_offset, last_offset)
+            return aborted_transactions(self._segments, self._snapshots, first_offset, last_offset)
 
     # --- moving the ends ---
 

@@ -16,6 +16,17 @@ from .transaction_index import AbortedTransaction, TransactionIndexDamagedError
 logger = logging.getLogger(__name__)
 
 
+def aborted_transactions(
+    segments: LogSegments, snapshots: SnapshotFiles, first_offset: int, last_offset: int
+) -> list[AbortedTransaction]:
+    """As `LogSegments.aborted_transactions`, from indexes that are mended if need be. Raises OSError."""
+    try:
+        return segments.aborted_transactions(first_offset, last_offset)
+    except TransactionIndexDamagedError:
+        mend_transactions(segments, snapshots)
+    return segments.aborted_transactions(first_offset, last_offset)
+
+
 def mend_transactions(segments: LogSegments, snapshots: SnapshotFiles) -> None:
     """Write each transaction index of a log anew that is not what was written. Raises OSError."""
     for segment in segments.all:
