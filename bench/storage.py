@@ -33,6 +33,8 @@ from gregor.protocol.records.record import Record
 from tests.wire import Wire
 
 TOPIC = "measured"
+MOST_PARTITIONS = 1_000
+"""Of one topic: Kafka makes no more than 10,000 at once."""
 LIST_OFFSETS_VERSION = 5
 LATEST = -1
 ANSWER_LIMIT_S = 600.0
@@ -43,23 +45,41 @@ FIRST_TIMESTAMP, STEP_MS = 1_700_000_000_000, 1_000
 LOOK_UPS = 500
 
 
-def create_topic(broker: BenchBroker, partitions: int) -> None:
-    """Make the topic; returns when all its partitions have a leader."""
+def topics_with(partitions: int) -> dict[str, int]:
+    """Names of topics that have so many partitions together, and how many each of them has."""
+    names = [TOPIC, *(f"{TOPIC}-{number}" for number in range(1, -(-partitions // MOST_PARTITIONS)))]
+    return {name: min(MOST_PARTITIONS, partitions - number * MOST_PARTITIONS) for number, name in enumerate(names)}
+
+
+def create_topics(broker: BenchBroker, partitions: int) -> None:
+    """Make topics; returns when all their partitions have a leader."""
     with Wire(broker.address, timeout=ANSWER_LIMIT_S) as wire:
-        topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
-        wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=int(ANSWER_LIMIT_S * 1000)))
+        for name, count in topics_with(partitions).items():
+            topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=int(ANSWER_LIMIT_S * 1000))
+            answer = wire.ask(ApiKey.CREATE_TOPICS, 4, request).topics[0]
+            if answer.error_code != ErrorCode.NONE:
+                raise RuntimeError(f"{broker.name} makes no {name}: {answer.error_message}")
     wait_for_end_offsets(broker, partitions)
 
 
 def list_offsets(wire: Wire, partitions: int, timestamp: int) -> list[int]:
     """The offset for `timestamp` in each partition. Raises RuntimeError where one has no leader yet."""
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(partitions)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
-    answered = wire.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request).topics[0].partitions
-    for partition in answered:
-        if partition.error_code != ErrorCode.NONE:
-            raise RuntimeError(f"partition {partition.partition_index}: {ErrorCode(partition.error_code).name}")
-    return [partition.offset for partition in answered]
+    topics = [
+        ListOffsetsTopic(
+            name=name,
+            partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(count)],
+        )
+        for name, count in topics_with(partitions).items()
+    ]
+    answer = wire.ask(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, ListOffsetsRequest(replica_id=-1, topics=topics))
+    offsets = []
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code != ErrorCode.NONE:
+                raise RuntimeError(f"{topic.name}-{partition.partition_index}: error {partition.error_code}")
+            offsets.append(partition.offset)
+    return offsets
 
 
 def wait_for_end_offsets(broker: BenchBroker, partitions: int, *, least: int = 0) -> None:
@@ -84,7 +104,7 @@ def seconds_to_answer(broker: BenchBroker, partitions: int, *, least: int = 0) -
 def measure_partitions(broker: BenchBroker, options: argparse.Namespace) -> None:
     """Starts with many partitions."""
     broker.start()
-    create_topic(broker, options.partitions)
+    create_topics(broker, options.partitions)
     for how, text in ((signal.SIGTERM, "a clean stop"), (signal.SIGKILL, "kill -9")):
         broker.stop(how)
         report(
@@ -95,7 +115,7 @@ def measure_partitions(broker: BenchBroker, options: argparse.Namespace) -> None
 def measure_recovery(broker: BenchBroker, options: argparse.Namespace) -> None:
     """A start with a long tail that nobody has flushed."""
     broker.start()
-    create_topic(broker, 1)
+    create_topics(broker, 1)
     Load(broker, Codec.NONE, TOPIC).run(options.tail_megabytes)
     broker.stop(signal.SIGKILL)
     records = options.tail_megabytes * 1000
@@ -129,7 +149,7 @@ def write_sparse_log(directory: Path, size_bytes: int) -> int:
 def measure_times(broker: BenchBroker, options: argparse.Namespace) -> None:
     """Look-ups by time after the indexes have been built: the first ones after a start, and those that follow."""
     broker.start()
-    create_topic(broker, 1)
+    create_topics(broker, 1)
     broker.stop()
     batches = write_sparse_log(broker.log_directory / f"{TOPIC}-0", options.sparse_gigabytes << 30)
     report(broker, f"{options.sparse_gigabytes} GB without indexes", seconds_to_answer(broker, 1, least=batches))
