@@ -111,12 +111,12 @@ class MetadataStore:
             log, self._clock, snapshot_every_bytes=self.config.metadata_log_max_record_bytes_between_snapshots
         )
         self._log.replay(self.state.apply)
+        delete_removed(self.state, logs)
         if self.is_controller:
             if not self.is_alone:
                 self._log.begin_epoch(self.node_id)
             if METADATA_VERSION not in self.state.features:
                 self.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST_METADATA_VERSION)])
-            delete_removed(self.state, logs)
             if self.config.roles.is_broker and self.state.brokers.keys() <= {self.node_id}:
                 self._adopt(logs)
         self._take_dynamic_config()

@@ -1,0 +1,69 @@
+"""`gregor cluster`: one command, several processes, one log, one Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.local_cluster import ClusterFailedError, LocalCluster
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.messages.metadata import MetadataRequest
+from tests.wire import Wire
+
+COMMAND = [sys.executable, "-m", "gregor.broker.command_line", "cluster", "--host", "127.0.0.1", "--port", "0"]
+READY = re.compile(r"all 2 brokers are ready: bootstrap\.servers=127\.0\.0\.1:(\d+),127\.0\.0\.1:(\d+)")
+
+
+def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) -> None:
+    command = [*COMMAND, "--brokers", "2", "--dir", str(tmp_path / "data"), "--override", "num.partitions=4"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        found = None
+        while found is None:
+            line = process.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+            found = READY.search(line)
+        for port in found.groups():
+            with Wire(("127.0.0.1", int(port))) as wire:
+                answer = wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+            assert sorted(broker.port for broker in answer.brokers) == sorted(map(int, found.groups()))
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(20) == 0, rest
+    assert {line.split(" | ")[0] for line in lines[:-1]} <= {"broker 1", "broker 2"}
+    assert rest.count("stopped") == 2
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["broker-1", "broker-2"]
+
+
+def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
+    command = [*COMMAND, "--brokers", "2", "--dir", str(tmp_path), "--override", "num.partitions=-7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "num.partitions" in done.stdout
+    assert re.search(r"gregor: broker \d ended by itself", done.stderr)
+
+
+@pytest.mark.parametrize("override", ["listeners=PLAINTEXT://:1", "node.id=5", "controller.quorum.voters=1@a:1"])
+def test_what_every_broker_has_of_its_own_cannot_be_overridden(tmp_path: Path, override: str) -> None:
+    with pytest.raises(ClusterFailedError, match="every broker of a cluster has its own"):
+        LocalCluster(2, tmp_path, host="127.0.0.1", first_port=0, overrides=[override])
+
+
+def test_internal_topics_have_as_many_replicas_as_there_are_brokers(tmp_path: Path) -> None:
+    for count, replicas, in_sync in ((1, 1, 1), (2, 2, 2), (3, 3, 2), (5, 3, 2)):
+        settings = LocalCluster(count, tmp_path, host="127.0.0.1", first_port=0).settings(1)
+        assert f"offsets.topic.replication.factor={replicas}" in settings
+        assert f"transaction.state.log.replication.factor={replicas}" in settings
+        assert f"transaction.state.log.min.isr={in_sync}" in settings
+
+
+def test_ports_follow_each_other(tmp_path: Path) -> None:
+    cluster = LocalCluster(3, tmp_path, host="127.0.0.1", first_port=19000)
+    assert cluster.bootstrap == "127.0.0.1:19000,127.0.0.1:19001,127.0.0.1:19002"

@@ -1,0 +1,246 @@
+"""A broker that follows the controller's metadata log: the same state, whatever either of them loses or forgets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trio
+
+from gregor.broker.config import BrokerConfig
+from gregor.broker.controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
+from gregor.broker.metadata.changes import MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
+from gregor.broker.metadata.follower import FETCH_VERSION, MetadataFollower
+from gregor.broker.metadata.state import ResourceType
+from gregor.broker.metadata.store import MetadataStore
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.messages.cluster_metadata_records import RegisterBrokerRecord
+from gregor.protocol.messages.fetch import FetchRequest
+from gregor.storage.clock import ManualClock
+from gregor.storage.log_config import LogConfig
+from gregor.storage.log_manager import LogManager
+
+CONTROLLER = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "controller.quorum.voters": "1@localhost:9093",
+}
+BROKER = {**CONTROLLER, "node.id": "2", "process.roles": "broker", "listeners": "PLAINTEXT://:9092"}
+
+
+class Node:
+    """The metadata of one node, in a directory of its own."""
+
+    def __init__(self, directory: Path, settings: dict[str, str], cluster_id: str = "the-cluster") -> None:
+        self.config = BrokerConfig(settings)
+        self.logs = LogManager(
+            [str(directory)], LogConfig(), ManualClock(1000), node_id=self.config.node_id, cluster_id=cluster_id
+        )
+        self.logs.open_all()
+        self.store = MetadataStore(self.config, ManualClock(1000))
+        self.store.open(self.logs)
+        self.changes: list[MetadataChange] = []
+        self.store.subscribe(self.changes.append)
+
+    def close(self) -> None:
+        self.logs.close()
+
+
+class Link:
+    """The way to a controller that may be away: its handlers are called, with messages as they are."""
+
+    def __init__(self, controller: Node) -> None:
+        self.controller = controller
+        self.is_cut = False
+        self.has_read: list[tuple[int, int]] = []
+
+    async def ask_once(self, request: Any, response: type, *, timeout_s: float, version: int | None = None) -> Any:
+        await trio.lowlevel.checkpoint()
+        if self.is_cut:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "away")
+        controller = SimpleNamespace(has_read=lambda *read: self.has_read.append(read))
+        broker = SimpleNamespace(metadata=self.controller.store, controller_here=controller)
+        context: Any = SimpleNamespace(broker=broker, api_version=FETCH_VERSION)
+        if isinstance(request, FetchRequest):
+            assert version == FETCH_VERSION
+            return await handle_fetch_metadata(request, context)
+        return await handle_fetch_snapshot(request, context)
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Node:
+    node = Node(tmp_path / "controller", CONTROLLER)
+    register(node)
+    return node
+
+
+def register(node: Node) -> None:
+    for node_id in (1, 2):
+        node.store.commit([RegisterBrokerRecord(broker_id=node_id, incarnation_id=UUID(int=node_id), fenced=False)])
+
+
+@asynccontextmanager
+async def following(node: Node, link: Link) -> AsyncIterator[None]:
+    """Follow for the length of a block, from its beginning caught up."""
+    follower = MetadataFollower(node.store, link, timeout_s=2, retry_backoff_s=0.01)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(follower.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def caught_up(node: Node, link: Link) -> None:
+    while node.store.end_offset < link.controller.store.end_offset:
+        await node.store.wait_for_growth()
+
+
+def assert_same(one: Node, other: Node) -> None:
+    assert list(map(repr, one.store.state.records())) == list(map(repr, other.store.state.records()))
+    assert one.store.end_offset == other.store.end_offset
+
+
+async def test_a_broker_knows_what_the_controller_knows(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
+) -> None:
+    controller.store.create_topic("before", partitions=3, replication_factor=2)
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    async with following(broker, link):
+        assert_same(broker, controller)
+        broker.changes.clear()
+        topic = controller.store.create_topic("during", partitions=2)
+        controller.store.set_configs(ResourceType.TOPIC, "before", {"retention.ms": "5"})
+        controller.store.delete_topic("before")
+        await caught_up(broker, link)
+        assert_same(broker, controller)
+        await trio.sleep(1)
+        assert link.has_read[-1] == (2, controller.store.end_offset)
+    kinds = [type(change) for change in broker.changes]
+    assert kinds == [PartitionsAdded, TopicConfigChanged, TopicDeleted]
+    assert broker.store.topics["during"].topic_id == topic.topic_id
+
+
+async def test_it_starts_with_what_it_knew(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
+) -> None:
+    controller.store.create_topic("a")
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    async with following(broker, link):
+        pass
+    broker.close()
+    again = Node(tmp_path / "broker", BROKER)
+    assert_same(again, controller)
+
+
+async def test_it_changes_nothing_itself(tmp_path: Path) -> None:
+    broker = Node(tmp_path / "broker", BROKER)
+    with pytest.raises(BrokerError) as refused:
+        broker.store.create_topic("a", assignments=[(0, [2])])
+    assert refused.value.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+    assert broker.store.end_offset == 0
+
+
+async def test_it_goes_on_where_it_was_when_the_controller_is_back(
+    tmp_path: Path,
+    controller: Node,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    async with following(broker, link):
+        link.is_cut = True
+        controller.store.create_topic("unseen")
+        await trio.sleep(30)
+        assert "unseen" not in broker.store.topics
+        link.is_cut = False
+        await caught_up(broker, link)
+        assert "unseen" in broker.store.topics
+        await trio.sleep(1)
+    told = [message for message in caplog.messages if "follow" in message]
+    assert told == [
+        "cannot follow the controller, going on with what is known: away",
+        "following the controller again, from offset 6",
+    ]
+
+
+async def test_what_the_controller_lost_in_a_crash_is_forgotten(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
+) -> None:
+    controller.store.create_topic("kept")
+    kept = controller.store.end_offset
+    controller.store.create_topic("lost", partitions=4)
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    async with following(broker, link):
+        pass
+    # The machine went down before the last records were on the disk.
+    controller.store.log.truncate_to(kept)
+    controller.close()
+    link.controller = Node(tmp_path / "controller", CONTROLLER)
+    link.controller.store.create_topic("later")
+    broker.changes.clear()
+    async with following(broker, link):
+        assert_same(broker, link.controller)
+    assert sorted(broker.store.topics) == ["kept", "later"]
+    assert [change.topic.name for change in broker.changes if isinstance(change, TopicDeleted)] == ["lost"]
+
+
+@pytest.mark.parametrize("knew_something", [False, True])
+async def test_a_snapshot_stands_for_records_that_are_gone(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, knew_something: bool
+) -> None:
+    controller.store.create_topic("early")
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    if knew_something:
+        async with following(broker, link):
+            pass
+    controller.store.delete_topic("early")
+    for number in range(50):
+        controller.store.create_topic(f"t{number}", partitions=2)
+    controller.store.log.write_snapshot(controller.store.state.records())
+    controller.store.create_topic("after")
+    async with following(broker, link):
+        assert_same(broker, controller)
+    assert "early" not in broker.store.topics
+    broker.close()
+    assert_same(Node(tmp_path / "broker", BROKER), controller)
+
+
+async def test_a_large_snapshot_comes_in_pieces(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gregor.broker.metadata.follower.MAX_BYTES", 100)
+    for number in range(20):
+        controller.store.create_topic(f"t{number}")
+    controller.store.log.write_snapshot(controller.store.state.records())
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    async with following(broker, link):
+        assert_same(broker, controller)
+
+
+async def test_a_follower_bounds_its_own_copy(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
+) -> None:
+    settings = {**BROKER, "metadata.log.max.record.bytes.between.snapshots": "3000"}
+    broker, link = Node(tmp_path / "broker", settings), Link(controller)
+    async with following(broker, link):
+        for number in range(100):
+            controller.store.create_topic(f"t{number}")
+            controller.store.delete_topic(f"t{number}")
+        await caught_up(broker, link)
+    assert broker.store.log.start_offset > 0
+    broker.close()
+    assert_same(Node(tmp_path / "broker", settings), controller)
+
+
+async def test_the_controller_of_another_cluster_is_not_followed(tmp_path: Path, controller: Node) -> None:
+    stranger, link = Node(tmp_path / "broker", BROKER, "another-cluster"), Link(controller)
+    with pytest.RaisesGroup(BrokerError):
+        async with following(stranger, link):
+            pass
