@@ -58,8 +58,12 @@ class BrokerProcess:
 
     def start_again(self) -> None:
         """The same command once more, on the same port and data; for after `kill` or `stop`."""
-        self.process = spawn_broker(self.address, self.directory, self.overrides)
+        self.respawn()
         wait_until_it_answers(self)
+
+    def respawn(self) -> None:
+        """As `start_again`, without waiting."""
+        self.process = spawn_broker(self.address, self.directory, self.overrides)
 
 
 def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GREGOR) -> BrokerProcess:

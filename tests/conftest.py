@@ -15,6 +15,12 @@ RECORDS = "gregor.protocol.records"
 COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long the torture of a cluster goes on, and which."""
+    parser.addoption("--failover-rounds", type=int, default=100, help="troubles that brokers get into")
+    parser.addoption("--failover-seed", type=int, default=6, help="another seed makes other troubles")
+
+
 def pure_twin(source: Path) -> ModuleType:
     """The module that `source` is when nobody compiles it, loaded beside the one that is in use."""
     name = f"{RECORDS}._pure_{source.stem}"

@@ -24,6 +24,16 @@ RECORDS_PER_BATCH = 3
 CODECS = (Codec.NONE, Codec.LZ4, Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 V2_PRODUCE, OLD_PRODUCE = 7, 2
 RESPONSE_HEADER_BYTES = 4
+SENT_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""After these answers a producer sends again: the broker has just started, leads no more, or has no followers."""
 
 
 class Sent(NamedTuple):
@@ -46,21 +56,25 @@ class TortureProducer:
         self._producer_id = -1
         self._wire: Wire | None = None
 
-    def connect(self, address: tuple[str, int]) -> None:
+    def connect(self, address: tuple[str, int], *, timeout_s: float = 20.0) -> None:
         """Begin a connection, and send again what was not acknowledged on the last one. Raises OSError."""
         self.close()
-        self._wire = Wire(address)
+        self._wire = Wire(address, timeout=timeout_s)
         if self.is_idempotent and self._producer_id < 0:
-            given = self._wire.ask(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id=None))
-            assert given.error_code == ErrorCode.NONE, ErrorCode(given.error_code).name
-            self._producer_id = given.producer_id
+            self._producer_id = fresh_producer_id(self._wire)
         for sent in self._under_way:
             self._wire.send(ApiKey.PRODUCE, sent.version, sent.request)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._wire is not None
 
     def close(self) -> None:
         """End the connection."""
         if self._wire is not None:
             self._wire.socket.close()
+            self._wire = None
 
     def fill(self) -> None:
         """Send new batches until as many are under way as may be. Raises OSError."""
@@ -79,8 +93,8 @@ class TortureProducer:
         sent = self._under_way[0]
         response: Any = decode(apis.response_class(ApiKey.PRODUCE), frame[RESPONSE_HEADER_BYTES:], sent.version)
         answer = response.responses[0].partition_responses[0]
-        if answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            raise ConnectionError("the broker has just started")
+        if answer.error_code in SENT_AGAIN:
+            raise ConnectionError(ErrorCode(answer.error_code).name)
         assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
         self._under_way.popleft()
         assert self.acknowledged.setdefault(sent.number, answer.base_offset) == answer.base_offset
@@ -126,3 +140,10 @@ class TortureProducer:
             ],
         )
         return Sent(number, version, request)
+
+
+def fresh_producer_id(wire: Wire) -> int:
+    """An id that no other producer has."""
+    given = wire.ask(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id=None))
+    assert given.error_code == ErrorCode.NONE, ErrorCode(given.error_code).name
+    return int(given.producer_id)
