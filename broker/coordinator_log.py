@@ -19,6 +19,7 @@ from ..protocol.records.produced import Produced, ProducedBatch
 from ..protocol.records.record import Record
 from ..storage.clock import Clock
 from ..storage.partition_log import AppendOrigin
+from .coordination.request_writes import note_written
 from .partition import Partition
 
 REPLAY_BYTES = 4 * 1024 * 1024
@@ -90,6 +91,11 @@ class CoordinatorLog:
         """How many partitions the topic has; creates it if it is missing."""
         return self._topics.ensure_internal_topic(self.topic)
 
+    def existing_partition_of(self, key: str) -> int:
+        """As `partition_of`, but -1 if the topic does not exist, which then is not created."""
+        count = self.existing_partitions()
+        return java_hash(key) % count if count else -1
+
     def partition_of(self, key: str) -> int:
         """The partition that holds all records of a group or transactional id: Java's hash of it, as in Kafka."""
         return java_hash(key) % self.partition_count
@@ -112,7 +118,9 @@ class CoordinatorLog:
         produced = self._batch(records, producer)
         if produced.size_bytes > partition.log.config.max_message_bytes:
             raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
-        return partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
+        base_offset = partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
+        note_written(partition, base_offset + len(records) - 1)
+        return base_offset
 
     def replay(self, index: int) -> Iterator[list[Replayed]]:
         """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""

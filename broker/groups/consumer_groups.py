@@ -111,9 +111,7 @@ class ConsumerGroups:
         if self._migration.may_downgrade(group, member_ids):
             classic = self._migration.downgraded(group, member_ids)
             self._log.write(group.group_id, [*tombstones(group), classic_group_record(classic)])
-            del self.by_id[group.group_id]
-            for member_id in group.members:
-                self.deadlines.clear_all(group.group_id, member_id)
+            self.hand_over(group)
             self._migration.resume(classic)
             return
         self._change(group, group.remove(member_ids, self.topics))
@@ -126,6 +124,12 @@ class ConsumerGroups:
         """The group is deleted. Raises BrokerError if that cannot be written."""
         self._log.write(group.group_id, tombstones(group))
         del self.by_id[group.group_id]
+
+    def hand_over(self, group: ConsumerGroup) -> None:
+        """Another broker looks after the group: no time of its members runs out here any more."""
+        del self.by_id[group.group_id]
+        for member_id in group.members:
+            self.deadlines.clear_all(group.group_id, member_id)
 
     def _change(self, before: ConsumerGroup, after: ConsumerGroup, *, preceding: Sequence[KeyValue] = ()) -> None:
         if after is before:

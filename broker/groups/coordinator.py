@@ -20,6 +20,7 @@ from ...protocol.records.compression import Codec
 from ...storage.clock import Clock
 from ...storage.paths import TopicPartition
 from ..config import BrokerConfig
+from ..coordination.led_partitions import LedPartitions
 from ..coordinator_log import CoordinatorLog, InternalTopics, TransactionalProducer
 from ..promise import Promise, kept
 from ..timers import TimerQueue
@@ -67,35 +68,49 @@ class GroupCoordinator:
         self._consumer_groups = ConsumerGroups(config, self._timers, ConsumerGroupLog(self._log), topics, migration)
         self._consumer = ConsumerProtocol(config, self._consumer_groups)
         self._classic_in_consumer = ClassicInConsumer(config, self._consumer_groups)
-        self._loading: set[int] = set()
+        self._is_alone = config.roles.is_alone
+        self.partitions = LedPartitions(self._topic, is_alone=self._is_alone)
+        """The partitions of the offsets topic whose groups are this broker's."""
+        self.partitions.begin_reading = self._begin_reading
+        self.partitions.forget = self._forget_partition
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what the offsets topic holds, then watch over deadlines; started once requests may come.
 
-        Requests for groups that are not loaded yet are refused with COORDINATOR_LOAD_IN_PROGRESS.
+        Requests for groups that are not loaded yet are refused with COORDINATOR_LOAD_IN_PROGRESS. Among several
+        brokers `partitions` is told what there is to load.
         """
-        self._loading = set(range(self._topic.existing_partitions()))
+        if self._is_alone:
+            for index in range(self._topic.existing_partitions()):
+                self.partitions.elected(index)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             nursery.start_soon(self._expire_offsets)
+            nursery.start_soon(self.partitions.run)
             task_status.started()
-            await self._load()
 
-    async def _load(self) -> None:
-        for index in sorted(self._loading):
-            loader = PartitionLoader(self._groups, self._consumer_groups.by_id, self._offsets.offsets)
-            try:
-                for entries in self._topic.replay(index):
-                    loader.replay(entries)
-                    await trio.lowlevel.checkpoint()
-            except BrokerError as error:
-                logger.error("%s-%d is damaged; what follows is not loaded: %s", OFFSETS_TOPIC, index, error)
-            loader.finish()
-            self._loading.discard(index)
-            for group_id in loader.group_ids & self._groups.keys():
-                self._resume(self._groups[group_id])
-            for group_id in loader.group_ids & self._consumer_groups.by_id.keys():
-                self._consumer_groups.resume(self._consumer_groups.by_id[group_id])
+    def _begin_reading(self, index: int) -> PartitionLoader:
+        return PartitionLoader(self._groups, self._consumer_groups.by_id, self._offsets.offsets, self._resume_groups)
+
+    def _resume_groups(self, group_ids: set[str]) -> None:
+        for group_id in group_ids & self._groups.keys():
+            self._resume(self._groups[group_id])
+        for group_id in group_ids & self._consumer_groups.by_id.keys():
+            self._consumer_groups.resume(self._consumer_groups.by_id[group_id])
+
+    def _forget_partition(self, index: int) -> None:
+        """Its groups are another broker's now, or are to be read again; who waits here is told to look for that one."""
+
+        def is_there(group_id: str) -> bool:
+            return self._topic.existing_partition_of(group_id) == index
+
+        for group in [group for group in self._groups.values() if is_there(group.group_id)]:
+            self._rebalancer.hand_over(group)
+            del self._groups[group.group_id]
+        for consumer_group in [group for group in self._consumer_groups.by_id.values() if is_there(group.group_id)]:
+            self._consumer_groups.hand_over(consumer_group)
+        for group_id in [group_id for group_id in self._offsets.offsets if is_there(group_id)]:
+            self._offsets.offsets.remove_group(group_id)
 
     def _resume(self, group: ClassicGroup) -> None:
         """Give the members of a group that was just loaded a session's time to be heard of."""
@@ -114,8 +129,10 @@ class GroupCoordinator:
         """Whether requests for this group can be served now."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
-        if self._loading and self.partition_of(group_id) in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        try:
+            self.partitions.check(group_id)
+        except BrokerError as error:
+            return error.code
         return ErrorCode.NONE
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
@@ -330,7 +347,7 @@ class GroupCoordinator:
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
         """ListGroups: those that the filters let through, and an error if some are still being loaded."""
-        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._loading else ErrorCode.NONE
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.is_reading else ErrorCode.NONE
         listed = [list_classic(group) for group in self._groups.values()]
         listed += [list_consumer_group(group) for group in self._consumer_groups.by_id.values()]
         return error, [group for group in listed if is_listed(group, states, types)]

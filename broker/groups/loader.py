@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...protocol.errors import BrokerError, DecodeError
 from ...protocol.records.v2 import NO_PRODUCER_ID
@@ -24,8 +24,14 @@ class PartitionLoader:
     """
 
     def __init__(
-        self, groups: dict[str, ClassicGroup], consumer_groups: dict[str, ConsumerGroup], offsets: CommittedOffsets
+        self,
+        groups: dict[str, ClassicGroup],
+        consumer_groups: dict[str, ConsumerGroup],
+        offsets: CommittedOffsets,
+        resume: Callable[[set[str]], None] = lambda _: None,
     ) -> None:
+        """``resume`` is told of every group that was mentioned, at the end."""
+        self._resume = resume
         self._groups = groups
         self._consumer_groups = consumer_groups
         self._offsets = offsets
@@ -80,8 +86,9 @@ class PartitionLoader:
             self._groups[group_id] = parse_group(group_id, record.value)
 
     def finish(self) -> None:
-        """Make a group for every one that only has offsets."""
+        """Make a group for every one that only has offsets, and let all go on."""
         for group_id in self.group_ids:
             is_known = group_id in self._groups or group_id in self._consumer_groups
             if self._offsets.of(group_id) and not is_known:
                 self._groups[group_id] = ClassicGroup(group_id)
+        self._resume(self.group_ids)

@@ -75,6 +75,18 @@ class Rebalancer:
         else:
             self.complete_join_if_all_joined(group)
 
+    def hand_over(self, group: ClassicGroup) -> None:
+        """Another broker looks after the group: whoever waits here is told so, and no time runs out any more."""
+        for member in list(group.members.values()):
+            member.answer_join(failed_join(member.member_id, ErrorCode.NOT_COORDINATOR))
+            member.answer_sync(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+            group.remove(member.member_id)
+        for member_id in list(group.pending_members):
+            group.forget_pending(member_id)
+        for timer in (group.rebalance_timer, group.sync_timer):
+            if timer is not None:
+                timer.cancel()
+
     def _session_ended(self, group: ClassicGroup, member: ClassicMember) -> None:
         if group.members.get(member.member_id) is not member:
             return

@@ -1,0 +1,51 @@
+"""An answer tells of nothing that could still be lost: it waits until what its request wrote is replicated.
+
+Coordinators write into logs that have followers, and go on at once; the task that serves the request waits at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextvars import ContextVar
+from typing import TypeVar
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ..partition import Partition
+
+Response = TypeVar("Response")
+
+_written: ContextVar[list[tuple[Partition, int]] | None] = ContextVar("written", default=None)
+
+TOLD_AS = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What clients of a coordinator are told where its log could not do it (Kafka `GroupMetadataManager`)."""
+
+
+def note_written(partition: Partition, offset: int) -> None:
+    """The present request has written the record at ``offset``; nothing to note where there are no followers."""
+    written = _written.get()
+    if written is not None and partition.role is not None:
+        written.append((partition, offset))
+
+
+async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> Response:
+    """The response, once all that was written on the way to it is in the logs of all in-sync replicas.
+
+    Raises BrokerError as the handler does, and NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
+    """
+    written: list[tuple[Partition, int]] = []
+    token = _written.set(written)
+    try:
+        response = await responding
+    finally:
+        _written.reset(token)
+    for partition, offset in written:
+        try:
+            await partition.replicated(offset, timeout_s)
+        except BrokerError as error:
+            raise BrokerError(TOLD_AS.get(error.code, error.code), error.message) from error
+    return response
