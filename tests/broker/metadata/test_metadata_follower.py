@@ -63,15 +63,22 @@ class Link:
 
     async def ask_once(self, request: Any, response: type, *, timeout_s: float, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
-        if self.is_cut:
-            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "away")
+        self._check()
         controller = SimpleNamespace(has_read=lambda *read: self.has_read.append(read))
         broker = SimpleNamespace(metadata=self.controller.store, controller_here=controller)
         context: Any = SimpleNamespace(broker=broker, api_version=FETCH_VERSION)
         if isinstance(request, FetchRequest):
             assert version == FETCH_VERSION
-            return await handle_fetch_metadata(request, context)
-        return await handle_fetch_snapshot(request, context)
+            answer: Any = await handle_fetch_metadata(request, context)
+        else:
+            answer = await handle_fetch_snapshot(request, context)
+        # An answer may be lost as well as a question.
+        self._check()
+        return answer
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "away")
 
 
 @pytest.fixture
