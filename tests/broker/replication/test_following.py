@@ -98,7 +98,7 @@ def test_damaged_records_are_not_taken() -> None:
     leader, followed = a_log(1, 1), following(a_log(1))
     damaged = bytearray(bytes_of(leader, 1))
     damaged[-1] ^= 1
-    assert followed.take(PartitionData(high_watermark=2, records=damaged), 1) is Outcome.WAIT
+    assert followed.take(PartitionData(high_watermark=2, records=bytes(damaged)), 1) is Outcome.WAIT
     assert followed.log.log_end_offset == 1
 
 
