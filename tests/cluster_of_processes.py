@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -17,25 +17,27 @@ from tests.wire import Wire
 LIMIT_S = 30.0
 CONTROLLER = 1
 Found = TypeVar("Found")
+OwnSettings: TypeAlias = Callable[[int, tuple[str, int]], list[str]]
+"""What one node is told, by its id and address, in place of what makes node 1 the controller of the others."""
 
 
 class ClusterOfProcesses:
     """Running brokers by node id; each may be killed, stopped and started again (`BrokerProcess`)."""
 
-    def __init__(self, directory: Path, count: int, *overrides: str) -> None:
+    def __init__(self, directory: Path, count: int, *overrides: str, own_settings: OwnSettings | None = None) -> None:
         addresses = free_addresses(count + 1)
         self.controller_address = addresses.pop()
         self.brokers: dict[int, BrokerProcess] = {}
         for node_id, address in enumerate(addresses, CONTROLLER):
             home = directory / f"broker-{node_id}"
             home.mkdir(parents=True)
-            settings = (*overrides, *self._settings(node_id, address))
+            own = (own_settings or self._settings)(node_id, address)
+            settings = (*overrides, f"node.id={node_id}", *own)
             self.brokers[node_id] = BrokerProcess(spawn_broker(address, home, settings), address, home, settings)
 
     def _settings(self, node_id: int, address: tuple[str, int]) -> list[str]:
         controller = f"{self.controller_address[0]}:{self.controller_address[1]}"
         settings = [
-            f"node.id={node_id}",
             f"controller.quorum.voters={CONTROLLER}@{controller}",
             "controller.listener.names=CONTROLLER",
             "process.roles=broker",
@@ -84,9 +86,11 @@ class ClusterOfProcesses:
 
 
 @contextlib.contextmanager
-def running_cluster(directory: Path, count: int, *overrides: str) -> Iterator[ClusterOfProcesses]:
+def running_cluster(
+    directory: Path, count: int, *overrides: str, own_settings: OwnSettings | None = None
+) -> Iterator[ClusterOfProcesses]:
     """A cluster for the length of a block, ready for clients; what is still running then must end well."""
-    cluster = ClusterOfProcesses(directory, count, *overrides)
+    cluster = ClusterOfProcesses(directory, count, *overrides, own_settings=own_settings)
     try:
         for broker in cluster.brokers.values():
             wait_until_it_answers(broker)

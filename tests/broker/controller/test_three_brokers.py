@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +12,8 @@ from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from gregor.protocol.messages.describe_cluster import DescribeClusterRequest
 from gregor.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from tests.broker.controller.cluster_calls import create, fetched, produce
-from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
+from tests.broker_process import BrokerProcess, spawn_broker
+from tests.cluster_of_processes import ClusterOfProcesses, free_addresses, running_cluster, until
 
 SESSION = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=200")
 """A dead broker is noticed soon."""
@@ -133,3 +134,47 @@ def test_a_broker_that_is_told_to_stop_is_not_seen_any_more(mortal_cluster: Clus
     assert cluster.brokers[2].stop() == 0
     assert cluster.brokers_seen_by(1) == [1, 3]
     assert "broker 2 is fenced" in cluster.brokers[1].output()
+
+
+def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Every node of many compose files is broker and controller, and a voter: the first voter decides alone."""
+    ports = [address[1] for address in free_addresses(3)]
+    voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(ports, 1))
+    shared = ("controller.quorum.voters=" + voters, "process.roles=broker,controller")
+    with running_cluster(tmp_path_factory.mktemp("voters"), 3, own_settings=kafkas_settings(ports, *shared)) as cluster:
+        create(cluster, 2, "voted", partitions=6)
+        assert sorted(cluster.leaders(3, "voted")) == [1, 1, 2, 2, 3, 3]
+        assert "Gregor has one controller" in cluster.brokers[2].output()
+
+
+def test_a_controller_may_stand_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    (controller,) = free_addresses(1)
+    address = f"{controller[0]}:{controller[1]}"
+    quorum = (f"controller.quorum.bootstrap.servers={address}", "controller.listener.names=CONTROLLER")
+    apart = (f"listeners=CONTROLLER://{address}", "node.id=100", "process.roles=controller")
+    home = tmp_path_factory.mktemp("controller")
+    process = BrokerProcess(spawn_broker(controller, home, (*quorum, *apart)), controller, home, ())
+    try:
+        directory = tmp_path_factory.mktemp("brokers")
+        with running_cluster(directory, 2, own_settings=lambda _, __: [*quorum, "process.roles=broker"]) as cluster:
+            create(cluster, 2, "apart", partitions=4)
+            assert sorted(cluster.leaders(1, "apart")) == [1, 1, 2, 2]
+            assert cluster.brokers_seen_by(1) == [1, 2]
+            assert cluster.metadata(1).controller_id in (1, 2)
+        assert process.stop() == 0
+    finally:
+        if process.process.poll() is None:
+            process.kill()
+
+
+def kafkas_settings(controller_ports: list[int], *shared: str) -> Callable[[int, tuple[str, int]], list[str]]:
+    """Settings of nodes that all open a controller's listener."""
+
+    def settings(node_id: int, address: tuple[str, int]) -> list[str]:
+        controller = f"CONTROLLER://127.0.0.1:{controller_ports[node_id - 1]}"
+        listeners = f"listeners=PLAINTEXT://{address[0]}:{address[1]},{controller}"
+        return [*shared, "controller.listener.names=CONTROLLER", listeners]
+
+    return settings
