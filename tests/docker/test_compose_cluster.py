@@ -1,0 +1,31 @@
+"""The compose file with three brokers: what its containers are told makes one cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.config import BrokerConfig
+from gregor.broker.config.roles import Voter, inter_broker_listener
+from tests.docker.test_properties_from_environment import script
+
+COMPOSE = Path(__file__).resolve().parents[2] / "docker" / "compose-cluster.yaml"
+
+
+def test_its_nodes_are_one_controller_and_three_brokers() -> None:
+    yaml = pytest.importorskip("yaml", reason="no PyYAML here: `pip install .[faults]` has it")
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    configs = []
+    for name, service in services.items():
+        environment = {key: str(value) for key, value in service["environment"].items()}
+        config = BrokerConfig(script.settings(environment))
+        assert config.notices() == ([], [])
+        assert f"PLAINTEXT://{name}:9092" in config.advertised_listeners
+        assert inter_broker_listener(config) == "PLAINTEXT"
+        configs.append(config)
+    assert [config.node_id for config in configs] == [1, 2, 3]
+    assert [config.roles.is_controller for config in configs] == [True, False, False]
+    assert {config.roles.controller for config in configs[1:]} == {Voter(1, "kafka-1", 9093)}
+    assert configs[0].roles.controller_listener is not None
+    assert configs[0].roles.controller_listener.port == 9093
