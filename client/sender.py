@@ -169,7 +169,7 @@ class Sender:
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether sequence numbers and transaction let this batch, the first of its queue, go now."""
         if batch.keeps_producer:
-            return not batch.attempts or not batch.has_sequence or queue.sequence.is_first(batch)
+            return queue.sequence.may_send(batch)
         if not self._config.is_idempotent:
             return True
         if batch.is_legacy or any(before.is_legacy for before in queue.under_way):

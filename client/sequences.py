@@ -3,6 +3,9 @@
 A broker accepts a producer's batches of a partition only without gaps, and recognises one that it has already. So
 a batch keeps its number for as long as its fate is unknown, batches are repeated in order, and after one is given up
 the partition starts a new epoch at 0, once nothing of the old one is under way.
+
+A broker that has never heard of a producer takes any number for its first. So the first batch goes alone: were it
+refused for another reason, one behind it would be accepted in its place, and its own number never again.
 """
 
 from collections.abc import Iterable
@@ -19,7 +22,7 @@ class PartitionSequence:
     whether they are under way or wait to be sent again.
     """
 
-    __slots__ = ("next_sequence", "producer_epoch", "producer_id", "restart_wanted", "tracked")
+    __slots__ = ("_known_as", "next_sequence", "producer_epoch", "producer_id", "restart_wanted", "tracked")
 
     def __init__(self) -> None:
         self.producer_id = -1
@@ -27,6 +30,8 @@ class PartitionSequence:
         self.next_sequence = 0
         self.restart_wanted = False
         self.tracked: list[ProducerBatch] = []
+        self._known_as: tuple[int, int] | None = None
+        """Producer id and epoch of the last acknowledged batch."""
 
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
         """Start numbering for this producer, from 0; what was numbered and not sent is numbered anew."""
@@ -44,9 +49,16 @@ class PartitionSequence:
         A repeated batch goes only when it is the next that the broker expects (Kafka's
         RecordAccumulator.shouldStopDrainBatchesForPartition); a new epoch begins when nothing is under way.
         """
+        if batch.keeps_producer:
+            return not batch.has_sequence or self._is_in_turn(batch, (batch.producer_id, batch.producer_epoch))
         if self.restart_wanted:
             return not self.is_under_way
-        return not batch.has_sequence or self.tracked[0] is batch
+        return self._is_in_turn(batch, (self.producer_id, self.producer_epoch))
+
+    def _is_in_turn(self, batch: ProducerBatch, identity: tuple[int, int]) -> bool:
+        if batch in self.tracked:
+            return self.tracked[0] is batch
+        return not self.tracked or self._known_as == identity
 
     @property
     def is_under_way(self) -> bool:
@@ -87,6 +99,7 @@ class PartitionSequence:
         """Forget an acknowledged batch."""
         if batch in self.tracked:
             self.tracked.remove(batch)
+            self._known_as = (batch.producer_id, batch.producer_epoch)
 
     def given_up(self, batch: ProducerBatch) -> None:
         """Forget a batch that the broker does not have, or may have: later numbers no longer fit."""

@@ -23,14 +23,33 @@ def sent(sequence: PartitionSequence, record_count: int) -> ProducerBatch:
 
 
 def new_sequence() -> PartitionSequence:
+    """One that the broker has acknowledged a record of."""
     sequence = PartitionSequence()
     sequence.adopt(7, 0)
+    sequence.delivered(sent(sequence, 1))
     return sequence
 
 
 async def test_numbers_follow_each_other() -> None:
     sequence = new_sequence()
-    assert [sent(sequence, n).base_sequence for n in (3, 1, 2)] == [0, 3, 4]
+    assert [sent(sequence, n).base_sequence for n in (3, 1, 2)] == [1, 4, 5]
+
+
+async def test_the_first_batch_goes_alone() -> None:
+    """A broker takes the first number that it hears from a producer for right, whatever it is."""
+    sequence = PartitionSequence()
+    sequence.adopt(7, 0)
+    first = sent(sequence, 1)
+    assert not sequence.may_send(sealed(1))
+    first.back_to_queue(0.0)
+    assert not sequence.may_send(sealed(1))
+    assert sequence.may_send(first)
+    first.sent()
+    sequence.delivered(first)
+    assert sequence.may_send(sealed(1))
+    sequence.adopt(8, 0)
+    sent(sequence, 1)
+    assert not sequence.may_send(sealed(1))
 
 
 async def test_repeats_go_one_by_one_in_order() -> None:
@@ -47,7 +66,7 @@ async def test_repeats_go_one_by_one_in_order() -> None:
     first.sent()
     sequence.delivered(first)
     assert sequence.may_send(second)
-    assert second.base_sequence == 1, "numbers are kept while the fate is unknown"
+    assert second.base_sequence == 2, "numbers are kept while the fate is unknown"
 
 
 async def test_a_lost_batch_starts_a_new_epoch_when_nothing_is_under_way() -> None:
@@ -68,7 +87,7 @@ async def test_halves_take_the_place_of_the_whole() -> None:
     whole, later = sent(sequence, 4), sent(sequence, 1)
     halves = whole.split(CompressionRatioEstimator())
     sequence.replaced(whole, halves)
-    assert [batch.base_sequence for batch in sequence.tracked] == [0, 2, 4]
+    assert [batch.base_sequence for batch in sequence.tracked] == [1, 3, 5]
     assert sequence.tracked == [*halves, later]
     assert sequence.may_send(halves[0])
     assert not sequence.may_send(halves[1])

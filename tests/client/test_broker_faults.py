@@ -1,0 +1,192 @@
+"""Brokers that die and come back, leaders that move, clocks that jump: nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import trio
+
+from gregor.client import Admin, Consumer, Delivery, Producer
+from gregor.client.admin import NewTopic
+from gregor.client.consumer_record import ConsumerRecord
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+from tests.broker_process import BrokerProcess, running_broker
+from tests.client.two_addresses import two_addresses
+
+QUICK: dict[str, Any] = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 50}
+ONE_PARTITION = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "group.initial.rebalance.delay.ms=0",
+)
+
+
+def expected(count: int) -> list[bytes]:
+    return [b"%d" % n for n in range(count)]
+
+
+async def read(bootstrap: str, topic: str, count: int, **config: object) -> list[bytes | None]:
+    """That many records, and whatever comes behind them for a moment."""
+    seen: list[bytes | None] = []
+    async with Consumer(bootstrap, auto_offset_reset="earliest", **config) as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(20):
+            while len(seen) < count:
+                seen += [record.value for record in await consumer.poll()]
+            seen += [record.value for record in await consumer.poll(100)]
+    return seen
+
+
+async def create(bootstrap: str) -> str:
+    topic = f"f-{uuid4().hex[:12]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    return topic
+
+
+async def kill_and_restart(broker: BrokerProcess) -> None:
+    await trio.to_thread.run_sync(broker.kill)
+    await trio.to_thread.run_sync(broker.start_again)
+
+
+async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
+    """Producer and consumer run through three kill -9 of their only broker."""
+    with running_broker(tmp_path, *ONE_PARTITION) as broker:
+        topic = await create(broker.bootstrap)
+        deliveries: list[Delivery] = []
+        seen: list[bytes | None] = []
+        is_over = trio.Event()
+
+        async def keep_sending(producer: Producer) -> None:
+            while not is_over.is_set() or len(deliveries) < 3_000:
+                deliveries.append(await producer.send(topic, b"%d" % len(deliveries)))
+                if len(deliveries) % 100 == 0:
+                    await deliveries[-50]
+
+        async def keep_reading() -> None:
+            async with Consumer(broker.bootstrap, auto_offset_reset="earliest", **QUICK) as consumer:
+                consumer.assign([(topic, 0)])
+                while not is_over.is_set() or len(seen) < len(deliveries):
+                    seen.extend(record.value for record in await consumer.poll(100))
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(keep_reading)
+                async with Producer(broker.bootstrap, **QUICK) as producer, trio.open_nursery() as sending:
+                    sending.start_soon(keep_sending, producer)
+                    for _ in range(3):
+                        before = len(deliveries)
+                        while len(deliveries) < before + 300:
+                            await trio.lowlevel.checkpoint()
+                        await kill_and_restart(broker)
+                    is_over.set()
+        assert all(delivery.error is None for delivery in deliveries)
+        assert [delivery.offset for delivery in deliveries] == list(range(len(deliveries)))
+        assert await read(broker.bootstrap, topic, len(deliveries)) == expected(len(deliveries)) == seen
+
+
+async def test_a_transaction_survives_the_brokers_death(tmp_path: Path) -> None:
+    with running_broker(tmp_path, *ONE_PARTITION) as broker:
+        topic = await create(broker.bootstrap)
+        async with Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer:
+            for round_number in range(3):
+                async with producer.transaction():
+                    await (await producer.send(topic, b"%d" % (2 * round_number)))
+                    await kill_and_restart(broker)
+                    await producer.send(topic, b"%d" % (2 * round_number + 1))
+        assert await read(broker.bootstrap, topic, 6, isolation_level="read_committed") == expected(6)
+
+
+async def test_a_group_goes_on_after_its_coordinators_death(tmp_path: Path) -> None:
+    with running_broker(tmp_path, *ONE_PARTITION) as broker:
+        topic = await create(broker.bootstrap)
+        seen: list[bytes | None] = []
+        async with (
+            Producer(broker.bootstrap, **QUICK) as producer,
+            Consumer(broker.bootstrap, group_id="g", auto_offset_reset="earliest", **QUICK) as consumer,
+        ):
+            consumer.subscribe([topic])
+            with trio.fail_after(60):
+                for n in range(4):
+                    await (await producer.send(topic, b"%d" % n))
+                    while len(seen) <= n:
+                        seen += [record.value for record in await consumer.poll()]
+                    await consumer.commit()
+                    if n < 3:
+                        await kill_and_restart(broker)
+        assert seen == expected(4)
+        async with Admin(broker.bootstrap) as admin:
+            assert await admin.group_offsets("g") == {(topic, 0): 4}
+
+
+async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) -> None:
+    async with two_addresses(broker_process) as cluster:
+        topic = await create(cluster.bootstrap)
+        deliveries: list[Delivery] = []
+        seen: list[bytes | None] = []
+        async with (
+            Producer(cluster.bootstrap, **QUICK) as producer,
+            Consumer(cluster.bootstrap, auto_offset_reset="earliest", **QUICK) as consumer,
+        ):
+            consumer.assign([(topic, 0)])
+            with trio.fail_after(30):
+                for _ in range(10):
+                    for _ in range(100):
+                        deliveries.append(await producer.send(topic, b"%d" % len(deliveries)))
+                        # One batch for each few records, so that several are under way when the leader moves.
+                        await trio.lowlevel.checkpoint()
+                    cluster.leader = 3 - cluster.leader
+                    seen += [record.value for record in await consumer.poll()]
+                await producer.flush()
+                while len(seen) < len(deliveries):
+                    seen += [record.value for record in await consumer.poll()]
+        assert cluster.refusals >= 10
+        assert [delivery.offset for delivery in deliveries] == list(range(1_000))
+        assert seen == expected(1_000) == await read(broker_process.bootstrap, topic, 1_000)
+
+
+async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: BrokerProcess) -> None:
+    async with two_addresses(broker_process) as cluster:
+        topic = await create(cluster.bootstrap)
+        async with Producer(cluster.bootstrap, **QUICK) as producer:
+            deliveries = []
+            with trio.fail_after(30):
+                for n in range(200):
+                    raw = v2.build_batch(
+                        [Record(0, 5, None, b"%d" % n)], producer_id=99_000, producer_epoch=0, base_sequence=n
+                    )
+                    deliveries.append(await producer.send_batch(topic, 0, raw, keeps_producer=True))
+                    if n % 20 == 0:
+                        cluster.leader = 3 - cluster.leader
+                    await trio.lowlevel.checkpoint()
+                assert [(await delivery).offset for delivery in deliveries] == list(range(200))
+        assert await read(broker_process.bootstrap, topic, 200) == expected(200)
+
+
+async def test_a_wall_clock_that_jumps(broker_process: BrokerProcess) -> None:
+    """Time stamps are the clock's, whatever it says; nothing waits for it or gives up because of it."""
+    topic = await create(broker_process.bootstrap)
+    day_ms = 86_400_000
+    jumps = [0, 10 * day_ms, -20 * day_ms, 3_650 * day_ms, -5, 7]
+    now_ms = 1_700_000_000_000
+    times: list[int] = []
+
+    def jumping_clock() -> int:
+        times.append(now_ms + jumps[len(times) % len(jumps)])
+        return times[-1]
+
+    async with Producer(broker_process.bootstrap, clock_ms=jumping_clock, linger_ms=20) as producer:
+        with trio.fail_after(10):
+            deliveries = [await producer.send(topic, b"%d" % n) for n in range(600)]
+            await producer.flush()
+    assert all(delivery.error is None for delivery in deliveries)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        records: list[ConsumerRecord] = []
+        with trio.fail_after(10):
+            while len(records) < 600:
+                records += await consumer.poll()
+    assert [(record.value, record.timestamp) for record in records] == list(zip(expected(600), times, strict=True))

@@ -1,0 +1,181 @@
+"""One broker behind two addresses that pretend to be two brokers, so that a partition's leader can move at will.
+
+Metadata names both; whichever does not lead answers Produce, Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER. What
+is appended is the same log in either case, so a test can tell what was lost or doubled on the way.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from gregor.protocol.apis import (
+    ApiKey,
+    api_key,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+from gregor.protocol.codec import decode, encode
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.framing import FrameReader
+from gregor.protocol.messages.fetch import FetchableTopicResponse, PartitionData
+from gregor.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from gregor.protocol.messages.metadata import MetadataResponseBroker
+from gregor.protocol.messages.produce import PartitionProduceResponse, TopicProduceResponse
+from tests.broker_process import BrokerProcess
+
+FRAME_LIMIT_BYTES = 1 << 28
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class TwoAddresses:
+    """Nodes 1 and 2; assign `leader` to move all partitions."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self.ports: dict[int, int] = {}
+        self.leader = 1
+        self.refusals = 0
+
+    @property
+    def bootstrap(self) -> str:
+        """Both addresses."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    async def run(self, *, task_status: trio.TaskStatus[TwoAddresses] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for node in (1, 2):
+                listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+                self.ports[node] = listeners[0].socket.getsockname()[1]
+                nursery.start_soon(partial(trio.serve_listeners, partial(self._serve, node), listeners))
+            task_status.started(self)
+
+    async def _serve(self, node: int, client: trio.SocketStream) -> None:
+        try:
+            async with await trio.open_tcp_stream(*self._broker.address) as broker:
+                broker.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                questions, answers = _Frames(client), _Frames(broker)
+                while (frame := await questions.next()) is not None:
+                    answer = self._refusal(node, frame)
+                    if answer is None:
+                        await broker.send_all(_with_length(frame))
+                        found = await answers.next()
+                        if found is None:
+                            return
+                        answer = self._pretend(frame, found)
+                    await client.send_all(_with_length(answer))
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+
+    def _refusal(self, node: int, frame: memoryview) -> bytes | memoryview | None:
+        """The answer of a broker that does not lead, None if it does or the question is another."""
+        key, version = api_key(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
+        if node == self.leader or key not in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+            return None
+        self.refusals += 1
+        request = decode(request_class(key), _body_of(frame), version)
+        answer = response_class(key)()
+        _refuse_all(request, answer)
+        head = bytes(frame[4:8]) + b"\0" * response_header_version(key, version)
+        return head + encode(answer, version)
+
+    def _pretend(self, frame: memoryview, answer: memoryview) -> bytes | memoryview:
+        """A Metadata answer with both nodes in it; others stay as they are."""
+        key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
+        if key not in (ApiKey.METADATA, ApiKey.FIND_COORDINATOR):
+            return answer
+        head_size = 4 + response_header_version(ApiKey(key), version)
+        response: Any = decode(response_class(ApiKey(key)), answer[head_size:], version)
+        if key == ApiKey.FIND_COORDINATOR:
+            response.node_id, response.host, response.port = 1, "127.0.0.1", self.ports[1]
+        else:
+            response.controller_id = 1
+            response.brokers = [
+                MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node, port in self.ports.items()
+            ]
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    partition.leader_id = self.leader
+                    partition.replica_nodes = partition.isr_nodes = [1, 2]
+        return bytes(answer[:head_size]) + encode(response, version)
+
+
+def _refuse_all(request: Any, answer: Any) -> None:
+    if hasattr(request, "topic_data"):
+        answer.responses = [
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    PartitionProduceResponse(index=part.index, error_code=NOT_LEADER) for part in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    elif hasattr(request, "max_wait_ms"):
+        answer.responses = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(partition_index=part.partition, error_code=NOT_LEADER, records=b"")
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    else:
+        answer.topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=NOT_LEADER)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+
+
+def _body_of(frame: memoryview) -> memoryview:
+    """The request behind its header: key, version, correlation id, client id and, where there are any, tags."""
+    key, version = api_key(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
+    header_version = request_header_version(key, version)
+    size = int.from_bytes(frame[8:10], "big", signed=True)
+    return frame[10 + max(size, 0) + (1 if header_version >= 2 else 0) :]
+
+
+class _Frames:
+    """The length-prefixed frames that come from a stream."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._reader = FrameReader(FRAME_LIMIT_BYTES)
+
+    async def next(self) -> memoryview | None:
+        """The next one, None at the end."""
+        while (frame := self._reader.next_frame()) is None:
+            data = await self._stream.receive_some()
+            if not data:
+                return None
+            self._reader.feed(data)
+        return frame
+
+
+def _with_length(frame: bytes | memoryview) -> bytes:
+    return len(frame).to_bytes(4, "big") + bytes(frame)
+
+
+@asynccontextmanager
+async def two_addresses(broker: BrokerProcess) -> AsyncIterator[TwoAddresses]:
+    """Both addresses for the length of a block."""
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(TwoAddresses(broker).run)
+        nursery.cancel_scope.cancel()
