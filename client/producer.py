@@ -37,6 +37,7 @@ from .compression_estimator import CompressionRatioEstimator
 from .config import ProducerConfig
 from .delivery import Delivery
 from .errors import AbandonedError, ClientError, ClosedError, DeadlineExceededError, RecordTooLargeError
+from .group_offsets import CommittedOffset
 from .lifetime import BackgroundTasks
 from .metrics import Metrics
 from .partitioner import partition_for_key
@@ -268,7 +269,7 @@ class Producer:
         await transactions.end(commit=True)
 
     async def send_offsets_to_transaction(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], **membership: str | int
+        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
     ) -> None:
         """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`."""
         await self._transactional().send_offsets(group_id, offsets, **membership)

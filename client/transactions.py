@@ -26,6 +26,7 @@ from ..protocol.schema import Message
 from .cluster import Cluster, CoordinatorType
 from .config import ProducerConfig
 from .errors import COORDINATOR_MOVED_CODES, ClientError
+from .group_offsets import CommittedOffset
 from .retry import retry
 
 Response = TypeVar("Response", bound=Message)
@@ -117,8 +118,10 @@ class TransactionManager:
         if place not in self._added:
             self._new.add(place)
 
-    async def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], **membership: str | int) -> None:
-        """Commit a group's offsets (the next to read) with the transaction (KIP-447).
+    async def send_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
+    ) -> None:
+        """Commit a group's offsets (the next to read), with their texts if they have any, in the transaction (KIP-447).
 
         `membership`: generation_id, member_id and group_instance_id of the consumer, for fencing.
         Raises BrokerError or DeadlineExceededError.
@@ -139,10 +142,7 @@ class TransactionManager:
         topics = [
             TxnOffsetCommitRequestTopic(
                 name=topic,
-                partitions=[
-                    TxnOffsetCommitRequestPartition(partition_index=place[1], committed_offset=offsets[place])
-                    for place in places
-                ],
+                partitions=[_committed(place[1], offsets[place]) for place in places],
             )
             for topic, places in groupby(sorted(offsets), key=lambda place: place[0])
         ]
@@ -260,3 +260,10 @@ class TransactionManager:
         except BrokerError as error:
             self.fail(error)
             raise
+
+
+def _committed(partition: int, offset: int | CommittedOffset) -> TxnOffsetCommitRequestPartition:
+    known = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+    return TxnOffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=known.offset, committed_metadata=known.metadata
+    )

@@ -23,7 +23,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from .cluster_view import ClusterView
@@ -83,6 +90,20 @@ class KafkaRawSource(DataSource):
         from .kafka_raw_stream import KafkaRawStreamReader
 
         return KafkaRawStreamReader(ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Appends rows to topics; a topic cannot be overwritten."""
+        from .kafka_sink import SINK_OPTIONS, KafkaSinkWriter
+
+        if overwrite:
+            raise OptionError('a topic can only be appended to: use mode("append")')
+        return KafkaSinkWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Appends the rows of each micro-batch to topics."""
+        from .kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter
+
+        return KafkaSinkStreamWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
 
 
 class ReadPlan:
