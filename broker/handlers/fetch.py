@@ -49,11 +49,13 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         return FetchResponse(error_code=fetch.error)
     quotas = broker.quotas
     max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-    if quotas.is_active:
-        max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
     replica = request.replica_state
     if version < FIRST_VERSION_WITH_REPLICA_STATE:
         replica = ReplicaState(replica_id=request.replica_id)
+    # Clients' quotas do not keep followers from being in sync.
+    has_quota = quotas.is_active and replica.replica_id < 0
+    if has_quota:
+        max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
     limits = FetchLimits(
         version=version,
         max_bytes=max_bytes,
@@ -63,7 +65,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         wants_tags=request.gregor_with_tags,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
-    if quotas.is_active and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
+    if has_quota and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
         for read in reads:
             read.release()
         return FetchResponse(session_id=fetch.session_id)

@@ -98,19 +98,32 @@ def _client(usage: ClientUsage) -> Labels:
 
 
 def _server_families(broker: Broker) -> Iterator[Family]:
-    """Gauges of a broker that is alone: it leads what it has, and is its own controller."""
-    partitions, topics = len(broker.partitions), len(broker.metadata.topics)
+    """Gauges of this broker, and of the cluster on the node that is its controller (0 elsewhere, as from Kafka)."""
+    metadata = broker.metadata
+    led = [partition for partition in broker.partitions if partition.is_leader]
+    leaderships = [partition.leadership for partition in led if partition.leadership is not None]
+    of_cluster = [state for topic in metadata.topics.values() for state in topic.partitions]
+    is_controller = int(metadata.is_controller)
     for name, value in (
-        ("kafka_server_replicamanager_partitioncount", partitions),
-        ("kafka_server_replicamanager_leadercount", partitions),
-        ("kafka_server_replicamanager_underreplicatedpartitions", 0),
-        ("kafka_server_replicamanager_underminisrpartitioncount", 0),
+        ("kafka_server_replicamanager_partitioncount", len(broker.partitions)),
+        ("kafka_server_replicamanager_leadercount", len(led)),
+        (
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            sum(len(leadership.in_sync) <= len(leadership.followers) for leadership in leaderships),
+        ),
+        (
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            sum(not leadership.has_enough_in_sync for leadership in leaderships),
+        ),
         ("kafka_server_replicamanager_offlinereplicacount", 0),
-        ("kafka_controller_kafkacontroller_activecontrollercount", 1),
-        ("kafka_controller_kafkacontroller_offlinepartitionscount", 0),
-        ("kafka_controller_kafkacontroller_globaltopiccount", topics),
-        ("kafka_controller_kafkacontroller_globalpartitioncount", partitions),
-        ("kafka_brokers", 1),
+        ("kafka_controller_kafkacontroller_activecontrollercount", is_controller),
+        (
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            is_controller * sum(state.leader < 0 for state in of_cluster),
+        ),
+        ("kafka_controller_kafkacontroller_globaltopiccount", is_controller * len(metadata.topics)),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", is_controller * len(of_cluster)),
+        ("kafka_brokers", len(metadata.broker_ids)),
     ):
         yield Family(name, [(NO_LABELS, value)])
     if broker.listening:
@@ -120,20 +133,25 @@ def _server_families(broker: Broker) -> Iterator[Family]:
 
 
 def _topic_families(broker: Broker) -> Iterator[Family]:
-    """kafka_exporter's metrics of topics and partitions."""
-    node_id = broker.config.node_id
+    """kafka_exporter's metrics of topics, and of the partitions that are led here."""
     topics = list(broker.metadata.topics.values())
     yield Family("kafka_topic_partitions", (({"topic": topic.name}, len(topic.partitions)) for topic in topics))
+    led = [
+        (partition, state)
+        for topic in topics
+        for state in topic.partitions
+        if (partition := broker.partitions.find(topic.name, state.index)) is not None and partition.is_leader
+    ]
     for name, read in (
-        ("current_offset", lambda partition: partition.log.high_watermark),
-        ("oldest_offset", lambda partition: partition.log.log_start_offset),
-        ("leader", lambda partition: node_id),
-        ("replicas", lambda partition: 1),
-        ("in_sync_replica", lambda partition: 1),
-        ("leader_is_preferred", lambda partition: 1),
-        ("under_replicated_partition", lambda partition: 0),
+        ("current_offset", lambda partition, state: partition.log.high_watermark),
+        ("oldest_offset", lambda partition, state: partition.log.log_start_offset),
+        ("leader", lambda partition, state: state.leader),
+        ("replicas", lambda partition, state: len(state.replicas)),
+        ("in_sync_replica", lambda partition, state: len(state.isr)),
+        ("leader_is_preferred", lambda partition, state: int(state.replicas[:1] == [state.leader])),
+        ("under_replicated_partition", lambda partition, state: int(len(state.isr) < len(state.replicas))),
     ):
-        values = ((_place(partition), read(partition)) for partition in broker.partitions)
+        values = ((_place(partition), read(partition, state)) for partition, state in led)
         yield Family(f"kafka_topic_partition_{name}", values)
 
 
