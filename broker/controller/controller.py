@@ -80,23 +80,30 @@ class Controller:
                 self._sessions.begin_all_anew(trio.current_time())
             for node_id in self._sessions.expired(trio.current_time()):
                 self._sessions.end(node_id)
-                broker = self._state.brokers.get(node_id)
-                if broker is not None and not broker.is_fenced:
-                    logger.warning("broker %d has not been heard of for %d ms: fenced", node_id, self._timeout_ms)
-                    self._commit(liveness.fencing(self._state, broker, self._allows_unclean))
+                self._fence_silent(node_id)
 
-    @property
-    def _timeout_ms(self) -> int:
-        return self._config.broker_session_timeout_ms
+    def _fence_silent(self, node_id: int) -> None:
+        broker = self._state.brokers.get(node_id)
+        if broker is None or broker.is_fenced:
+            return
+        logger.warning("broker %d has not been heard of for %d ms", node_id, self._config.broker_session_timeout_ms)
+        try:
+            self._commit(liveness.fencing(self._state, broker, self._allows_unclean))
+        except BrokerError as error:
+            logger.error("broker %d cannot be fenced: %s", node_id, error)
+            self._sessions.begin(node_id, broker.epoch, trio.current_time())
 
     async def _rebalance(self) -> None:
         while True:
             await trio.sleep(self._config.leader_imbalance_check_interval_seconds)
             if self._config.auto_leader_rebalance_enable:
-                self._commit(liveness.preferred_elections(self._state))
+                try:
+                    self._commit(liveness.preferred_elections(self._state))
+                except BrokerError as error:
+                    logger.error("leadership stays where it is: %s", error)
 
     def _commit(self, records: Iterable[Message]) -> None:
-        """Commit what was decided; a disk that fails is told in the log, as nobody waits for the answer."""
+        """Commit what was decided, if it is anything. Raises BrokerError KAFKA_STORAGE_ERROR."""
         decided = list(records)
         if decided:
             self._metadata.commit(decided)

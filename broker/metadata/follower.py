@@ -99,6 +99,7 @@ class MetadataFollower:
             self._truncate(answer.diverging_epoch)
         elif answer.records:
             metadata.take(bytes(answer.records))  # type: ignore[arg-type]  # decoded records are a memoryview
+        metadata.controller_id = answer.current_leader.leader_id
         return metadata.end_offset >= answer.high_watermark
 
     async def _fetch(self) -> PartitionData:

@@ -6,13 +6,14 @@ Everything is computed when somebody asks; requests and records pay for a few ad
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError
 from ...protocol.messages.list_groups import ListedGroup
 from ...storage.paths import TopicPartition
+from ..metadata.state import NO_LEADER, PartitionState
 from ..partition import Partition
 from .client_census import ClientUsage
 from .kafka_4_floor import api_name
@@ -98,60 +99,73 @@ def _client(usage: ClientUsage) -> Labels:
 
 
 def _server_families(broker: Broker) -> Iterator[Family]:
-    """Gauges of this broker, and of the cluster on the node that is its controller (0 elsewhere, as from Kafka)."""
-    metadata = broker.metadata
-    led = [partition for partition in broker.partitions if partition.is_leader]
-    leaderships = [partition.leadership for partition in led if partition.leadership is not None]
-    of_cluster = [state for topic in metadata.topics.values() for state in topic.partitions]
-    is_controller = int(metadata.is_controller)
+    """``kafka.server:type=ReplicaManager``: what this broker holds, leads and has out of sync."""
+    led = list(_led(broker))
+    behind = [state for _, state in led if len(state.isr) < len(state.replicas)]
+    too_few = [state for partition, state in led if len(state.isr) < min(_min_isr(partition), len(state.replicas))]
     for name, value in (
         ("kafka_server_replicamanager_partitioncount", len(broker.partitions)),
         ("kafka_server_replicamanager_leadercount", len(led)),
-        (
-            "kafka_server_replicamanager_underreplicatedpartitions",
-            sum(len(leadership.in_sync) <= len(leadership.followers) for leadership in leaderships),
-        ),
-        (
-            "kafka_server_replicamanager_underminisrpartitioncount",
-            sum(not leadership.has_enough_in_sync for leadership in leaderships),
-        ),
+        ("kafka_server_replicamanager_underreplicatedpartitions", len(behind)),
+        ("kafka_server_replicamanager_underminisrpartitioncount", len(too_few)),
         ("kafka_server_replicamanager_offlinereplicacount", 0),
-        ("kafka_controller_kafkacontroller_activecontrollercount", is_controller),
-        (
-            "kafka_controller_kafkacontroller_offlinepartitionscount",
-            is_controller * sum(state.leader < 0 for state in of_cluster),
-        ),
-        ("kafka_controller_kafkacontroller_globaltopiccount", is_controller * len(metadata.topics)),
-        ("kafka_controller_kafkacontroller_globalpartitioncount", is_controller * len(of_cluster)),
-        ("kafka_brokers", len(metadata.broker_ids)),
+        ("kafka_brokers", len(broker.metadata.broker_ids)),
     ):
         yield Family(name, [(NO_LABELS, value)])
+    yield from _controller_families(broker)
     if broker.listening:
         endpoint = broker.listening[0]
         address = f"{endpoint.host or 'localhost'}:{endpoint.port}"
         yield Family("kafka_broker_info", [({"id": str(broker.config.node_id), "address": address}, 1)])
 
 
+def _controller_families(broker: Broker) -> Iterator[Family]:
+    """``kafka.controller:type=KafkaController``, in full on the controller alone."""
+    metadata = broker.metadata
+    yield Family("kafka_controller_kafkacontroller_activecontrollercount", [(NO_LABELS, int(metadata.is_controller))])
+    if not metadata.is_controller:
+        return
+    partitions = [state for topic in metadata.topics.values() for state in topic.partitions]
+    registered = 1 if metadata.is_alone else len(metadata.state.brokers)
+    active = len(metadata.broker_ids)
+    for name, value in (
+        ("offlinepartitionscount", sum(state.leader == NO_LEADER for state in partitions)),
+        ("preferredreplicaimbalancecount", sum(state.leader != state.replicas[0] for state in partitions)),
+        ("globaltopiccount", len(metadata.topics)),
+        ("globalpartitioncount", len(partitions)),
+        ("activebrokercount", active),
+        ("fencedbrokercount", registered - active),
+    ):
+        yield Family(f"kafka_controller_kafkacontroller_{name}", [(NO_LABELS, value)])
+
+
+def _led(broker: Broker) -> Iterator[tuple[Partition, PartitionState]]:
+    """The partitions that this broker leads, and what the cluster knows of them."""
+    for partition in broker.partitions:
+        topic = broker.metadata.topics.get(partition.topic)
+        if partition.is_leader and topic is not None and partition.index < len(topic.partitions):
+            yield partition, topic.partitions[partition.index]
+
+
+def _min_isr(partition: Partition) -> int:
+    return partition.log.config.min_insync_replicas
+
+
 def _topic_families(broker: Broker) -> Iterator[Family]:
-    """kafka_exporter's metrics of topics, and of the partitions that are led here."""
+    """kafka_exporter's metrics of topics and partitions; each partition is told by its leader."""
     topics = list(broker.metadata.topics.values())
     yield Family("kafka_topic_partitions", (({"topic": topic.name}, len(topic.partitions)) for topic in topics))
-    led = [
-        (partition, state)
-        for topic in topics
-        for state in topic.partitions
-        if (partition := broker.partitions.find(topic.name, state.index)) is not None and partition.is_leader
-    ]
-    for name, read in (
-        ("current_offset", lambda partition, state: partition.log.high_watermark),
-        ("oldest_offset", lambda partition, state: partition.log.log_start_offset),
-        ("leader", lambda partition, state: state.leader),
-        ("replicas", lambda partition, state: len(state.replicas)),
-        ("in_sync_replica", lambda partition, state: len(state.isr)),
-        ("leader_is_preferred", lambda partition, state: int(state.replicas[:1] == [state.leader])),
-        ("under_replicated_partition", lambda partition, state: int(len(state.isr) < len(state.replicas))),
-    ):
-        values = ((_place(partition), read(partition, state)) for partition, state in led)
+    readers: Sequence[tuple[str, Callable[[Partition, PartitionState], float]]] = (
+        ("current_offset", lambda partition, _: partition.log.high_watermark),
+        ("oldest_offset", lambda partition, _: partition.log.log_start_offset),
+        ("leader", lambda _, state: state.leader),
+        ("replicas", lambda _, state: len(state.replicas)),
+        ("in_sync_replica", lambda _, state: len(state.isr)),
+        ("leader_is_preferred", lambda _, state: state.leader == state.replicas[0]),
+        ("under_replicated_partition", lambda _, state: len(state.isr) < len(state.replicas)),
+    )
+    for name, read in readers:
+        values = ((_place(partition), int(read(partition, state))) for partition, state in _led(broker))
         yield Family(f"kafka_topic_partition_{name}", values)
 
 
