@@ -12,6 +12,7 @@ import gregor.protocol.records
 from tests.broker_process import BrokerProcess, running_broker
 
 RECORDS = "gregor.protocol.records"
+PIPELINE = "gregor.pipeline"
 COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
 
 
@@ -62,9 +63,9 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pure: ModuleType) -> None:
-    """Put `pure`, or what it has by that name, wherever the records package or a test holds `compiled` or its own."""
+    """Put `pure`, or what it has by that name, wherever the package or a test holds `compiled` or its own."""
     for name, user in list(sys.modules.items()):
-        if not name.startswith((RECORDS, "tests.")) or user in (compiled, pure):
+        if not name.startswith((RECORDS, PIPELINE, "tests.")) or user in (compiled, pure):
             continue
         for attribute, value in list(vars(user).items()):
             if value is compiled:
