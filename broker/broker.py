@@ -12,6 +12,7 @@ from ..protocol.errors import BrokerError, ErrorCode
 from ..storage.clock import Clock, SystemClock
 from ..storage.log_manager import LogManager
 from .config import BrokerConfig
+from .coordination.led_partitions import Elections, LedPartitions
 from .coordinator_log import CoordinatorLog
 from .dispatch import APIS, Api, Dispatcher, with_transactions_v2
 from .fetching.conversion import ConversionMemory
@@ -21,7 +22,7 @@ from .groups.coordinator import GroupCoordinator
 from .maintenance import compact_logs, maintain_logs
 from .metadata.changes import BrokerConfigChanged, FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
 from .metadata.features import has_transactions_v2
-from .metadata.internal_topics import TRANSACTION_STATE
+from .metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from .metadata.producer_ids import ProducerIds
 from .metadata.store import MetadataStore
 from .monitoring.client_census import ClientCensus
@@ -37,6 +38,7 @@ from .transactions.markers import PartitionMarkers
 
 if TYPE_CHECKING:
     from .controller.controller import Controller
+    from .coordination.producer_id_blocks import ProducerIdBlocks
     from .faults.injection import FaultInjection
     from .membership.membership import Membership
     from .monitoring.pages import Monitoring
@@ -70,21 +72,32 @@ class Broker:
         self.metadata = MetadataStore(config, self.clock)
         self.membership = self._new_membership()
         """This node's place among others; None for a broker that is a cluster of its own."""
-        self.forwarding = self.membership.forwarding if self.membership else None
+        self.remote_transactions = self.membership.remote_transactions if self.membership else None
         replication = self.membership.replication if self.membership else None
         self.replicas = Replicas(self.metadata, self.logs, self.partitions, replication)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
-        self.producer_ids = ProducerIds(self.metadata.allocate_producer_ids)
+        self.producer_ids = self._new_producer_ids()
         self.groups = GroupCoordinator(config, self.clock, internal_topics, self.metadata)
         self._transaction_log = CoordinatorLog(TRANSACTION_STATE, internal_topics, self.clock)
         self.transaction_markers = PartitionMarkers(self.partitions, self._transaction_ended_in_groups, self.clock)
+        self._transaction_partitions = LedPartitions(self._transaction_log, is_alone=config.roles.is_alone)
         self.transactions = TransactionCoordinator(
             self._transaction_log,
-            self.transaction_markers,
+            self.membership.markers if self.membership else self.transaction_markers,
             self.producer_ids.next,
             self.clock,
             CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
+            self._transaction_partitions.check,
         )
+        self._transaction_partitions.begin_reading = lambda _: self.transactions
+        self._transaction_partitions.forget = self.transactions.forget_partition
+        if self.membership is not None:
+            self.membership.markers.here = self.transaction_markers
+            self.membership.markers.written = self.transactions.markers_written
+            elections = Elections(
+                {GROUP_METADATA: self.groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
+            )
+            self.replicas.listen(elections)
         self._leaving = trio.Event()
         self._stop = trio.Event()
         self.listening: list[Endpoint] = []
@@ -112,6 +125,7 @@ class Broker:
                     await upkeep.start(self.groups.run)
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
                     upkeep.start_soon(compact_logs, self.logs, self.config)
+                    upkeep.start_soon(self._transaction_partitions.run)
                     upkeep.start_soon(self._keep_transactions)
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)
@@ -178,6 +192,10 @@ class Broker:
         from .membership.membership import Membership
 
         return Membership(self)
+
+    def _new_producer_ids(self) -> ProducerIds | ProducerIdBlocks:
+        blocks = self.membership.producer_ids if self.membership else None
+        return blocks or ProducerIds(self.metadata.allocate_producer_ids)
 
     @property
     def controller_here(self) -> Controller:
@@ -248,10 +266,11 @@ class Broker:
         self._take_faults()
         self._offer_apis()
         self._take_quotas()
-        for index in range(self._transaction_log.existing_partitions()):
-            for entries in self._transaction_log.replay(index):
-                self.transactions.replay(entries)
-        self.transactions.finish_prepared()
+        if self.config.roles.is_alone:
+            for index in range(self._transaction_log.existing_partitions()):
+                for entries in self._transaction_log.replay(index):
+                    self.transactions.replay(entries)
+            self.transactions.finish_prepared()
 
     def _take_faults(self) -> None:
         if self.faults is not None:

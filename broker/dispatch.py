@@ -199,6 +199,26 @@ IS_FOR_CONTROLLER: Mapping[int, Callable[[Any], bool]] = {
 """Which requests only the controller may answer: other nodes forward them."""
 
 
+WRITES_AS_COORDINATOR = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
+"""Requests that may write to internal topics: among several brokers their answers wait for the followers."""
+
+
 def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
     """What is served of the APIs where transactions V2 are switched on."""
     return {
@@ -287,11 +307,10 @@ class Dispatcher:
 
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
         """Run the handler, or ask the controller; what they raise becomes the response's own error field, if any."""
-        forwarding = self._broker.forwarding
+        membership = self._broker.membership
+        responding = api.handler if membership is None else membership.handler_for(api, request)
         try:
-            if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
-                return await forwarding.forward(request, context)
-            return cast(Message | None, await api.handler(request, context))
+            return cast(Message | None, await responding(request, context))
         except (UnanswerableError, ClientGoneError, DecodeError):
             raise
         except BrokerError as error:

@@ -82,7 +82,6 @@ num.network.threads INT+ 3
 num.recovery.threads.per.data.dir INT+ 1
 num.replica.alter.log.dirs.threads INT
 offsets.commit.required.acks SHORT -1
-offsets.commit.timeout.ms INT 5000
 offsets.load.buffer.size INT 5242880
 password.encoder.cipher.algorithm STRING AES/CBC/PKCS5Padding
 password.encoder.iterations INT 4096

@@ -47,6 +47,9 @@ class CoordinatorKeys:
     )
     group_consumer_max_size = integer(2147483647, "Most members of a group of the consumer protocol.", least=1)
     offset_metadata_max_bytes = integer(4096, "Longest metadata text in bytes that may come with a committed offset.")
+    offsets_commit_timeout_ms = integer(
+        5000, "Milliseconds that answers of a coordinator wait for the followers of its partitions.", least=1
+    )
     offsets_retention_minutes = integer(10080, "Minutes that offsets outlive their group's last member.", least=1)
     offsets_retention_check_interval_ms = long(600000, "Milliseconds between two looks for offsets to forget.", least=1)
     offsets_topic_num_partitions = integer(

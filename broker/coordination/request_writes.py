@@ -25,6 +25,10 @@ TOLD_AS = {
 """What clients of a coordinator are told where its log could not do it (Kafka `GroupMetadataManager`)."""
 
 
+class NotReplicatedError(BrokerError):
+    """The handler has done its work, and the logs of others have not followed; the client has to ask again."""
+
+
 def note_written(partition: Partition, offset: int) -> None:
     """The present request has written the record at ``offset``; nothing to note where there are no followers."""
     written = _written.get()
@@ -35,7 +39,7 @@ def note_written(partition: Partition, offset: int) -> None:
 async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> Response:
     """The response, once all that was written on the way to it is in the logs of all in-sync replicas.
 
-    Raises BrokerError as the handler does, and NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
+    Raises BrokerError as the handler does, NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
     written: list[tuple[Partition, int]] = []
     token = _written.set(written)
@@ -47,5 +51,5 @@ async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> 
         try:
             await partition.replicated(offset, timeout_s)
         except BrokerError as error:
-            raise BrokerError(TOLD_AS.get(error.code, error.code), error.message) from error
+            raise NotReplicatedError(TOLD_AS.get(error.code, error.code), error.message) from error
     return response

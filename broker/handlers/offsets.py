@@ -112,7 +112,7 @@ async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: Req
         if _exists(topic.name, partition.partition_index, context)
     }
     try:
-        errors = _commit_in_transaction(request, positions, context) if positions else {}
+        errors = await _commit_in_transaction(request, positions, context) if positions else {}
     except BrokerError as error:
         errors = dict.fromkeys(positions, error.code)
     return TxnOffsetCommitResponse(
@@ -120,7 +120,7 @@ async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: Req
     )
 
 
-def _commit_in_transaction(
+async def _commit_in_transaction(
     request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, OffsetToCommit], context: RequestContext
 ) -> dict[TopicPartition, ErrorCode]:
     groups = context.broker.groups
@@ -129,7 +129,7 @@ def _commit_in_transaction(
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error:
         raise BrokerError(error)
-    _join_transaction(request, context)
+    await _join_transaction(request, context)
     return groups.commit(
         Committer(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
         positions,
@@ -137,10 +137,10 @@ def _commit_in_transaction(
     )
 
 
-def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
     broker = context.broker
-    join_transaction(
+    await join_transaction(
         broker,
         broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
         request.transactional_id,
@@ -150,7 +150,7 @@ def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) 
 
 
 def _exists(topic: str, partition: int, context: RequestContext) -> bool:
-    return context.broker.partitions.find(topic, partition) is not None
+    return context.broker.metadata.has_partition(topic, partition)
 
 
 def _outcomes(

@@ -95,7 +95,7 @@ async def _produce_to_partition(
         return _failure(data.index, BrokerError(code), log_start_offset=-1)
     records = memoryview(data.records or b"")
     try:
-        _check_request(partition, records, request, context)
+        await _check_request(partition, records, request, context)
     except BrokerError as error:
         return _failure(data.index, error, log_start_offset=-1)
     try:
@@ -134,7 +134,9 @@ async def _wait_for_followers(unreplicated: list[Unreplicated], timeout_s: float
             answer.error_code, answer.error_message = error.code, error.message
 
 
-def _check_request(partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext) -> None:
+async def _check_request(
+    partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext
+) -> None:
     """What is checked before the log is asked. Raises BrokerError."""
     check_produce_version(records, context.api_version)
     if is_internal(partition.topic) and context.client_id != ADMIN_CLIENT_ID:
@@ -143,10 +145,10 @@ def _check_request(partition: Partition, records: memoryview, request: ProduceRe
     if request.acks == ALL_IN_SYNC:
         partition.check_in_sync()
     if request.transactional_id is not None:
-        _check_transaction(partition, records, request.transactional_id, context)
+        await _check_transaction(partition, records, request.transactional_id, context)
 
 
-def _check_transaction(
+async def _check_transaction(
     partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
 ) -> None:
     """Let a batch into its transaction, or refuse it. Raises BrokerError."""
@@ -156,7 +158,7 @@ def _check_transaction(
     producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
     support = transaction_support(ApiKey.PRODUCE, context.api_version)
     try:
-        join_transaction(context.broker, partition, transactional_id, producer, support)
+        await join_transaction(context.broker, partition, transactional_id, producer, support)
     except BrokerError as error:
         if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or support is TransactionSupport.V2:
             raise

@@ -85,7 +85,7 @@ def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | 
     is_from_broker = context.api_version >= FIRST_BATCHED_VERSION
     if is_internal(partition.topic) and not is_from_broker:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if context.broker.partitions.find(*partition) is None:
+    if not context.broker.metadata.has_partition(*partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return None
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
+from ...protocol.apis import response_class
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ...protocol.schema import Message
 from ...storage.paths import META_PROPERTIES
 from ..config import BrokerConfig
 from ..config.listener_rules import ANY_ADDRESS
@@ -19,6 +22,12 @@ from ..config.roles import Voter, inter_broker_listener
 from ..controller.apis import CONTROLLER_APIS
 from ..controller.controller import Controller
 from ..controller.link import ControllerHere
+from ..coordination.cluster_markers import ClusterMarkers
+from ..coordination.producer_id_blocks import ProducerIdBlocks
+from ..coordination.remote_transactions import RemoteTransactions
+from ..coordination.request_writes import NotReplicatedError, when_replicated
+from ..dispatch import IS_FOR_CONTROLLER, WRITES_AS_COORDINATOR, Api, Handler
+from ..faults.refusals import refused
 from ..handlers.cluster import CONTROLLERS
 from ..metadata.follower import MetadataFollower
 from ..metadata.internal_topics import CLUSTER_METADATA
@@ -26,6 +35,7 @@ from ..network.listeners import Endpoint, parse_endpoints
 from ..network.server import Server
 from ..peers import ControllerLink, Peers, RemoteController
 from ..replication.replication import Replication
+from ..requests import RequestContext
 from .forwarding import Forwarding
 from .lifecycle import NOT_REGISTERED, BrokerLifecycle
 from .topic_creation import TopicCreation
@@ -72,10 +82,35 @@ class Membership:
             broker.partitions,
             peers=self.peers,
             link=self.link,
-            broker_epoch=lambda: self.lifecycle.epoch if self.lifecycle else NOT_REGISTERED,
+            broker_epoch=self._broker_epoch,
+        )
+        self.markers = ClusterMarkers(broker.partitions, broker.metadata, self.peers)
+        self.remote_transactions = RemoteTransactions(broker.metadata, self.peers)
+        self.producer_ids = (
+            ProducerIdBlocks(self.link, config.node_id, self._broker_epoch) if self.controller is None else None
         )
         self._controller_server: Server | None = None
         self._stop_serving = trio.Event()
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.epoch if self.lifecycle else NOT_REGISTERED
+
+    def handler_for(self, api: Api, request: Message) -> Handler:
+        """What answers a request on this node: its handler, or the controller; see `WRITES_AS_COORDINATOR` too."""
+        forwarding = self.forwarding
+        if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
+            return forwarding.forward
+        if api.key in WRITES_AS_COORDINATOR:
+            return partial(self._respond_when_replicated, api)
+        return api.handler
+
+    async def _respond_when_replicated(self, api: Api, request: Message, context: RequestContext) -> Message:
+        timeout_s = self._config.offsets_commit_timeout_ms / 1000
+        try:
+            response: Message = await when_replicated(api.handler(request, context), timeout_s)
+        except NotReplicatedError as error:
+            return refused(request, response_class(api.key), context.api_version, error.code)
+        return response
 
     def _follow(self, controller: Voter) -> None:
         config = self._config
@@ -166,6 +201,9 @@ class Membership:
             if self._config.roles.is_broker:
                 self.lifecycle = self._new_lifecycle()
                 await self.lifecycle.register()
+                await nursery.start(self.markers.run)
+                if self.producer_ids is not None:
+                    nursery.start_soon(self.producer_ids.run)
                 self._broker.replicas.take_roles()
                 nursery.start_soon(self.replication.run)
                 nursery.start_soon(self.lifecycle.run)

@@ -38,6 +38,7 @@ from .changes import BrokerConfigChanged, MetadataChange, Subscriber
 from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, INTERNAL_TOPICS, TRANSACTION_STATE
 from .log import MetadataLog
 from .state import (
+    NO_LEADER,
     BrokerState,
     ClusterState,
     Entity,
@@ -202,6 +203,10 @@ class MetadataStore:
         """Whether there is such a partition, wherever its replicas are."""
         known = self.state.topics.get(topic)
         return known is not None and 0 <= index < len(known.partitions)
+
+    def leader_of(self, topic: str, index: int) -> int:
+        """The broker that leads a partition; NO_LEADER if none does, or there is no such partition."""
+        return self.state.topics[topic].partitions[index].leader if self.has_partition(topic, index) else NO_LEADER
 
     def topic_config(self, name: str) -> LogConfig:
         """Settings of the logs of a topic: its own over the broker's."""

@@ -42,8 +42,8 @@ class StateLog(Protocol):
 class Markers(Protocol):
     """Writes the end of a transaction into its partitions."""
 
-    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
-        """Write a marker for a prepared transaction into each of its partitions; returns those that failed."""
+    def write(self, transaction: Transaction) -> bool:
+        """Write a marker for a prepared transaction into each of its partitions; whether all of them are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,10 @@ class TransactionCoordinator:
         next_producer_id: Callable[[], int],
         clock: Clock,
         settings: CoordinatorSettings,
+        check: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``check`` raises BrokerError for a transactional id that is not, or not yet, looked after here."""
+        self._check = check
         self._log = log
         self._markers = markers
         self._next_producer_id = next_producer_id
@@ -90,6 +93,20 @@ class TransactionCoordinator:
             except DecodeError as error:
                 logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
 
+    def forget_partition(self, index: int) -> None:
+        """Another broker looks after the transactional ids of this partition, or they are to be read again."""
+        for transactional_id in [known for known in self._transactions if self._log.partition_of(known) == index]:
+            del self._transactions[transactional_id]
+
+    def finish(self) -> None:
+        """All records of a partition are in: go on with what was decided and not done."""
+        self.finish_prepared()
+
+    def markers_written(self, prepared: Transaction) -> None:
+        """All partitions of a transaction that `Markers.write` could not end at once have their marker now."""
+        if self._transactions.get(prepared.transactional_id) == prepared:
+            self._store(prepared.completed(self._clock.now_ms()))
+
     def finish_prepared(self) -> None:
         """Write the markers that are still missing: after a restart, or where a partition refused before."""
         for transaction in list(self._transactions.values()):
@@ -110,6 +127,7 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._settings.max_timeout_ms:
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        self._check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             producer_id = self._next_producer_id()
@@ -206,10 +224,7 @@ class TransactionCoordinator:
         self._finish(prepared)
 
     def _finish(self, prepared: Transaction) -> None:
-        failed = self._markers.write(prepared)
-        if failed:
-            logger.warning("transaction %s waits for its end in %s", prepared.transactional_id, sorted(failed))
-        else:
+        if self._markers.write(prepared):
             self._store(prepared.completed(self._clock.now_ms()))
 
     # time
@@ -237,6 +252,7 @@ class TransactionCoordinator:
         """One transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
+        self._check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -253,6 +269,7 @@ class TransactionCoordinator:
     def _known(self, transactional_id: str) -> Transaction:
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
+        self._check(transactional_id)
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

@@ -6,7 +6,8 @@ whether the group offsets that were committed within the transaction count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Callable
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
@@ -16,9 +17,12 @@ from ...protocol.records.produced import Produced, ProducedBatch
 from ...storage.clock import Clock
 from ...storage.partition_log import AppendOrigin
 from ...storage.paths import TopicPartition
+from ..coordination.request_writes import note_written
 from ..metadata.internal_topics import GROUP_METADATA
 from ..partition import Partition, PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
+
+logger = logging.getLogger(__name__)
 
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
@@ -34,8 +38,8 @@ class PartitionMarkers:
         self._end_group_offsets = end_group_offsets
         self._clock = clock
 
-    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
-        """End a prepared transaction in each of its partitions; returns those that could not be written.
+    def write(self, transaction: Transaction) -> bool:
+        """End a prepared transaction in each of its partitions; whether that could be written everywhere.
 
         A partition that was deleted in the meantime needs no marker.
         """
@@ -45,14 +49,16 @@ class PartitionMarkers:
                 self.write_one(partition, transaction.identity, commit=transaction.commits, coordinator_epoch=0)
             except BrokerError as error:
                 if error.code not in GONE:
-                    failed.append(partition)
-        return failed
+                    failed.append(str(partition))
+        if failed:
+            logger.warning("transaction %s waits for its end in %s", transaction.transactional_id, ", ".join(failed))
+        return not failed
 
     def write_one(
         self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
     ) -> None:
         """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
-        partition = self._partitions.get(*at)
+        partition = self._partitions.led(*at)
         self._append(partition, producer, commit, coordinator_epoch)
         partition.wake_waiters()
         if at.topic == GROUP_METADATA:
@@ -81,4 +87,5 @@ class PartitionMarkers:
             producer_epoch=producer.epoch,
         )
         produced = Produced(memoryview(bytearray(data)), [batch])
-        partition.append(produced, leader_epoch=partition.log.leader_epoch, origin=AppendOrigin.COORDINATOR)
+        appended = partition.append(produced, origin=AppendOrigin.COORDINATOR)
+        note_written(partition, appended.last_offset)

@@ -42,7 +42,7 @@ def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
     return TransactionSupport.TAKES_ABORTABLE if version >= abortable_since else TransactionSupport.BEFORE_KIP_890
 
 
-def join_transaction(
+async def join_transaction(
     broker: Broker,
     partition: Partition,
     transactional_id: str,
@@ -57,13 +57,18 @@ def join_transaction(
     if _is_in_transaction(partition, producer):
         return
     at = TopicPartition(partition.topic, partition.index)
+    is_v2 = support is TransactionSupport.V2
+    if not is_v2 and not broker.config.transaction_partition_verification_enable:
+        return
+    remote = broker.remote_transactions
     try:
-        if support is TransactionSupport.V2:
+        if remote is not None and remote.is_remote(transactional_id):
+            is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
+        elif is_v2:
             broker.transactions.add_partitions(transactional_id, producer, [at], is_v2=True)
-            return
-        if not broker.config.transaction_partition_verification_enable:
-            return
-        is_added = broker.transactions.holds_partition(transactional_id, producer, at)
+            is_added = True
+        else:
+            is_added = broker.transactions.holds_partition(transactional_id, producer, at)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error

@@ -31,10 +31,10 @@ class Journal:
             self.records.append(ReplayedRecord(offset, key, value, -1))
         return first
 
-    def write(self, transaction: Transaction) -> Collection[TopicPartition]:
+    def write(self, transaction: Transaction) -> bool:
         for partition in sorted(transaction.partitions - self.broken):
             self.markers.append((partition, transaction.producer_epoch, transaction.commits))
-        return transaction.partitions & self.broken
+        return not transaction.partitions & self.broken
 
 
 class House:
