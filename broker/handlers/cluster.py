@@ -63,7 +63,7 @@ async def handle_describe_cluster(request: DescribeClusterRequest, context: Requ
 
 
 async def handle_describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Tell who votes on the metadata log (KIP-595): this broker alone."""
+    """Tell who votes on the metadata log (KIP-595): this node alone; and which brokers follow it."""
     host, port = advertised_address(context)
     topics = [
         TopicDataResponse(
@@ -81,7 +81,10 @@ async def handle_describe_quorum(request: DescribeQuorumRequest, context: Reques
     ]
     nodes = []
     if context.api_version >= 2:
-        listener = Listener(name=context.listener_name, host=host, port=port)
+        own = context.broker.config.roles.controller_listener
+        if own is not None:
+            host, port = own.host or host, own.port
+        listener = Listener(name=own.name if own else context.listener_name, host=host, port=port)
         nodes = [Node(node_id=context.broker.metadata.node_id, listeners=[listener])]
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
