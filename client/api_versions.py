@@ -10,9 +10,9 @@ from ..protocol.messages.api_versions import ApiVersionsResponse
 from .errors import ConfigError
 
 NEWEST_SPOKEN: Mapping[AnyApiKey, int] = {
-    # The next versions name topics by id only, which this client does not keep.
+    # The next versions belong to KIP-890's transactions (Produce 12) or name topics by id only.
     ApiKey.PRODUCE: 11,
-    ApiKey.FETCH: 12,
+    ApiKey.FETCH: 17,
     ApiKey.OFFSET_COMMIT: 9,
     # The next versions ask for several groups or keys at once.
     ApiKey.OFFSET_FETCH: 7,

@@ -179,6 +179,9 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = 1
     group_id: str | None = None
     group_instance_id: str | None = None
+    group_protocol: str = "classic"
+    """"consumer" for the protocol of KIP-848, where the coordinator assigns."""
+    group_remote_assignor: str | None = None
     heartbeat_interval_ms: int = 3_000
     isolation_level: str = "read_uncommitted"
     max_partition_fetch_bytes: int = 1_048_576
@@ -205,6 +208,8 @@ class ConsumerConfig(ClientConfig):
         super()._check()
         if self.auto_offset_reset not in ("latest", "earliest", "none"):
             raise ConfigError(f"auto_offset_reset must be latest, earliest or none, not {self.auto_offset_reset!r}")
+        if self.group_protocol.lower() not in ("classic", "consumer"):
+            raise ConfigError(f"group_protocol must be classic or consumer, not {self.group_protocol!r}")
         if self.isolation_level not in ("read_committed", "read_uncommitted"):
             raise ConfigError(
                 f"isolation_level must be read_committed or read_uncommitted, not {self.isolation_level!r}"

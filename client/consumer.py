@@ -19,6 +19,7 @@ import trio
 from ..protocol.errors import BrokerError, ErrorCode
 from .cluster import Cluster, PartitionMetadata
 from .config import ConsumerConfig
+from .consumer_protocol_membership import ConsumerProtocolMembership
 from .consumer_record import ConsumerRecord
 from .errors import ClientError, ClosedError, ConfigError, ConnectionLostError, DeadlineExceededError
 from .fetcher import FetchedBatches, Fetcher
@@ -52,7 +53,7 @@ class Consumer:
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
         self._subscription = Subscription()
         self._fetcher = Fetcher(self._cluster, self._subscription, self.config, self._metrics)
-        self._group: GroupMembership | None = None
+        self._group: GroupMembership | ConsumerProtocolMembership | None = None
         self._pattern: re.Pattern[str] | None = None
         self._user_revoked: RebalanceListener | None = None
         self._user_assigned: RebalanceListener | None = None
@@ -128,7 +129,8 @@ class Consumer:
         if self._group is not None:
             self._group.rejoin()
             return
-        self._group = GroupMembership(
+        is_classic = self.config.group_protocol.lower() == "classic"
+        self._group = (GroupMembership if is_classic else ConsumerProtocolMembership)(
             self._cluster,
             self._subscription,
             self.config,

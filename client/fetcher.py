@@ -10,6 +10,7 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 import trio
 
@@ -18,12 +19,13 @@ from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.records.batches import BatchView, iter_batches, iter_records
 from ..protocol.records.control import ControlType, control_type
+from ..protocol.schema import NO_UUID
 from .cluster import Cluster
 from .config import ConsumerConfig
 from .connection import Connection
 from .consumer_record import ConsumerRecord, decode_batch
 from .errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError
-from .fetch_session import FetchSession
+from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchSession
 from .metrics import Metrics
 from .subscription import PartitionPosition, Subscription, TopicPartition
 
@@ -221,7 +223,9 @@ class Fetcher:
             self.wake()
 
     async def _exchange(self, connection: Connection, leader: int, offsets: dict[TopicPartition, int]) -> FetchResponse:
-        version = connection.versions.version(ApiKey.FETCH)
+        topic_ids = {topic: self._topic_id(topic) for topic, _ in offsets}
+        newest = FIRST_VERSION_WITH_TOPIC_IDS - 1 if NO_UUID in topic_ids.values() else None
+        version = connection.versions.version(ApiKey.FETCH, newest=newest)
         request = FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
             min_bytes=self._config.fetch_min_bytes,
@@ -230,7 +234,7 @@ class Fetcher:
             rack_id=self._config.client_rack,
             gregor_as_stored=self._config.fetch_as_stored,
         )
-        self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version)
+        self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version, topic_ids)
         self._metrics.count("fetch")
         timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         return await connection.request(request, FetchResponse, version=version, timeout_ms=timeout_ms)
@@ -243,16 +247,22 @@ class Fetcher:
                 raise BrokerError(code, "Fetch")
             return
         self._sessions[leader].answered(answer.session_id)
+        names = {self._topic_id(topic): topic for topic, _ in offsets}
         stale_topics = set()
         for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
-                place = (topic.topic, data.partition_index)
+                place = (name, data.partition_index)
                 if not self._take_partition(place, data, offsets.get(place)):
-                    stale_topics.add(topic.topic)
+                    stale_topics.add(name)
         if stale_topics:
             self._sessions[leader].reset()
             await self._pause()
             await self._refresh(stale_topics)
+
+    def _topic_id(self, topic: str) -> UUID:
+        metadata = self._cluster.topics.get(topic)
+        return NO_UUID if metadata is None else metadata.topic_id
 
     def _take_partition(self, place: TopicPartition, data: PartitionData, asked: int | None) -> bool:
         """Buffer what came; False if the partition's metadata has to be fetched first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import trio
@@ -24,7 +23,7 @@ from .config import ConsumerConfig
 from .connection import Connection
 from .errors import COORDINATOR_MOVED_CODES, ConnectionLostError
 from .group_offsets import Membership
-from .subscription import Subscription, TopicPartition
+from .subscription import Subscription, TopicPartition, by_topic
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +152,7 @@ class GroupMembership:
             topics=sorted(self._subscription.topics),
             owned_partitions=[
                 consumer_protocol_subscription.TopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in _by_topic(self._subscription.positions).items()
+                for topic, partitions in by_topic(self._subscription.positions).items()
             ],
         )
         metadata = _versioned(SUBSCRIPTION_VERSION, encode(subscription, SUBSCRIPTION_VERSION))
@@ -189,7 +188,7 @@ class GroupMembership:
                         ConsumerProtocolAssignment(
                             assigned_partitions=[
                                 consumer_protocol_assignment.TopicPartition(topic=topic, partitions=partitions)
-                                for topic, partitions in _by_topic(places).items()
+                                for topic, partitions in by_topic(places).items()
                             ]
                         ),
                         ASSIGNMENT_VERSION,
@@ -290,10 +289,3 @@ def _read_wish(metadata: bytes) -> MemberWish:
     subscription = decode(ConsumerProtocolSubscription, metadata[VERSION_SIZE:], version)
     owned = [(item.topic, partition) for item in subscription.owned_partitions for partition in item.partitions]
     return MemberWish(subscription.topics, owned)
-
-
-def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    partitions: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(places):
-        partitions[topic].append(partition)
-    return partitions

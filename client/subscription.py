@@ -59,3 +59,11 @@ class Subscription:
     def consumed(self) -> dict[TopicPartition, int]:
         """Positions to commit: the offset of the next record for each partition that has one."""
         return {place: position.offset for place, position in self.positions.items() if position.offset is not None}
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions of each topic, both in order."""
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        partitions.setdefault(topic, []).append(partition)
+    return partitions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,7 +16,7 @@ from ..errors import COORDINATOR_MOVED_CODES, STALE_METADATA_CODES, ConnectionLo
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
 from ..retry import retry
-from ..subscription import TopicPartition
+from ..subscription import TopicPartition, by_topic
 
 T = TypeVar("T")
 Response = TypeVar("Response", bound=Message)
@@ -192,14 +191,6 @@ def raise_for(code: int, message: str | None) -> None:
     """Raise BrokerError unless `code` is NONE."""
     if code:
         raise BrokerError(ErrorCode(code), message)
-
-
-def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic, both in order."""
-    return {
-        topic: [partition for _, partition in group]
-        for topic, group in groupby(sorted(places), key=lambda place: place[0])
-    }
 
 
 def by_topic_with(values: Mapping[TopicPartition, T]) -> dict[str, Sequence[tuple[int, T]]]:

@@ -21,8 +21,8 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from ..group_offsets import CommittedOffset, commit_offsets, fetch_committed
-from ..subscription import TopicPartition
-from .base import AdminBase, by_topic, raise_for
+from ..subscription import TopicPartition, by_topic
+from .base import AdminBase, raise_for
 
 ASSIGNMENT_VERSION_SIZE = 2
 FIRST_LEAVE_WITH_SEVERAL_MEMBERS = 3

@@ -31,8 +31,8 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
 )
-from ..subscription import TopicPartition
-from .base import AdminBase, by_topic, by_topic_with, raise_for
+from ..subscription import TopicPartition, by_topic
+from .base import AdminBase, by_topic_with, raise_for
 
 
 class ElectionType(IntEnum):

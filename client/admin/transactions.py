@@ -25,8 +25,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ..cluster import CoordinatorType
-from ..subscription import TopicPartition
-from .base import AdminBase, by_topic, raise_for
+from ..subscription import TopicPartition, by_topic
+from .base import AdminBase, raise_for
 
 FENCING_TIMEOUT_MS = 60_000
 

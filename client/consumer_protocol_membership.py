@@ -1,0 +1,204 @@
+"""Being a member of a consumer group by the consumer protocol (KIP-848): one heartbeat joins, keeps and leaves.
+
+The coordinator assigns. A member that is told other partitions than it has gives up what it must (so that others may
+have it), takes what is new, and says in the next heartbeat what it owns now. `member_epoch` 0 joins, -1 leaves, -2
+leaves a static member's place open.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import urlsafe_b64encode
+from uuid import UUID, uuid4
+
+import trio
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from .cluster import Cluster, CoordinatorType
+from .config import ConsumerConfig
+from .errors import COORDINATOR_MOVED_CODES, ConnectionLostError
+from .group_membership import Listener
+from .group_offsets import Membership
+from .subscription import Subscription, TopicPartition, by_topic
+
+logger = logging.getLogger(__name__)
+
+JOINING = 0
+LEAVING = -1
+LEAVING_FOR_A_WHILE = -2
+FIRST_VERSION_WITH_OWN_IDS = 1
+"""From here on members make their ids themselves (KIP-1082)."""
+FENCED_CODES = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+
+class ConsumerProtocolMembership:
+    """One member; used as `GroupMembership` is."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        *,
+        on_revoked: Listener,
+        on_assigned: Listener,
+    ) -> None:
+        assert config.group_id is not None
+        self.last_poll_at = trio.current_time()
+        self._group_id = config.group_id
+        self._cluster = cluster
+        self._subscription = subscription
+        self._config = config
+        self._on_revoked = on_revoked
+        self._on_assigned = on_assigned
+        self._member_id = ""
+        self._epoch = JOINING
+        self._interval = config.heartbeat_interval_ms / 1000
+        self._told_topics: frozenset[str] | None = None
+        self._must_tell_owned = False
+        self._beat_wanted = trio.Event()
+
+    @property
+    def membership(self) -> Membership:
+        """As whom offsets are committed now."""
+        return Membership(self._epoch, self._member_id, self._config.group_instance_id)
+
+    def rejoin(self) -> None:
+        """Tell the coordinator of a subscription that has changed."""
+        self._told_topics = None
+        self._beat_wanted.set()
+
+    def topics_changed(self) -> bool:
+        """Never: the coordinator looks at the topics itself."""
+        return False
+
+    async def run(self) -> None:
+        """Stay in the group until cancelled. Raises BrokerError for refusals that will not change."""
+        while True:
+            self._beat_wanted = trio.Event()
+            try:
+                await self._beat()
+            except ConnectionLostError as failure:
+                logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
+                self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+                await self._pause()
+                continue
+            except BrokerError as error:
+                await self._recover(error)
+                continue
+            if self._must_tell_owned:
+                continue
+            with trio.move_on_after(self._interval):
+                await self._beat_wanted.wait()
+            if trio.current_time() - self.last_poll_at > self._config.max_poll_interval_ms / 1000:
+                logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
+                await self.leave()
+                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
+
+    async def leave(self) -> None:
+        """Leave the group at once; a static member only says that it will be back (KIP-345)."""
+        if self._epoch in (JOINING, LEAVING, LEAVING_FOR_A_WHILE):
+            return
+        self._epoch = LEAVING if self._config.group_instance_id is None else LEAVING_FOR_A_WHILE
+        await self._send(ConsumerGroupHeartbeatRequest())
+
+    # --- one heartbeat ---
+
+    async def _beat(self) -> None:
+        request = ConsumerGroupHeartbeatRequest()
+        topics = self._subscription.topics
+        if self._epoch == JOINING or self._told_topics != topics:
+            request.rebalance_timeout_ms = self._config.max_poll_interval_ms
+            request.subscribed_topic_names = sorted(topics)
+            request.server_assignor = self._config.group_remote_assignor
+            request.rack_id = self._config.client_rack or None
+            self._must_tell_owned = True
+        if self._must_tell_owned:
+            request.topic_partitions = self._owned()
+        answer = await self._send(request)
+        self._told_topics = topics
+        self._must_tell_owned = False
+        self._member_id = answer.member_id or self._member_id
+        self._epoch = answer.member_epoch
+        self._interval = answer.heartbeat_interval_ms / 1000
+        if answer.assignment is not None:
+            await self._adopt(await self._places(answer.assignment))
+
+    async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
+        connection = await self._cluster.connection(node)
+        version = connection.versions.version(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        if not self._member_id and version >= FIRST_VERSION_WITH_OWN_IDS:
+            self._member_id = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+        request.group_id = self._group_id
+        request.member_id = self._member_id
+        request.member_epoch = self._epoch
+        request.instance_id = self._config.group_instance_id
+        answer = await connection.request(request, ConsumerGroupHeartbeatResponse, version=version)
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
+        return answer
+
+    async def _recover(self, error: BrokerError) -> None:
+        if error.code in COORDINATOR_MOVED_CODES:
+            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+            await self._pause()
+        elif error.code in FENCED_CODES:
+            logger.info("%s: %s; joining anew", self._group_id, error.code.name)
+            self._epoch = JOINING
+            await self._let_go(list(self._subscription.positions))
+        elif error.code.retriable or error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
+            await self._pause()
+        else:
+            raise error
+
+    # --- the assignment ---
+
+    async def _places(self, assignment: Assignment) -> list[TopicPartition]:
+        """The partitions that are meant by the topics' ids; of topics that are unknown still, none."""
+        names = self._names()
+        wanted = {item.topic_id for item in assignment.topic_partitions}
+        if not wanted <= names.keys():
+            await self._cluster.refresh(self._subscription.topics)
+            names = self._names()
+        return [
+            (names[item.topic_id], partition)
+            for item in assignment.topic_partitions
+            if item.topic_id in names
+            for partition in item.partitions
+        ]
+
+    def _names(self) -> dict[UUID, str]:
+        return {topic.topic_id: name for name, topic in self._cluster.topics.items()}
+
+    async def _adopt(self, assigned: list[TopicPartition]) -> None:
+        """Make the assignment ours, and have the next heartbeat say so at once if that changed anything."""
+        positions = self._subscription.positions
+        await self._let_go([place for place in positions if place not in set(assigned)])
+        new = [place for place in assigned if place not in self._subscription.positions]
+        self._subscription.assign(assigned)
+        self._must_tell_owned = True
+        await self._on_assigned(new)
+
+    async def _let_go(self, places: list[TopicPartition]) -> None:
+        if places:
+            await self._on_revoked(places)
+            self._subscription.revoke(places)
+
+    def _owned(self) -> list[TopicPartitions]:
+        ids = {name: topic.topic_id for name, topic in self._cluster.topics.items()}
+        return [
+            TopicPartitions(topic_id=ids[topic], partitions=partitions)
+            for topic, partitions in by_topic(self._subscription.positions).items()
+            if topic in ids
+        ]
+
+    async def _pause(self) -> None:
+        await trio.sleep(self._config.retry_backoff_ms / 1000)

@@ -1,0 +1,161 @@
+"""Consumers of the consumer protocol (KIP-848), where the coordinator assigns, and of topics that are made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trio
+
+from gregor.client import Admin, Consumer, Producer
+from gregor.client.admin import NewTopic
+from gregor.client.errors import ConfigError
+from gregor.client.subscription import TopicPartition
+from gregor.protocol.errors import BrokerError, ErrorCode
+from tests.broker_process import BrokerProcess, running_broker
+
+
+async def new_topic(bootstrap: str, partitions: int) -> str:
+    name = f"p-{uuid4().hex[:12]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1)])
+    return name
+
+
+def settings(topic: str, **more: Any) -> dict[str, Any]:
+    return {"group_id": f"g-{topic}", "group_protocol": "consumer", "auto_offset_reset": "earliest", **more}
+
+
+async def until_assigned(consumer: Consumer, count: int) -> None:
+    while len(consumer.assignment()) != count:
+        await consumer.poll(20)
+
+
+@pytest.fixture(scope="module")
+def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Heartbeats every 50 ms: what a group agrees on takes a few of them."""
+    overrides = (
+        "offsets.topic.num.partitions=1",
+        "group.consumer.heartbeat.interval.ms=50",
+        "group.consumer.min.heartbeat.interval.ms=50",
+    )
+    with running_broker(tmp_path_factory.mktemp("quick"), *overrides) as broker:
+        yield broker
+
+
+async def test_members_share_and_take_over(quick_broker: BrokerProcess) -> None:
+    topic = await new_topic(quick_broker.bootstrap, 4)
+    revoked: list[TopicPartition] = []
+
+    async def on_revoked(places: list[TopicPartition]) -> None:
+        revoked.extend(places)
+
+    with trio.fail_after(20):
+        async with Consumer(quick_broker.bootstrap, **settings(topic)) as first:
+            first.subscribe([topic], on_revoked=on_revoked)
+            await until_assigned(first, 4)
+            async with Consumer(quick_broker.bootstrap, **settings(topic)) as second:
+                second.subscribe([topic])
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(until_assigned, first, 2)
+                    nursery.start_soon(until_assigned, second, 2)
+                assert set(first.assignment()) | set(second.assignment()) == {(topic, n) for n in range(4)}
+                assert sorted(revoked) == sorted(second.assignment())
+            await until_assigned(first, 4)
+            async with Admin(quick_broker.bootstrap) as admin:
+                group = await admin.describe_consumer_group(f"g-{topic}")
+                assert (group.group_state, len(group.members)) == ("Stable", 1)
+
+
+async def test_a_group_goes_on_where_it_has_committed(quick_broker: BrokerProcess) -> None:
+    topic = await new_topic(quick_broker.bootstrap, 1)
+    async with Producer(quick_broker.bootstrap) as producer:
+        for n in range(10):
+            await producer.send(topic, b"%d" % n)
+    seen: list[bytes | None] = []
+    for count in (4, 6):
+        async with Consumer(quick_broker.bootstrap, **settings(topic)) as consumer:
+            consumer.subscribe([topic])
+            with trio.fail_after(10):
+                while count:
+                    records = await consumer.poll(max_records=count)
+                    seen += [record.value for record in records]
+                    count -= len(records)
+            await consumer.commit()
+    assert seen == [b"%d" % n for n in range(10)]
+
+
+async def test_a_subscription_that_changes(quick_broker: BrokerProcess) -> None:
+    one, other = await new_topic(quick_broker.bootstrap, 1), await new_topic(quick_broker.bootstrap, 2)
+    with trio.fail_after(10):
+        async with Consumer(quick_broker.bootstrap, **settings(one)) as consumer:
+            consumer.subscribe([one])
+            await until_assigned(consumer, 1)
+            consumer.subscribe([one, other])
+            await until_assigned(consumer, 3)
+            consumer.subscribe([other])
+            await until_assigned(consumer, 2)
+
+
+async def test_a_member_outlives_its_coordinator(tmp_path: Path) -> None:
+    overrides = ("offsets.topic.num.partitions=1", "group.consumer.min.heartbeat.interval.ms=50")
+    with running_broker(tmp_path, *overrides, "group.consumer.heartbeat.interval.ms=50") as broker:
+        topic = await new_topic(broker.bootstrap, 2)
+        config = settings(topic, retry_backoff_ms=10, reconnect_backoff_ms=10)
+        async with Producer(broker.bootstrap) as producer, Consumer(broker.bootstrap, **config) as consumer:
+            consumer.subscribe([topic])
+            with trio.fail_after(30):
+                await until_assigned(consumer, 2)
+                await trio.to_thread.run_sync(broker.kill)
+                await trio.to_thread.run_sync(broker.start_again)
+                await (await producer.send(topic, b"after"))
+                assert [record.value for record in await consumer.poll()] == [b"after"]
+                await consumer.commit()
+
+
+async def test_static_members_come_back_to_their_partitions(quick_broker: BrokerProcess) -> None:
+    topic = await new_topic(quick_broker.bootstrap, 2)
+    with trio.fail_after(20):
+        async with Consumer(quick_broker.bootstrap, **settings(topic, group_instance_id="i")) as other:
+            other.subscribe([topic])
+            await until_assigned(other, 2)
+        async with Consumer(quick_broker.bootstrap, **settings(topic, group_instance_id="i")) as back:
+            back.subscribe([topic])
+            await until_assigned(back, 2)
+
+
+async def test_an_unknown_assignor_is_told(quick_broker: BrokerProcess) -> None:
+    topic = await new_topic(quick_broker.bootstrap, 1)
+    async with Consumer(quick_broker.bootstrap, **settings(topic, group_remote_assignor="mine")) as consumer:
+        consumer.subscribe([topic])
+        with trio.fail_after(10), pytest.raises(BrokerError) as caught:
+            await consumer.poll()
+        assert caught.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+def test_other_protocols_are_no_choice() -> None:
+    with pytest.raises(ConfigError, match="classic or consumer"):
+        Consumer("localhost:1", group_protocol="modern")
+
+
+async def test_a_topic_that_is_made_anew_is_another_one(broker_process: BrokerProcess) -> None:
+    """By its id the consumer notices, and begins with the new topic's first record."""
+    topic = await new_topic(broker_process.bootstrap, 1)
+    async with (
+        Admin(broker_process.bootstrap) as admin,
+        Consumer(broker_process.bootstrap, auto_offset_reset="earliest", retry_backoff_ms=10) as consumer,
+    ):
+        consumer.assign([(topic, 0)])
+        for values in ([b"a", b"b"], [b"c"]):
+            async with Producer(broker_process.bootstrap) as producer:
+                for value in values:
+                    await producer.send(topic, value)
+            seen: list[bytes | None] = []
+            with trio.fail_after(10):
+                while len(seen) < len(values):
+                    seen += [record.value for record in await consumer.poll()]
+            assert seen == values
+            await admin.delete_topics([topic])
+            await admin.create_topics([NewTopic(topic, 1, 1)])

@@ -1,0 +1,60 @@
+"""Incremental fetches: what is said again and what is not, and topics by their ids."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from gregor.client.fetch_session import FetchSession
+from gregor.client.subscription import TopicPartition
+from gregor.protocol.messages.fetch import FetchRequest
+from gregor.protocol.schema import NO_UUID
+
+A, B, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
+IDS = {"a": A, "b": B}
+
+
+def filled(session: FetchSession, offsets: dict[TopicPartition, int], version: int = 13, **ids: UUID) -> FetchRequest:
+    request = FetchRequest()
+    session.fill(request, offsets, 1000, version, IDS | ids)
+    return request
+
+
+def asked(request: FetchRequest) -> dict[TopicPartition, int]:
+    return {(topic.topic, part.partition): part.fetch_offset for topic in request.topics for part in topic.partitions}
+
+
+def forgotten(request: FetchRequest) -> list[tuple[str, UUID, list[int]]]:
+    return [(topic.topic, topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data]
+
+
+def test_only_what_has_changed_is_said_again() -> None:
+    session = FetchSession()
+    first = filled(session, {("a", 0): 5, ("a", 1): 5, ("b", 0): 0})
+    assert (first.session_id, first.session_epoch) == (0, 0)
+    assert [topic.topic_id for topic in first.topics] == [A, B]
+    session.answered(77)
+    second = filled(session, {("a", 0): 9, ("a", 1): 5})
+    assert (second.session_id, second.session_epoch) == (77, 1)
+    assert (asked(second), forgotten(second)) == ({("a", 0): 9}, [("b", B, [0])])
+    session.answered(77)
+    assert asked(filled(session, {("a", 0): 9, ("a", 1): 5})) == {}
+
+
+def test_an_error_or_another_id_of_a_topic_begins_anew() -> None:
+    session = FetchSession()
+    filled(session, {("a", 0): 5})
+    session.answered(77)
+    session.reset()
+    assert filled(session, {("a", 0): 5}).session_id == 0
+    session.answered(78)
+    again = filled(session, {("a", 0): 5}, a=OTHER)
+    assert (again.session_id, asked(again), again.topics[0].topic_id) == (0, {("a", 0): 5}, OTHER)
+
+
+def test_older_versions_have_names_only_and_the_oldest_no_sessions() -> None:
+    session = FetchSession()
+    assert filled(session, {("a", 0): 5}, version=12).topics[0].topic_id == NO_UUID
+    session.answered(77)
+    assert filled(session, {("a", 0): 5}, version=13).session_id == 0, "a session goes by names or by ids, not by both"
+    old = filled(FetchSession(), {("a", 0): 5}, version=6)
+    assert (old.session_id, old.session_epoch, asked(old)) == (0, -1, {("a", 0): 5})
