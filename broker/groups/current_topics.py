@@ -50,7 +50,10 @@ class CurrentTopics:
         return self._source.topic_by_id(topic_id)
 
     def matching(self, pattern: str) -> frozenset[str]:
-        """Names of the topics that match; none for a pattern that cannot be read (some later Kafka's, in the log)."""
+        """Names of the topics that match, internal ones as well, as in Kafka 4.
+
+        None for a pattern that cannot be read (some later Kafka's, in the log).
+        """
         if self._matched_at != self._source.end_offset or len(self._matching) > REMEMBERED_PATTERNS:
             self._matching.clear()
             self._matched_at = self._source.end_offset
@@ -65,9 +68,7 @@ class CurrentTopics:
         except PatternError as error:
             logger.warning("a group's pattern %r cannot be read: %s", pattern, error)
             return frozenset()
-        return frozenset(
-            name for name, topic in self.by_name.items() if not topic.is_internal and compiled.matches(name)
-        )
+        return frozenset(name for name in self.by_name if compiled.matches(name))
 
 
 def check_pattern(pattern: str) -> None:

@@ -261,6 +261,13 @@ async def test_subscriptions_by_pattern(bench: Any, topic: UUID, autojump_clock:
     assert error.message == "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
 
 
+async def test_a_pattern_matches_internal_topics_too(bench: Any, topic: UUID, autojump_clock: MockClock) -> None:
+    """As in Kafka 4: `exclude.internal.topics` is for patterns that the client matches itself."""
+    internal = bench.known_topics.add("__consumer_offsets", 4)
+    member = Member(bench, "m", version=1, subscribed_topic_names=None, subscribed_topic_regex="__.*")
+    assert member.owned == {internal: {0, 1, 2, 3}}
+
+
 # --- what is kept
 
 
