@@ -199,6 +199,9 @@ class BrokerError(Exception):
         self.code = code
         self.message = message
 
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
 
 class DecodeError(ValueError):
     """Malformed bytes where a message should be."""
