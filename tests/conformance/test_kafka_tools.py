@@ -151,6 +151,14 @@ def test_quorum_and_features(kafka: Kafka) -> None:
     assert re.search(r"Feature: metadata\.version\t.*FinalizedVersionLevel: 3\.9-IV0", kafka.run(FEATURES, "describe"))
 
 
+def test_transactions_v2_are_switched_on_and_off(kafka: Kafka) -> None:
+    switched = kafka.run(FEATURES, "upgrade", "--feature", "transaction.version=2")
+    assert "transaction.version was upgraded to 2." in switched
+    assert re.search(r"Feature: transaction\.version\t.*FinalizedVersionLevel: 2", kafka.run(FEATURES, "describe"))
+    kafka.run(FEATURES, "downgrade", "--feature", "transaction.version=0")
+    assert "transaction.version" not in kafka.run(FEATURES, "describe")
+
+
 def test_transactional_copier_with_random_aborts(kafka: Kafka) -> None:
     source, target = kafka.create_topic(records=60), kafka.create_topic()
     copying = ["--input-topic", source, "--input-partition", "0", "--output-topic", target, "--max-messages", "60"]
