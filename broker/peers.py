@@ -126,17 +126,16 @@ class Peers:
         line = self._line(node_id, purpose)
         return await line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
 
-    def hang_up(self, node_id: int, purpose: str) -> None:
-        """End the connection of a purpose, if there is one: what was asked over it is of no interest any more."""
-        line = self._lines.get((node_id, purpose))
-        if line is not None:
-            line.close("there is something else to ask")
-
-    def _line(self, node_id: int, purpose: str) -> Line:
+    def address(self, node_id: int) -> Address:
+        """Where a broker is found by others. Raises BrokerError BROKER_NOT_AVAILABLE if it is unknown."""
         known = self._brokers.broker(node_id)
         address = known.endpoints.get(self._listener_name) if known else None
         if address is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not registered")
+        return address
+
+    def _line(self, node_id: int, purpose: str) -> Line:
+        address = self.address(node_id)
         line = self._lines.get((node_id, purpose))
         if line is None or line.address != address:
             if line is not None:

@@ -34,6 +34,7 @@ from ...storage.leader_epochs import UNDEFINED_OFFSET
 from ..config import BrokerConfig
 from ..partition import Partition
 from ..peers import Peers
+from .fetch_lane import FetchLane
 from .fetch_session import PartitionId, ReplicaFetchSession
 from .following import Followed, Outcome
 
@@ -41,8 +42,10 @@ logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 
-FETCH_VERSION = 17
+FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 17, 9, 4
+"""What every broker that can be a member of the cluster speaks."""
 EARLIEST, LATEST = -2, -1
+TURN_BYTES = 128 * 1024
 FIRST_PAUSE_S = 0.02
 """After a first failure; each further one doubles it, up to `replica.fetch.backoff.ms`."""
 
@@ -64,7 +67,7 @@ class ReplicaFetcher:
     def __init__(self, leader_id: int, number: int, here: CopyingBroker) -> None:
         self._leader_id = leader_id
         self._here = here
-        self._purpose = f"fetcher-{number}"
+        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}")
         self._followed: dict[PartitionId, Followed] = {}
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
         self._failures = 0
@@ -88,6 +91,12 @@ class ReplicaFetcher:
 
     async def run(self) -> None:
         """Copy."""
+        try:
+            await self._copy()
+        finally:
+            self._lane.close()
+
+    async def _copy(self) -> None:
         while True:
             self._news = trio.Event()
             now = trio.current_time()
@@ -110,10 +119,9 @@ class ReplicaFetcher:
         answer: FetchResponse | None = None
         try:
             with trio.CancelScope() as self._waiting:
-                answer = await self._ask(request, FetchResponse, version=FETCH_VERSION)
+                answer = await self._ask(request, FetchResponse, FETCH_VERSION)
             if answer is None:
-                # The leader would answer the next request only after this one.
-                self._here.peers.hang_up(self._leader_id, self._purpose)
+                # The lane is closed: the leader would answer the next request only after this one.
                 self._session.reset()
                 return
             if answer.error_code:
@@ -156,8 +164,9 @@ class ReplicaFetcher:
             followed.failures += 1
         else:
             followed.failures = 0
-        # Others have their turn between two partitions.
-        await trio.lowlevel.checkpoint()
+        if isinstance(data.records, bytes | memoryview) and len(data.records) > TURN_BYTES:
+            # Others have their turn before the next partition.
+            await trio.lowlevel.checkpoint()
 
     # --- what is asked rarely ---
 
@@ -176,7 +185,7 @@ class ReplicaFetcher:
         request = ListOffsetsRequest(
             replica_id=self._here.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])]
         )
-        answer = await self._ask(request, ListOffsetsResponse)
+        answer = await self._ask(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise BrokerError(ErrorCode(found.error_code))
@@ -203,22 +212,20 @@ class ReplicaFetcher:
             partition=partition.index, current_leader_epoch=followed.leader_epoch, leader_epoch=epoch
         )
         topic = OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])
-        answer = await self._ask(
-            OffsetForLeaderEpochRequest(replica_id=self._here.node_id, topics=[topic]), OffsetForLeaderEpochResponse
-        )
+        request = OffsetForLeaderEpochRequest(replica_id=self._here.node_id, topics=[topic])
+        answer = await self._ask(request, OffsetForLeaderEpochResponse, EPOCH_VERSION)
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise BrokerError(ErrorCode(found.error_code))
         return found.leader_epoch, found.end_offset
 
-    async def _ask(self, request: Message, response: type[Response], *, version: int | None = None) -> Response:
-        return await self._here.peers.ask(
-            self._leader_id,
+    async def _ask(self, request: Message, response: type[Response], version: int) -> Response:
+        return await self._lane.ask(
+            self._here.peers.address(self._leader_id),
             request,
             response,
-            timeout_s=self._here.config.replica_socket_timeout_ms / 1000,
             version=version,
-            purpose=self._purpose,
+            timeout_s=self._here.config.replica_socket_timeout_ms / 1000,
         )
 
 
