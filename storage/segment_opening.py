@@ -48,9 +48,11 @@ class SegmentOpener:
 
     def open(self, *, is_clean: bool, recovery_point: int, first_offset: int) -> OpenedSegments:
         """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
-        finish_swaps_of_before(self._files, self._directory)
-        finish_reclaiming(self._files, self._directory)
         names = self._files.list(self._directory)
+        if any(name.endswith((paths.SWAP, paths.RECLAIM)) for name in names):
+            finish_swaps_of_before(self._files, self._directory)
+            finish_reclaiming(self._files, self._directory)
+            names = self._files.list(self._directory)
         bases = self._tidy(names)
         segments = [self._segment(base) for base in bases]
         if not segments:
