@@ -13,7 +13,7 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ..metadata.store import NewTopic
+from ..metadata.new_topics import NewTopic
 from ..peers import ControllerLink
 
 logger = logging.getLogger(__name__)

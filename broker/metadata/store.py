@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import randrange
-from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import trio
@@ -31,18 +29,17 @@ from ...storage.log_config import LogConfig
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig, ConfigError
 from ..config.topic_keys import validate_topic_properties
-from . import replica_placement
+from . import new_topics, replica_placement
 from .adoption import adoption_records, delete_removed
 from .change_tracking import ChangeTracker, differences
 from .changes import BrokerConfigChanged, MetadataChange, Subscriber
-from .internal_topics import CLUSTER_METADATA, GROUP_METADATA, INTERNAL_TOPICS, TRANSACTION_STATE
+from .internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from .log import MetadataLog
 from .state import (
     NO_LEADER,
     BrokerState,
     ClusterState,
     Entity,
-    PartitionState,
     ResourceType,
     TopicState,
     partition_record,
@@ -60,18 +57,6 @@ METADATA_VERSION = "metadata.version"
 NEWEST_METADATA_VERSION = 21
 """The level of 3.9-IV0 (Kafka `MetadataVersion`)."""
 
-LARGEST_PARTITION_COUNT = 1_000_000
-"""More than this in one request is a mistake, or an attempt to fill the disk with directories."""
-
-
-class NewTopic(NamedTuple):
-    """A topic to be created on first use; a number of partitions of -1 is left to the controller."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
-
 
 class MetadataStore:
     """Topics, configurations, quotas and credentials of the cluster, durable in a log."""
@@ -87,7 +72,7 @@ class MetadataStore:
         """Whether the node is a cluster of its own, which nobody can join."""
         self.controller_id = self.node_id if config.roles.controller is None else config.roles.controller.node_id
         """Node id of the controller, -1 until a broker that has only its address has found it."""
-        self.create_elsewhere: Callable[[NewTopic], None] | None = None
+        self.create_elsewhere: Callable[[new_topics.NewTopic], None] | None = None
         """On a node that follows: asks the controller for a topic, in the background."""
         self._growth = trio.lowlevel.ParkingLot()
         self._clock = clock
@@ -123,7 +108,7 @@ class MetadataStore:
         self._take_dynamic_config()
 
     def _adopt(self, logs: LogManager) -> None:
-        internal = {name: self._internal_configs(name) for name in INTERNAL_TOPICS}
+        internal = {name: new_topics.internal_configs(self, name) for name in INTERNAL_TOPICS}
         for records in adoption_records(self.state, logs, self.node_id, internal):
             self.commit(records)
 
@@ -236,8 +221,8 @@ class MetadataStore:
         validate_no_collision(name, self.topics)
         own = dict(configs or {})
         validate_properties(own)
-        placement = self._placement(partitions, replication_factor, assignments)
-        topic = TopicState(name, uuid4(), [self._new_partition(i, held) for i, held in enumerate(placement)], own)
+        held = new_topics.placement(self, partitions, replication_factor, assignments)
+        topic = TopicState(name, uuid4(), new_topics.partitions_on(self, held), own)
         if validate_only:
             return topic
         self.commit(list(topic_records(topic)))
@@ -251,30 +236,15 @@ class MetadataStore:
         known = self.topics.get(name)
         if known is not None:
             return known
-        partitions, replicas = self._default_size(name)
-        configs = self._internal_configs(name)
+        new = new_topics.on_first_use(self, name)
         if self.is_controller:
-            return self.create_topic(name, partitions=partitions, replication_factor=replicas, configs=configs)
+            return self.create_topic(
+                name, partitions=new.partitions, replication_factor=new.replication_factor, configs=new.configs
+            )
         validate_topic_name(name)
         if self.create_elsewhere is not None:
-            self.create_elsewhere(NewTopic(name, partitions, replicas, configs))
+            self.create_elsewhere(new)
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def _default_size(self, name: str) -> tuple[int, int]:
-        """Number of partitions and replication factor of a topic that is created on first use."""
-        config = self.config
-        if name == GROUP_METADATA:
-            key, replicas = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
-            partitions = config.offsets_topic_num_partitions
-        elif name == TRANSACTION_STATE:
-            key, replicas = "transaction.state.log.replication.factor", config.transaction_state_log_replication_factor
-            partitions = config.transaction_state_log_num_partitions
-        else:
-            key, replicas = "default.replication.factor", config.default_replication_factor
-            partitions = replica_placement.DEFAULT
-        # Several brokers seldom start at the same moment: who asks for replicas does not get fewer in the meantime.
-        is_binding = config.is_set(key) and not self.is_alone
-        return partitions, replicas if is_binding else self._reachable(replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
@@ -300,17 +270,17 @@ class MetadataStore:
                 ErrorCode.INVALID_PARTITIONS,
                 f"The topic {name} currently has {have} partition(s); {count} would not be an increase.",
             )
-        _validate_partition_count(count)
+        new_topics.validate_partition_count(count)
         replication_factor = len(topic.partitions[0].replicas) if topic.partitions else 1
         if assignments is None:
-            held = self._spread(count - have, replication_factor)
+            held = new_topics.spread(self, count - have, replication_factor)
         else:
             held = replica_placement.validate_additions(
                 assignments, count - have, replication_factor, self.registered_ids
             )
         if validate_only:
             return
-        new = [self._new_partition(have + index, replicas) for index, replicas in enumerate(held)]
+        new = new_topics.partitions_on(self, held, first=have)
         self.commit([partition_record(topic.topic_id, partition) for partition in new])
 
     # --- configurations
@@ -366,80 +336,6 @@ class MetadataStore:
 
     # --- inside
 
-    def _placement(
-        self, partitions: int, replication_factor: int, assignments: Sequence[tuple[int, Sequence[int]]]
-    ) -> list[list[int]]:
-        default = replica_placement.DEFAULT
-        if assignments:
-            if replication_factor != default:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    "A manual partition assignment was specified, but replication factor was not set to -1.",
-                )
-            if partitions != default:
-                raise BrokerError(
-                    ErrorCode.INVALID_REQUEST,
-                    "A manual partition assignment was specified, but numPartitions was not set to -1.",
-                )
-            return replica_placement.validate_assignments(assignments, self.registered_ids)
-        if replication_factor < default or replication_factor == 0:
-            raise BrokerError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                "Replication factor must be larger than 0, or -1 to use the default value.",
-            )
-        if partitions < default or partitions == 0:
-            raise BrokerError(
-                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-            )
-        count = self.config.num_partitions if partitions == default else partitions
-        _validate_partition_count(count)
-        replicas = self.config.default_replication_factor if replication_factor == default else replication_factor
-        return self._spread(count, replicas)
-
-    def _spread(self, count: int, replication_factor: int) -> list[list[int]]:
-        """Replicas of so many new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
-        if not self.has_other_brokers:
-            return replica_placement.spread(count, replication_factor, self.broker_ids)
-        active = {node_id: known.rack for node_id, known in self.state.brokers.items() if known.is_active}
-        brokers = replica_placement.alternate_racks(active)
-        # Topics of one partition would all begin with the same broker, did chance not choose it.
-        first, shift = randrange(max(len(brokers), 1)), randrange(max(len(brokers) - 1, 1))
-        return replica_placement.spread(count, replication_factor, brokers, start=first, shift=shift)
-
-    def _new_partition(self, index: int, replicas: Sequence[int]) -> PartitionState:
-        """A partition in which the active replicas are in sync. Raises BrokerError INVALID_REPLICA_ASSIGNMENT."""
-        isr = list(filter(self.is_active, replicas))
-        if not isr:
-            raise BrokerError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "All brokers specified in the manual partition assignment for "
-                f"partition {index} are fenced or in controlled shutdown.",
-            )
-        return PartitionState(index, isr[0], 0, list(replicas), isr)
-
-    def _reachable(self, replication_factor: int) -> int:
-        """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
-        brokers = 1 if self.is_alone else len(self.state.brokers)
-        return max(1, min(replication_factor, brokers))
-
-    def _internal_configs(self, name: str) -> dict[str, str]:
-        """The configuration that an internal topic is given; empty for any other topic."""
-        if name == GROUP_METADATA:
-            return {
-                "compression.type": "producer",
-                "cleanup.policy": "compact",
-                "segment.bytes": str(self.config.offsets_topic_segment_bytes),
-            }
-        if name == TRANSACTION_STATE:
-            return {
-                "compression.type": "uncompressed",
-                "cleanup.policy": "compact",
-                "min.insync.replicas": str(self._reachable(self.config.transaction_state_log_min_isr)),
-                "segment.bytes": str(self.config.transaction_state_log_segment_bytes),
-                "unclean.leader.election.enable": "false",
-            }
-        return {}
-
     def commit(self, records: Sequence[Message]) -> None:
         """Make records that belong together durable, then part of the state, then known.
 
@@ -493,8 +389,3 @@ def validate_properties(properties: Mapping[str, str]) -> None:
         validate_topic_properties(properties)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-
-
-def _validate_partition_count(count: int) -> None:
-    if count > LARGEST_PARTITION_COUNT:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {LARGEST_PARTITION_COUNT}.")

@@ -1,0 +1,141 @@
+"""What new topics and partitions will be: how many, where their replicas are, how they are configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import randrange
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import BrokerError, ErrorCode
+from . import replica_placement
+from .internal_topics import GROUP_METADATA, TRANSACTION_STATE
+from .replica_placement import DEFAULT
+from .state import PartitionState
+
+if TYPE_CHECKING:
+    from .store import MetadataStore
+
+LARGEST_PARTITION_COUNT = 1_000_000
+"""More than this in one request is a mistake, or an attempt to fill the disk with directories."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created on first use; a number of partitions of -1 is left to the controller."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def on_first_use(metadata: MetadataStore, name: str) -> NewTopic:
+    """The topic that is created when somebody uses a name, or a coordinator needs its log."""
+    config = metadata.config
+    if name == GROUP_METADATA:
+        key, replicas = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
+        partitions = config.offsets_topic_num_partitions
+    elif name == TRANSACTION_STATE:
+        key, replicas = "transaction.state.log.replication.factor", config.transaction_state_log_replication_factor
+        partitions = config.transaction_state_log_num_partitions
+    else:
+        key, replicas = "default.replication.factor", config.default_replication_factor
+        partitions = DEFAULT
+    # Several brokers seldom start at the same moment: who asks for replicas does not get fewer in the meantime.
+    is_binding = config.is_set(key) and not metadata.is_alone
+    reachable = replicas if is_binding else _reachable(metadata, replicas)
+    return NewTopic(name, partitions, reachable, internal_configs(metadata, name))
+
+
+def internal_configs(metadata: MetadataStore, name: str) -> dict[str, str]:
+    """The configuration that an internal topic is given; empty for any other topic."""
+    config = metadata.config
+    if name == GROUP_METADATA:
+        return {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+    if name == TRANSACTION_STATE:
+        return {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(_reachable(metadata, config.transaction_state_log_min_isr)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+    return {}
+
+
+def _reachable(metadata: MetadataStore, replication_factor: int) -> int:
+    """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
+    return max(1, min(replication_factor, len(metadata.registered_ids)))
+
+
+def placement(
+    metadata: MetadataStore,
+    partitions: int,
+    replication_factor: int,
+    assignments: Sequence[tuple[int, Sequence[int]]],
+) -> list[list[int]]:
+    """Replicas of each partition of a new topic, as asked for; -1 is the default.
+
+    Raises BrokerError with Kafka's code and words: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT.
+    """
+    if assignments:
+        for value, what in ((replication_factor, "replication factor"), (partitions, "numPartitions")):
+            if value != DEFAULT:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
+        return replica_placement.validate_assignments(assignments, metadata.registered_ids)
+    if replication_factor < DEFAULT or replication_factor == 0:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if partitions < DEFAULT or partitions == 0:
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    config = metadata.config
+    count = config.num_partitions if partitions == DEFAULT else partitions
+    validate_partition_count(count)
+    replicas = config.default_replication_factor if replication_factor == DEFAULT else replication_factor
+    return spread(metadata, count, replicas)
+
+
+def spread(metadata: MetadataStore, count: int, replication_factor: int) -> list[list[int]]:
+    """Replicas of so many new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
+    if not metadata.has_other_brokers:
+        return replica_placement.spread(count, replication_factor, metadata.broker_ids)
+    active = {node_id: known.rack for node_id, known in metadata.state.brokers.items() if known.is_active}
+    brokers = replica_placement.alternate_racks(active)
+    # Topics of one partition would all begin with the same broker, did chance not choose it.
+    first, shift = randrange(max(len(brokers), 1)), randrange(max(len(brokers) - 1, 1))
+    return replica_placement.spread(count, replication_factor, brokers, start=first, shift=shift)
+
+
+def partitions_on(metadata: MetadataStore, held: Sequence[Sequence[int]], *, first: int = 0) -> list[PartitionState]:
+    """New partitions from number ``first`` on with these replicas, of which the active ones are in sync.
+
+    Raises BrokerError INVALID_REPLICA_ASSIGNMENT where none is.
+    """
+    made = []
+    for index, replicas in enumerate(held, first):
+        isr = list(filter(metadata.is_active, replicas))
+        if not isr:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for "
+                f"partition {index} are fenced or in controlled shutdown.",
+            )
+        made.append(PartitionState(index, isr[0], 0, list(replicas), isr))
+    return made
+
+
+def validate_partition_count(count: int) -> None:
+    """Raise BrokerError INVALID_PARTITIONS for more partitions than anybody can want."""
+    if count > LARGEST_PARTITION_COUNT:
+        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {LARGEST_PARTITION_COUNT}.")
