@@ -38,10 +38,10 @@ cdef class RecordColumns:
     cdef int32_t[::1] timestamp_types, magics, codecs, header_ends
     cdef unsigned char[::1] header_valid
     cdef BytesColumn keys, values, header_keys, header_values
-    cdef readonly int64_t rows, headerless_rows, last_offset
+    cdef readonly int64_t rows, headerless_rows, next_offset
     cdef readonly int stop
     cdef int64_t row_capacity, bytes_left, first_offset, end_offset, least_timestamp
-    cdef bint checks_crc, has_contents
+    cdef bint checks_crc, is_exact, has_contents
     cdef Py_ssize_t cursor
     cdef int magic, codec, timestamp_type
     cdef int64_t producer_id, base_offset, base_timestamp, append_time
@@ -58,8 +58,9 @@ cdef class RecordColumns:
 
     @cython.locals(size=Py_ssize_t, is_taken=bint)
     cdef Py_ssize_t _fill(self, const unsigned char *data, Py_ssize_t position, Py_ssize_t end) noexcept nogil
-    @cython.locals(attributes=int, count=int64_t, delta=int64_t, base_offset=int64_t)
+    @cython.locals(attributes=int, count=int64_t, delta=int64_t, base_offset=int64_t, last_offset=int64_t)
     cdef bint _take_batch(self, const unsigned char *data, Py_ssize_t position, Py_ssize_t size) noexcept nogil
+    cdef bint _step_over(self, int64_t last_offset) noexcept nogil
     cdef bint _has_crc(self, const unsigned char *data, Py_ssize_t position, uint32_t crc) noexcept nogil
     @cython.locals(attributes=int)
     cdef void _open_v2(self, const unsigned char *data, Py_ssize_t position) noexcept nogil
