@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..protocol.errors import BrokerError
+
 
 class PipelineError(Exception):
     """A job cannot go on; `str()` is what a user reads."""
@@ -33,3 +35,8 @@ class DataLossError(PipelineError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return PipelineError, (str(self),)
+
+
+def reason(fault: BrokerError) -> str:
+    """What a BrokerError says, in words where it has any."""
+    return fault.message or fault.code.name

@@ -13,7 +13,7 @@ from ..protocol.records.batches import BatchView, inner_message_set, iter_batche
 from ..protocol.records.compression import decompress
 from ..protocol.records.headers_cy import HeaderColumns
 from .arrow_columns import FixedColumn, codec_names, constant
-from .errors import DamagedLogError
+from .errors import DamagedLogError, reason
 from .schemas import BATCHES, RAW, TIMESTAMP
 
 UNKNOWN = -1
@@ -107,7 +107,7 @@ class HeaderBatches:
                 return len(decompress(batch.codec, batch.view[v2.RECORDS_AT :]))
             return len(inner_message_set(batch))
         except BrokerError as fault:
-            raise DamagedLogError(self._topic, self._partition, batch.stored_offset, str(fault)) from fault
+            raise DamagedLogError(self._topic, self._partition, batch.stored_offset, reason(fault)) from fault
 
 
 def raw_batches(

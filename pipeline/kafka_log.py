@@ -92,6 +92,8 @@ class KafkaLogReader(DataSourceReader):
         self._strategy = strategy(options)
         self._split_bytes = options.integer("splitBytes", DEFAULT_SPLIT_BYTES, least=1)
         self._fails_on_data_loss = options.boolean("failOnDataLoss", True)
+        self._checks_crc = options.boolean("checkCrc", options.mode is Mode.RECORDS)
+        self._with_uncompressed_size = options.boolean("uncompressedSize", False)
         self._pruning = Pruning()
 
     def partitions(self) -> list[InputPartition]:
@@ -128,9 +130,9 @@ class KafkaLogReader(DataSourceReader):
             ReadOptions(
                 mode=options.mode,
                 batch_rows=options.batch_rows,
-                checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
+                checks_crc=self._checks_crc,
                 with_values=options.with_values,
-                with_uncompressed_size=options.boolean("uncompressedSize", False),
+                with_uncompressed_size=self._with_uncompressed_size,
                 least_timestamp=self._pruning.least_timestamp,
                 fails_on_data_loss=self._fails_on_data_loss,
             ),

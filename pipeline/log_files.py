@@ -31,7 +31,7 @@ from ..storage.offset_index import IndexDamagedError, OffsetIndex
 from ..storage.open_files import OpenFiles
 from ..storage.paths import TopicPartition
 from ..storage.recovery import ScanRules, scan
-from .errors import DamagedLogError, OptionError
+from .errors import DamagedLogError, OptionError, reason
 
 MAX_INT64 = 2**63 - 1
 ANY_TIME = -(2**63)
@@ -232,7 +232,9 @@ def _without_torn_tail(name: TopicPartition, segment: SegmentFile) -> tuple[Segm
         read_batch(stored, end)
     except BrokerError as fault:
         if any(stored[end:]):
-            raise DamagedLogError(*name, max(end_offset, 0), f"{segment.path} at byte {end}: {fault}") from fault
+            raise DamagedLogError(
+                *name, max(end_offset, 0), f"{segment.path} at byte {end}: {reason(fault)}"
+            ) from fault
     return segment._replace(size_bytes=end), max(end_offset, segment.base_offset)
 
 

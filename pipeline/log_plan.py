@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from ..protocol.errors import BrokerError
 from ..protocol.records.batches import iter_records, read_batch
 from ..protocol.records.headers_cy import seek
-from .errors import DamagedLogError, DataLossError, OptionError
+from .errors import DamagedLogError, DataLossError, OptionError, reason
 from .log_files import ANY_TIME, MAX_INT64, PartitionFiles, SegmentFile, SegmentIndex, mapped
 from .offset_options import EARLIEST, LATEST, Bound, Bounds, WhenNoneIsYounger
 
@@ -62,9 +62,9 @@ def _plan_partition(partition: PartitionFiles, options: PlanOptions) -> Iterator
     next_bases = [*(segment.base_offset for segment in partition.segments[1:]), partition.stored_end_offset]
     for segment, next_base in zip(partition.segments, next_bases, strict=True):
         if segment.size_bytes and segment.base_offset < end_offset and next_base > first_offset:
-            yield from _cut(
-                partition, segment, first_offset, min(end_offset, next_base), end_offset < next_base, options
-            )
+            start_offset = max(first_offset, segment.base_offset)
+            ends_inside = end_offset < next_base
+            yield from _cut(partition, segment, start_offset, min(end_offset, next_base), ends_inside, options)
 
 
 def _cut(
@@ -123,14 +123,14 @@ def _first_offset_at(partition: PartitionFiles, stored: memoryview, position: in
             raise _damage(partition, stored, position)
         return batch.base_offset
     except BrokerError as fault:
-        raise DamagedLogError(*partition.name, None, f"byte {position}: {fault}") from fault
+        raise DamagedLogError(*partition.name, None, f"byte {position}: {reason(fault)}") from fault
 
 
 def _damage(partition: PartitionFiles, stored: memoryview, position: int) -> DamagedLogError:
     try:
         read_batch(stored, position)
     except BrokerError as fault:
-        return DamagedLogError(*partition.name, None, f"byte {position}: {fault}")
+        return DamagedLogError(*partition.name, None, f"byte {position}: {reason(fault)}")
     return DamagedLogError(*partition.name, None, f"byte {position}: a batch that is not all there")
 
 
@@ -193,6 +193,6 @@ def first_record_since(partition: PartitionFiles, timestamp_ms: int) -> int | No
                     if record.timestamp >= timestamp_ms and record.offset >= partition.log_start_offset:
                         return record.offset
             except BrokerError as fault:
-                raise DamagedLogError(*partition.name, batch.stored_offset, str(fault)) from fault
+                raise DamagedLogError(*partition.name, batch.stored_offset, reason(fault)) from fault
             position = batch.end
     return None

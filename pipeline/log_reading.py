@@ -13,7 +13,7 @@ from ..protocol.records import v0
 from ..protocol.records.batches import read_batch
 from ..protocol.records.headers_cy import seek
 from ..storage.files import OsFile
-from .errors import DamagedLogError, PipelineError
+from .errors import DamagedLogError, PipelineError, reason
 from .header_batches import HeaderBatches, raw_batches
 from .log_files import ANY_TIME, MAX_INT64, list_partitions
 from .log_plan import LogRange, PlanOptions, plan
@@ -138,6 +138,7 @@ class _Reader:
                 batch_rows=options.batch_rows,
                 checks_crc=options.checks_crc,
                 with_values=options.with_values,
+                is_exact=True,
             ),
         )
         self._headers = HeaderBatches(
@@ -180,7 +181,7 @@ class _Reader:
             batch = read_batch(piece)
             problem = "a batch that is not all there" if batch is None else repr(batch)
         except BrokerError as fault:
-            problem = str(fault)
+            problem = reason(fault)
         place = f"{self._range.segment.path} at byte {position}"
         return DamagedLogError(self._range.topic, self._range.partition, self._next_offset, f"{place}: {problem}")
 

@@ -64,7 +64,7 @@ def starting_bounds(options: Mapping[str, str], *, default: int = EARLIEST) -> B
 def ending_bounds(options: Mapping[str, str]) -> Bounds:
     """Where to end; the offsets are exclusive. Raises OptionError."""
     bounds = _bounds(options, ENDING, LATEST)
-    if EARLIEST in (bounds.default.offset, *(bound.offset for bound in bounds.by_partition.values())):
+    if Bound(EARLIEST) in (bounds.default, *bounds.by_partition.values()):
         raise OptionError("endingOffsets cannot be earliest")
     return bounds
 

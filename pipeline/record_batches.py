@@ -21,7 +21,7 @@ from ..protocol.records.compression import decompress
 from ..protocol.records.kernel_cy import Stop
 from ..protocol.records.record import TimestampType
 from .arrow_columns import BytesStore, FixedColumn, codec_names, constant
-from .errors import DamagedLogError
+from .errors import DamagedLogError, reason
 from .schemas import HEADERS, RECORDS, TIMESTAMP, Mode, arrow_schema
 
 LEAST_RECORD_BYTES = 7
@@ -43,7 +43,11 @@ BatchFilter = Callable[[BatchView], bool]
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Which records are wanted. `end_offset` is exclusive; batches older than `least_timestamp` (ms) are left out."""
+    """Which records are wanted. `end_offset` is exclusive; batches older than `least_timestamp` (ms) are left out.
+
+    With `is_exact` every batch is known to have something of these offsets: one that has not is damaged, since the
+    offset of a batch is not covered by its CRC.
+    """
 
     first_offset: int = 0
     end_offset: int = 2**63 - 1
@@ -51,6 +55,7 @@ class RecordOptions:
     batch_rows: int = 10_000
     checks_crc: bool = True
     with_values: bool = True
+    is_exact: bool = False
 
 
 class RecordBatches:
@@ -65,6 +70,7 @@ class RecordBatches:
         self._hides_batch = hides_batch
         self._schema = arrow_schema(Mode.RECORDS, with_values=options.with_values)
         self._inflated: tuple[int, bytes] = (-1, b"")
+        self._next_offset = 0
         self.position = 0
         """Behind the last whole batch, when a `read` has ended."""
 
@@ -96,24 +102,29 @@ class RecordBatches:
     def _read_stretch(self, stored: memoryview, end: int) -> Iterator[pa.RecordBatch]:
         stop = Stop.OUT_IS_FULL
         while stop != Stop.AT_END and self.position < end:
-            columns = _Columns(self._options, self._options.batch_rows, min(CHUNK_BYTES, end - self.position))
+            columns = self._columns(self._options.batch_rows, min(CHUNK_BYTES, end - self.position))
             stop = self._fill(columns.kernel, stored, end)
             if stop == Stop.OUT_IS_FULL and not columns.kernel.rows:
-                columns = _Columns(self._options, *self._size_of_next(stored))
+                columns = self._columns(*self._size_of_next(stored))
                 stop = self._fill(columns.kernel, stored, end)
                 if stop == Stop.OUT_IS_FULL and not columns.kernel.rows:
                     raise self._damage(stored, "more records than its bytes can hold")
             if columns.kernel.rows:
                 yield columns.record_batch(self._topic, self._partition, self._schema)
 
+    def _columns(self, rows: int, size_bytes: int) -> _Columns:
+        return _Columns(self._options, rows, size_bytes, self._next_offset)
+
     def _fill(self, kernel: RecordColumns, stored: memoryview, end: int) -> Stop:
         """Fill columns; AT_END if no whole batch is left, OUT_IS_FULL if the next one has no room any more."""
         while True:
             self.position = kernel.fill(stored, self.position, end)
+            self._next_offset = kernel.next_offset
             if kernel.stop == Stop.NEEDS_CODEC:
                 batch = complete_batch_at(stored, self.position)
                 if self._add_compressed(kernel, batch):
                     self.position = batch.end
+                    self._next_offset = kernel.next_offset
                     continue
             if kernel.stop in (Stop.AT_END, Stop.OUT_IS_FULL):
                 return Stop(kernel.stop)
@@ -150,7 +161,7 @@ class RecordBatches:
                 else:
                     body = inner_message_set(batch)
             except BrokerError as fault:
-                raise DamagedLogError(self._topic, self._partition, batch.last_offset, str(fault)) from fault
+                raise DamagedLogError(self._topic, self._partition, self._place, reason(fault)) from fault
             self._inflated = (batch.position, body)
         return body
 
@@ -167,16 +178,25 @@ class RecordBatches:
         try:
             batch = complete_batch_at(stored, self.position)
         except BrokerError as fault:
-            return DamagedLogError(self._topic, self._partition, None, f"{fault} (byte {self.position})")
+            return DamagedLogError(self._topic, self._partition, self._place, reason(fault))
         if not batch.crc_is_valid:
             problem = "a CRC that does not fit its bytes"
-        return DamagedLogError(self._topic, self._partition, batch.stored_offset, problem)
+        elif batch.last_offset < self._next_offset:
+            problem = f"offset {batch.last_offset} comes again, or too late"
+        elif self._options.is_exact and batch.last_offset >= self._options.end_offset:
+            problem = f"offset {batch.last_offset} where others must be"
+        return DamagedLogError(self._topic, self._partition, self._place, problem)
+
+    @property
+    def _place(self) -> int:
+        """The first offset that was not read: a batch's own word for it may be what is damaged."""
+        return max(self._next_offset, self._options.first_offset)
 
 
 class _Columns:
     """Room for one Arrow batch, and the kernel that fills it."""
 
-    def __init__(self, options: RecordOptions, rows: int, size_bytes: int) -> None:
+    def __init__(self, options: RecordOptions, rows: int, size_bytes: int, next_offset: int) -> None:
         self._fixed = tuple(FixedColumn(arrow_type, rows) for arrow_type in _FIXED_TYPES)
         self._header_ends = FixedColumn(pa.int32(), rows + 1)
         self._header_valid = FixedColumn(pa.uint8(), (rows + 7) // 8)
@@ -194,6 +214,8 @@ class _Columns:
             options.end_offset,
             options.least_timestamp,
             options.checks_crc,
+            options.is_exact,
+            next_offset,
         )
 
     def record_batch(self, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -92,6 +92,9 @@ class RecordColumns:
 
     Only records from `first_offset` up to but not with `end_offset` are taken, and only batches whose newest time stamp
     is `least_timestamp` (milliseconds) or later: MIN_INT64 for all. After CORRUPT and BAD_TIMESTAMP they are of no use.
+
+    Offsets are not covered by CRCs, so they must rise: a batch below `next_offset`, which is what follows the last one,
+    is CORRUPT, and with `is_exact` so is one that has no offset from `first_offset` up to `end_offset`.
     """
 
     def __init__(
@@ -105,6 +108,8 @@ class RecordColumns:
         end_offset: int,
         least_timestamp: int = MIN_INT64,
         checks_crc: bool = True,
+        is_exact: bool = False,
+        next_offset: int = 0,
     ) -> None:
         self.offsets, self.timestamps, self.timestamp_types, self.magics, self.codecs, self.producer_ids = fixed
         self.has_contents = len(byte_columns) > 0
@@ -119,6 +124,8 @@ class RecordColumns:
         self.end_offset = end_offset
         self.least_timestamp = least_timestamp
         self.checks_crc = checks_crc
+        self.is_exact = is_exact
+        self.next_offset = next_offset
         self.rows = 0
         self.headerless_rows = 0
         self.stop = AT_END
@@ -130,7 +137,6 @@ class RecordColumns:
         self.base_offset = 0
         self.base_timestamp = 0
         self.append_time = 0
-        self.last_offset = -1
 
     def fill(self, stored: memoryview, position: int, end: int) -> int:
         """Take batches of `stored` from `position` up to `end`; the position of the first one not taken.
@@ -161,9 +167,10 @@ class RecordColumns:
             self.stop = AT_END if count == 0 else CORRUPT
             return count == 0
         inflated = cython.address(body[0]) if cython.compiled else body
-        if not self._has_room(count, len(body)):
+        if not self._has_room(count, len(body)) or not self._add_records(inflated, 0, len(body), count):
             return False
-        return self._add_records(inflated, 0, len(body), count)
+        self.next_offset = self.base_offset + int32_at(data, 23) + 1
+        return True
 
     def add_messages(
         self,
@@ -199,6 +206,7 @@ class RecordColumns:
             stored_offset = index if is_numbered else int64_at(data, position)
             if not self._add_message(data, position, size, base_offset + stored_offset, append_time, has_append_time):
                 return False
+            self.next_offset = base_offset + stored_offset + 1
             position += size
             index += 1
 
@@ -222,15 +230,17 @@ class RecordColumns:
         count = int32_at(data, position + 57)
         delta = int32_at(data, position + 23)
         base_offset = int64_at(data, position)
-        if count < 0 or delta < 0 or base_offset < 0 or base_offset > MAX_INT64 - delta:
+        if count < 0 or delta < 0 or base_offset < self.next_offset or base_offset >= MAX_INT64 - delta:
             self.stop = CORRUPT
             return False
-        if base_offset + delta < self.first_offset or base_offset >= self.end_offset:
-            return True
+        last_offset = base_offset + delta
+        if last_offset < self.first_offset or base_offset >= self.end_offset:
+            return self._step_over(last_offset)
         if self.checks_crc and not self._has_crc(data, position + 17, crc32c_of(data, position + 21, position + size)):
             self.stop = CORRUPT
             return False
         if attributes & 0x20 or count == 0 or int64_at(data, position + 35) < self.least_timestamp:
+            self.next_offset = last_offset + 1
             return True
         if attributes & 0x07:
             self.stop = NEEDS_CODEC
@@ -238,7 +248,18 @@ class RecordColumns:
         if not self._has_room(count, size - V2_HEADER_SIZE):
             return False
         self._open_v2(data, position)
-        return self._add_records(data, position + V2_HEADER_SIZE, position + size, count)
+        if not self._add_records(data, position + V2_HEADER_SIZE, position + size, count):
+            return False
+        self.next_offset = last_offset + 1
+        return True
+
+    def _step_over(self, last_offset: int) -> bool:
+        """Leave out a batch that has none of the wanted offsets; False if there must not be one."""
+        if self.is_exact:
+            self.stop = CORRUPT
+            return False
+        self.next_offset = last_offset + 1
+        return True
 
     def _has_crc(self, data: memoryview, position: int, crc: int) -> bool:
         return int32_at(data, position) & UINT32_MAX == crc
@@ -323,7 +344,6 @@ class RecordColumns:
         self.codecs[row] = self.codec
         self.producer_ids[row] = self.producer_id
         self.rows = row + 1
-        self.last_offset = offset
         return True
 
     def _add_headers(self, data: memoryview, end: int, count: int) -> bool:
@@ -360,13 +380,13 @@ class RecordColumns:
     def _take_message(self, data: memoryview, position: int, size: int) -> bool:
         """Take or step over the v0 or v1 message at `position`; False if that cannot be done here."""
         offset = int64_at(data, position)
-        if offset < 0:
+        if offset < self.next_offset or offset == MAX_INT64:
             self.stop = CORRUPT
             return False
         is_wrapper = data[position + 17] & 0x07 != 0
         # A wrapper has the offset of its last message, and may begin below it.
         if offset < self.first_offset or (offset >= self.end_offset and not is_wrapper):
-            return True
+            return self._step_over(offset)
         if self.checks_crc and not self._has_crc(data, position + 12, crc32_of(data, position + 16, position + size)):
             self.stop = CORRUPT
             return False
@@ -374,9 +394,13 @@ class RecordColumns:
             self.stop = NEEDS_CODEC
             return False
         if data[position + 16] == 1 and int64_at(data, position + 18) < self.least_timestamp:
+            self.next_offset = offset + 1
             return True
         self.codec = 0
-        return self._has_room(1, size) and self._add_message(data, position, size, offset, 0, False)
+        if not self._has_room(1, size) or not self._add_message(data, position, size, offset, 0, False):
+            return False
+        self.next_offset = offset + 1
+        return True
 
     def _add_message(
         self, data: memoryview, position: int, size: int, offset: int, append_time: int, has_append_time: bool
