@@ -17,6 +17,7 @@ from .files import Files, OsFiles
 from .head_space import due_reclaiming
 from .log_config import LONG_MAX, LogConfig
 from .log_directory import LogDirectory, StorageUnavailableError
+from .many_logs import for_many
 from .open_files import OpenFiles
 from .partition_log import PartitionLog
 from .paths import TopicPartition
@@ -131,13 +132,7 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, write checkpoints and clean-shutdown markers, unlock."""
         for directory in self._directories:
-            is_clean = True
-            for name, log in self._logs_in(directory):
-                try:
-                    log.close()
-                except (OSError, BrokerError) as fault:
-                    logger.error("%s was not closed: %s", name, fault)
-                    is_clean = False
+            is_clean = all(list(for_many(_close, self._logs_in(directory))))
             try:
                 _write_checkpoints(directory, self._logs_in(directory))
                 if known := _high_watermarks(self._logs_in(directory)):
@@ -286,6 +281,17 @@ class LogManager:
     def begin_compaction(self) -> Compaction | None:
         """The compaction that is most needed, if any is: run it in a worker thread, then give it to the `cleaner`."""
         return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
+
+
+def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
+    """Close a log, in any thread; whether that worked."""
+    name, log = named
+    try:
+        log.close()
+    except (OSError, BrokerError) as fault:
+        logger.error("%s was not closed: %s", name, fault)
+        return False
+    return True
 
 
 def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:

@@ -36,7 +36,7 @@ SIGNATURE = b"GRGRIDX\x02"
 HEADER_SIZE = 96
 ENTRY = Struct(">IIqqiHH")
 ENTRY_SIZE = ENTRY.size
-SUMMARY = Struct(">qqqqqqqiiBBI")
+SUMMARY = Struct(">qqqqqqqiiBBBI")
 CRC = Struct(">I")
 _HEADER = Struct(f"{HEADER_SIZE}s")
 _CHECKED_SIZE = ENTRY_SIZE - 2
@@ -88,6 +88,8 @@ class IndexSummary:
     """Bit m: batches of magic m may be present."""
     has_gaps: int = 0
     """1 if offsets may be missing, as compaction leaves it or in a log whose history we do not know."""
+    has_producers: int = 1
+    """0 if the log was closed with this segment, and no idempotent producer known then: there is no snapshot."""
     transactions_crc: int = 0
     """CRC-32 of the `.txnindex` beside it, whose entries have none of their own; 0 if there is no such file."""
 

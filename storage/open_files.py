@@ -110,6 +110,8 @@ class OpenFiles:
         """Count a user that has opened a file (or mapped one)."""
         with self.lock:
             self._users[user] = None
+            # Whoever is about to use its file is not asked to let go of it, even if all others were busy too.
+            user.recently_used = True
             if len(self._users) > self.max_open and threading.get_ident() == self._thread:
                 self._make_room()
 
@@ -122,7 +124,7 @@ class OpenFiles:
         return len(self._users)
 
     def _make_room(self) -> None:
-        # At most one full round of second chances; the newest, last in line, is about to be used.
+        # At most one full round of second chances; then the newest is last in line again.
         for _ in range(len(self._users)):
             if len(self._users) <= self.max_open:
                 return

@@ -108,7 +108,7 @@ class PartitionLog:
         self._closed_end_offset = end_offset if facts.is_clean else NOT_CLOSED
         self._tail_offset = NO_TAIL
         self._tail_position = 0
-        self._load_producers()
+        self._load_producers(had_none=not self._segments.active.had_producers)
 
     # --- opening and settings ---
 
@@ -145,9 +145,9 @@ class PartitionLog:
         self._rolling = RollingRules(config, self._clock)
         self._stamps_append_time = config.is_log_append_time
 
-    def _load_producers(self) -> None:
+    def _load_producers(self, *, had_none: bool = False) -> None:
         extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
-        load_producers(self.producers, self._segments, self._snapshots, extent)
+        load_producers(self.producers, self._segments, self._snapshots, extent, had_none=had_none)
 
     # --- facts ---
 
@@ -502,12 +502,12 @@ class PartitionLog:
         self.is_closed = True
         if self.log_end_offset > self.recovery_point:
             self.flush()
-        if self.log_end_offset > self.log_start_offset:
-            self._snapshots.write(self.log_end_offset, self.producers.snapshot())
-        self._segments.active.finish()
+        known = self.producers.snapshot()
+        if known:
+            self._snapshots.write_last(self.log_end_offset, known, [segment.base_offset for segment in self.segments])
+        self._segments.active.finish(has_producers=bool(known))
         self._segments.close()
-        remove = self.due_removals(NEVER_MS)
-        if remove is not None:
+        if remove := self.due_removals(NEVER_MS):
             remove()
 
     def due_removals(self, now_ms: int) -> Callable[[], None] | None:

@@ -27,12 +27,20 @@ class LogExtent(NamedTuple):
 
 
 def load_producers(
-    producers: ProducerStates, segments: LogSegments, snapshots: SnapshotFiles, extent: LogExtent
+    producers: ProducerStates,
+    segments: LogSegments,
+    snapshots: SnapshotFiles,
+    extent: LogExtent,
+    *,
+    had_none: bool = False,
 ) -> None:
-    """Make `producers` what they are at the log's end. Raises OSError."""
+    """Make `producers` what they are at the log's end. Raises OSError.
+
+    `had_none`: nothing was written since the log was closed, and no producer was known then.
+    """
     start_offset, high_watermark, end_offset = extent
     producers.clear()
-    if start_offset == end_offset:
+    if start_offset == end_offset or had_none:
         return
     exact = snapshots.exact(end_offset)
     if exact is not None:

@@ -51,6 +51,7 @@ class Segment:
         "created_ms",
         "epochs",
         "first_timestamp",
+        "had_producers",
         "has_gaps",
         "index",
         "is_damaged",
@@ -88,6 +89,8 @@ class Segment:
         """Ask `tail_is_good` before anything is written: a reader of what follows would begin in the tail."""
         self.has_gaps = False
         """Whether offsets may be missing between batches."""
+        self.had_producers = True
+        """Whether a producer may have been known when the log was closed with this segment."""
         self.created_ms = 0
         self.epochs: LeaderEpochs | None = None
         """The log's, for checks of what this process has not written itself."""
@@ -163,6 +166,7 @@ class Segment:
         self.receipt_ms = summary.receipt
         self.magics = summary.magics
         self.has_gaps = bool(summary.has_gaps)
+        self.had_producers = bool(summary.has_producers)
         self.transactions.expected_crc = summary.transactions_crc
         self.index.interval_bytes = summary.interval_bytes
         self.is_loaded = True
@@ -216,9 +220,11 @@ class Segment:
         if receipt_ms != NO_RECEIPT:
             self.receipt_ms = receipt_ms
 
-    def finish(self) -> None:
+    def finish(self, *, has_producers: bool = True) -> None:
         """Note the summary in the index: at a roll, or when the log is closed. Raises OSError."""
-        self.index.finish(self._summary())
+        summary = self._summary()
+        summary.has_producers = int(has_producers)
+        self.index.finish(summary)
 
     def _summary(self) -> IndexSummary:
         return IndexSummary(

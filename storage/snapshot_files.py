@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from . import paths
 from .files import Files
@@ -28,6 +29,12 @@ class SnapshotFiles:
     def write(self, offset: int, producers: list[ProducerSnapshot]) -> None:
         """Write one. Not synced: what a crash takes is computed again from the log. Raises OSError."""
         self._files.replace(self._path(offset), format_snapshot(producers), sync=False)
+
+    def write_last(self, offset: int, producers: list[ProducerSnapshot], kept: Iterable[int]) -> None:
+        """Write the one of a clean stop; of older ones only those at the offsets `kept` stay. Raises OSError."""
+        self.write(offset, producers)
+        for stray in {*self.offsets()} - {*kept, offset}:
+            self._files.remove(self._path(stray))
 
     def latest(self, lowest: int, highest: int) -> tuple[int, list[ProducerSnapshot]] | None:
         """The newest readable one between these offsets (inclusive); unreadable ones are removed. Raises OSError."""

@@ -1,6 +1,7 @@
 """Damage at every byte: whatever a file has become, what is served are the batches that were written, byte for byte."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,9 @@ class Sample:
         log = open_log(self._files, is_clean=False)
         for number in range(BATCHES):
             values = [b"%d %d" % (number, index) for index in range(2)]
-            log.append(payload(values, magic=magic, codec=codec, timestamp=NOW_MS), leader_epoch=number // 2)
+            producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2 * number}
+            produced = payload(values, magic=magic, codec=codec, timestamp=NOW_MS, **producer)
+            log.append(produced, leader_epoch=number // 2)
         self._written = batches_of(log)
         log.close()
         self.segment = self.contents(SEGMENT)

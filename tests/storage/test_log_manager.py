@@ -19,8 +19,9 @@ from gregor.storage.clock import ManualClock
 from gregor.storage.files import OsFiles
 from gregor.storage.log_config import LogConfig
 from gregor.storage.log_manager import LogManager, StorageUnavailableError
+from gregor.storage.partition_log import PartitionLog
 from gregor.storage.paths import TopicPartition
-from tests.storage.payloads import append, read_all, values_of
+from tests.storage.payloads import append, payload, read_all, values_of
 
 NOW_MS = 10_000
 
@@ -256,3 +257,54 @@ def test_uuid_text() -> None:
     for bad in ("", "???", "AAAA"):
         with pytest.raises(ValueError, match=r".*"):
             decode_uuid(bad)
+
+
+def test_many_logs_are_closed_at_the_same_time(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    for partition in range(50):
+        append(logs.create("topic", partition), b"%d" % partition)
+    logs.close()
+    assert not list(tmp_path.glob("topic-*/*.snapshot")), "nobody had a producer id"
+    again = manager(clock, tmp_path)
+    for partition in range(50):
+        log = again.get("topic", partition)
+        assert log is not None
+        assert values_of(read_all(log)) == [b"%d" % partition]
+    again.close()
+
+
+def test_one_log_of_many_that_cannot_be_closed(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = manager(clock, tmp_path)
+    for partition in range(50):
+        append(logs.create("topic", partition), b"%d" % partition)
+    bad = logs.get("topic", 33)
+    close = PartitionLog.close
+
+    def failing(log: PartitionLog) -> None:
+        if log is bad:
+            raise OSError("the disk is gone")
+        close(log)
+
+    monkeypatch.setattr(PartitionLog, "close", failing)
+    logs.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_producers_outlive_a_stop(tmp_path: Path, clock: ManualClock) -> None:
+    logs = manager(clock, tmp_path)
+    log = logs.create("topic", 0)
+    log.append(payload([b"a"], producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0)
+    logs.close()
+    for is_known in (True, False, False):
+        logs = manager(clock, tmp_path)
+        reopened = logs.get("topic", 0)
+        assert reopened is not None
+        assert (5 in reopened.producers.producers) is is_known
+        append(reopened, b"b")
+        logs.expire_producers(clock.now_ms())
+        clock.advance(100_000_000)
+        logs.expire_producers(clock.now_ms())
+        logs.close()
+        assert len(list(tmp_path.glob("topic-0/*.snapshot"))) <= 1

@@ -1,0 +1,31 @@
+"""The same work for each of many logs, in threads: opening and closing mostly waits for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+THREADS = 16
+CHUNK = 8
+"""Logs that one thread takes at a time; as few as that are not worth a thread."""
+
+_T = TypeVar("_T")
+_Result = TypeVar("_Result")
+
+
+def for_many(work: Callable[[_T], _Result], items: Sequence[_T]) -> Iterator[_Result]:
+    """`work(item)` for each item, the results in order; `work` may run in any thread.
+
+    The next `THREADS * CHUNK` items are begun when the results of those before have been taken.
+    """
+    if len(items) <= CHUNK:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(THREADS) as workers:
+        for first in range(0, len(items), THREADS * CHUNK):
+            round_of = items[first : first + THREADS * CHUNK]
+            chunks = [round_of[start : start + CHUNK] for start in range(0, len(round_of), CHUNK)]
+            # All of them before the first is handed out: the caller may close files that the others still use.
+            for results in list(workers.map(lambda chunk: list(map(work, chunk)), chunks)):
+                yield from results
