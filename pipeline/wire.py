@@ -15,7 +15,7 @@ from typing import TypeVar
 from ..client.api_versions import SpokenVersions
 from ..client.connection import SOFTWARE_NAME, api_key_of
 from ..client.errors import ConnectionLostError
-from ..protocol.apis import request_header_version, response_header_version
+from ..protocol.apis import AnyApiKey, ApiKey, request_header_version, response_header_version
 from ..protocol.codec import decode, decode_prefix, encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -29,6 +29,8 @@ Response = TypeVar("Response", bound=Message)
 LENGTH = Struct(">i")
 MAX_ANSWER_BYTES = 2**31 - 1
 DEFAULT_PORT = 9092
+NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
+"""Where the next version names topics by their ids alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class Wire:
     def send(self, message: Message, *, version: int | None = None) -> None:
         """Send a request; `receive` its answer later, in the order of the requests."""
         key = api_key_of(message)
-        version = self.versions.version(key) if version is None else version
+        if version is None:
+            version = self.versions.version(key, newest=NEWEST_BY_NAME.get(key))
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(
             request_api_key=key,

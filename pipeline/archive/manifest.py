@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,12 @@ class ArchivedBatch:
     rows: int
     dead_letters: int
     checksum: int
-    """Sum over all rows, modulo 2**63, of a hash of (topic, partition, offset, key, value)."""
+    """Sum over all rows, modulo 2**63: see `checksums`."""
     topic_ids: dict[str, str]
+    partition_counts: dict[str, int] = field(default_factory=dict)
+    """How many partitions each topic had."""
+    replaces: Sequence[str] = ()
+    """Files of earlier entries that count no more: this entry's files have their rows."""
 
 
 class Manifest:
@@ -99,7 +103,16 @@ class Manifest:
 
     def files(self) -> list[Path]:
         """Every data file that counts."""
-        return [self.root / name for batch in self.batches for name in batch.files if name.startswith(f"{DATA}/")]
+        return [self.root / name for name in self._names() if name.startswith(f"{DATA}/")]
+
+    def _names(self) -> dict[str, None]:
+        """The files that count, in the order of their entries."""
+        names: dict[str, None] = {}
+        for batch in self.batches:
+            for replaced in batch.replaces:
+                names.pop(replaced, None)
+            names.update(dict.fromkeys(batch.files))
+        return names
 
     def check_topic_ids(self, topic_ids: dict[str, str]) -> None:
         """Raise ManifestError if a topic was deleted and made again since it was last archived."""
@@ -115,7 +128,7 @@ class Manifest:
         """Make `batch` count: its files and their folders are synced first. Raises ManifestError, OSError."""
         if batch.number != self.next_number:
             raise ManifestError(f"batch {batch.number} is not the next one, {self.next_number}")
-        for folder in _sync_files(self.root / name for name in batch.files):
+        for folder in _sync_files(self.root, (self.root / name for name in batch.files)):
             _sync(folder)
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{batch.number:020d}.json"
@@ -129,8 +142,8 @@ class Manifest:
         self.batches.append(batch)
 
     def sweep(self) -> list[Path]:
-        """Remove the files of batches that were not committed; returns what was removed."""
-        known = {self.root / name for batch in self.batches for name in batch.files}
+        """Remove the files of batches that were not committed, or were replaced; returns what was removed."""
+        known = {self.root / name for name in self._names()}
         removed = []
         for folder in (self.root / DATA, self.root / DEAD_LETTERS):
             for path in sorted(folder.rglob("*")):
@@ -150,18 +163,19 @@ def _read_entry(path: Path) -> ArchivedBatch:
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
         fields["ranges"] = [OffsetRange(**each) for each in fields["ranges"]]
+        fields["replaces"] = tuple(fields.get("replaces", ()))
         return ArchivedBatch(**fields)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ManifestError(f"{path} is damaged: {error}") from error
 
 
-def _sync_files(paths: Iterable[Path]) -> list[Path]:
-    """Sync each file; returns the folders above them, deepest first."""
-    folders: set[Path] = set()
+def _sync_files(root: Path, paths: Iterable[Path]) -> list[Path]:
+    """Sync each file; returns the folders between them and the root, deepest first."""
+    folders: set[Path] = {root}
     for path in paths:
         _sync(path)
-        folders.update((path.parent, path.parent.parent))
-    return sorted(folders, reverse=True)
+        folders.update(folder for folder in path.parents if folder.is_relative_to(root))
+    return sorted(folders, key=lambda folder: len(folder.parts), reverse=True)
 
 
 def _sync(path: Path) -> None:

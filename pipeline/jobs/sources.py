@@ -17,36 +17,39 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="read through these brokers")
     source.add_argument("--log-dir", action="append", metavar="DIR", help="or read this log directory (repeatable)")
     source.add_argument("--topics", metavar="NAME,...", help="which topics; log directories take globs (default: all)")
-    source.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the formats kafka_raw or kafka_log, such as startingTimestamp=1700000000000 (repeatable)",
-    )
+    _add_option_argument(source, "kafka_raw or kafka_log")
+
+
+def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Through which brokers, and which topics, for jobs that need a broker."""
+    source = parser.add_argument_group("source")
+    source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="read through these brokers")
+    source.add_argument("--topics", metavar="NAME,...", help="which topics (default: all)")
+    _add_option_argument(source, "kafka_raw")
 
 
 def source_options(options: argparse.Namespace, **settings: str) -> tuple[str, dict[str, str]]:
     """The format's name and its options as the arguments say, `settings` among them. Raises OptionError."""
     if bool(options.log_dir) == bool(options.bootstrap_server):
         raise OptionError("say where to read: --log-dir or --bootstrap-server")
-    chosen = dict(settings)
-    for assignment in options.option:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise OptionError(f"--option takes NAME=VALUE, not {assignment!r}")
-        chosen[name] = value
-    if options.log_dir:
-        chosen["path"] = ",".join(options.log_dir)
-        if options.topics:
-            chosen["topic"] = options.topics
-        return "kafka_log", chosen
+    if not options.log_dir:
+        return "kafka_raw", broker_options(options, **settings)
+    chosen = settings | _assigned(options)
+    chosen["path"] = ",".join(options.log_dir)
+    if options.topics:
+        chosen["topic"] = options.topics
+    return "kafka_log", chosen
+
+
+def broker_options(options: argparse.Namespace, **settings: str) -> dict[str, str]:
+    """Options of kafka_raw as the arguments say, `settings` among them. Raises OptionError."""
+    chosen = settings | _assigned(options)
     chosen["kafka.bootstrap.servers"] = options.bootstrap_server
     if options.topics:
         chosen["subscribe"] = options.topics
     else:
         chosen["subscribePattern"] = "(?!__).*"
-    return "kafka_raw", chosen
+    return chosen
 
 
 def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReader:
@@ -59,3 +62,23 @@ def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReade
     from ..kafka_raw import KafkaRawSource
 
     return KafkaRawSource(chosen).reader(None)
+
+
+def _add_option_argument(group: argparse._ArgumentGroup, formats: str) -> None:
+    group.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"an option of {formats}, such as startingTimestamp=1700000000000 (repeatable)",
+    )
+
+
+def _assigned(options: argparse.Namespace) -> dict[str, str]:
+    chosen = {}
+    for assignment in options.option:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise OptionError(f"--option takes NAME=VALUE, not {assignment!r}")
+        chosen[name] = value
+    return chosen

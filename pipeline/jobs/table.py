@@ -1,6 +1,7 @@
 """The jobs by the names that people type."""
 
 JOBS = {
+    "archive": "archive",
     "convert": "convert",
     "generate": "generate",
     "stats": "stats",

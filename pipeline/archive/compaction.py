@@ -1,0 +1,95 @@
+"""Few files made of many small ones: the new ones count, and the old ones do not, by one entry of the manifest."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from ..spark_tasks import run_tasks
+from .manifest import ArchivedBatch, Manifest
+from .part_files import CODEC, part_name
+
+if TYPE_CHECKING:
+    from ..jobs.desk import Desk
+
+SMALL_BYTES = 32 << 20
+"""A file below this is worth being merged."""
+WANTED_BYTES = 128 << 20
+"""About how large merged files become; a task holds as much of them, decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Files of one folder that become one."""
+
+    root: Path
+    number: int
+    names: Sequence[str]
+
+
+def compact(desk: Desk, manifest: Manifest) -> tuple[int, int]:
+    """Merge what is small; returns how many files became how many. Whoever calls holds the WriterLock.
+
+    Who reads the archive by an older state of its manifest meanwhile may miss files. Raises OSError.
+    """
+    groups = list(_groups(manifest))
+    if not groups:
+        return 0, 0
+    work = [Merger(manifest.root, manifest.next_number, names) for names in groups]
+    with desk.progress(len(work), "files") as progress:
+        made = run_tasks(desk.session(), work, merge, progress)
+    replaced = [name for names in groups for name in names]
+    manifest.commit(
+        ArchivedBatch(
+            number=manifest.next_number,
+            ranges=(),
+            files=made,
+            rows=0,
+            dead_letters=0,
+            checksum=0,
+            topic_ids={},
+            replaces=replaced,
+        )
+    )
+    manifest.sweep()
+    return len(replaced), len(made)
+
+
+def merge(work: Merger) -> str:
+    """Make one file, in the order of offsets; returns its name. Raises OSError."""
+    tables = [parquet.ParquetFile(work.root / name).read() for name in work.names]
+    table = pa.concat_tables(tables)
+    offset = "offset" if "offset" in table.column_names else "lastOffset"
+    table = table.sort_by([("partition", "ascending"), (offset, "ascending")])
+    name = part_name(str(Path(work.names[0]).parent), work.number)
+    parquet.write_table(table, work.root / name, compression=CODEC)
+    return name
+
+
+def _groups(manifest: Manifest) -> Iterator[list[str]]:
+    by_folder: defaultdict[Path, list[tuple[str, int]]] = defaultdict(list)
+    for path in manifest.files():
+        size = path.stat().st_size
+        if size < SMALL_BYTES:
+            by_folder[path.parent].append((path.relative_to(manifest.root).as_posix(), size))
+    for _, files in sorted(by_folder.items()):
+        group: list[str] = []
+        total = 0
+        for name, size in files:
+            if group and total + size > WANTED_BYTES:
+                yield from _worth_it(group)
+                group, total = [], 0
+            group.append(name)
+            total += size
+        yield from _worth_it(group)
+
+
+def _worth_it(group: list[str]) -> Iterator[list[str]]:
+    if len(group) > 1:
+        yield group

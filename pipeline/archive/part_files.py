@@ -1,0 +1,136 @@
+"""Rows laid out in Parquet files: a folder for each date or hour, files of a size that readers like."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from .description import Period
+
+NO_TIME = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark and Hive read as null."""
+
+BUFFERED_BYTES = 64 << 20
+"""How much a task collects before the largest folder's rows become a row group."""
+FILES_OPEN = 32
+DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+UNKNOWN_PERIOD = -1
+"""Number of the folder for rows without a time."""
+CODEC = "zstd"
+
+
+def part_name(folder: str, number: int) -> str:
+    """A name for a file of batch `number` that nobody else draws."""
+    return f"{folder}/{number}-{uuid.uuid4().hex}.parquet"
+
+
+@dataclass(slots=True)
+class _Part:
+    """A file being written, and rows that wait for being a row group."""
+
+    name: str
+    writer: parquet.ParquetWriter
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_bytes: int = 0
+
+    def flush(self) -> None:
+        if self.waiting:
+            self.writer.write_table(pa.Table.from_batches(self.waiting))
+        self.waiting, self.waiting_bytes = [], 0
+
+
+class PartFiles:
+    """Writes rows of one topic under `root/folder`; the names of all files begin with the batch's number.
+
+    A task that is run twice writes other files the second time; only what its receipt names counts. `period` None puts
+    all into the topic's folder.
+    """
+
+    def __init__(
+        self, root: Path, folder: str, topic: str, number: int, schema: pa.Schema, period: Period | None
+    ) -> None:
+        self._root = root
+        self._folder = f"{folder}/topic={topic}"
+        self._number = number
+        self._schema = schema
+        self._period = period
+        self._open: OrderedDict[int, _Part] = OrderedDict()
+        self._buffered = 0
+        self.names: list[str] = []
+        """Of all files so far, relative to the root."""
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows of the schema, with `timestamp` and `timestampType` if there is a period. Raises OSError."""
+        for number, part_rows in self._by_period(rows):
+            part = self._part(number)
+            part.waiting.append(part_rows)
+            part.waiting_bytes += part_rows.nbytes
+            self._buffered += part_rows.nbytes
+        while self._buffered > BUFFERED_BYTES:
+            largest = max(self._open.values(), key=lambda part: part.waiting_bytes)
+            self._buffered -= largest.waiting_bytes
+            largest.flush()
+
+    def close(self) -> list[str]:
+        """Write the rest; returns the names of all files, relative to the root. Raises OSError."""
+        while self._open:
+            self._close_oldest()
+        return self.names
+
+    def _by_period(self, rows: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        if not rows.num_rows:
+            return []
+        if self._period is None:
+            return [(UNKNOWN_PERIOD, rows)]
+        numbers = self._numbers(rows)
+        if (numbers == numbers[0]).all():
+            return [(int(numbers[0]), rows)]
+        return [(int(number), rows.filter(pa.array(numbers == number))) for number in np.unique(numbers)]
+
+    def _numbers(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Of the folder that each row goes to: its period, counted from the epoch."""
+        micros = rows.column("timestamp").view(pa.int64()).to_numpy()
+        has_time = pc.greater_equal(rows.column("timestampType"), 0).to_numpy(zero_copy_only=False)
+        periods = micros // (HOUR_US if self._period is Period.HOUR else DAY_US)
+        numbers: npt.NDArray[np.int64] = np.where(has_time, periods, UNKNOWN_PERIOD)
+        return numbers
+
+    def _part(self, number: int) -> _Part:
+        part = self._open.get(number)
+        if part is not None:
+            self._open.move_to_end(number)
+            return part
+        if len(self._open) >= FILES_OPEN:
+            self._close_oldest()
+        name = part_name(f"{self._folder}{self._period_folder(number)}", self._number)
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._open[number] = _Part(name, parquet.ParquetWriter(path, self._schema, compression=CODEC))
+        self.names.append(name)
+        return part
+
+    def _period_folder(self, number: int) -> str:
+        if self._period is None:
+            return ""
+        names = ["date", "hour"] if self._period is Period.HOUR else ["date"]
+        if number == UNKNOWN_PERIOD:
+            return "".join(f"/{name}={NO_TIME}" for name in names)
+        seconds = number * (HOUR_US if self._period is Period.HOUR else DAY_US) // 1_000_000
+        moment = datetime.fromtimestamp(seconds, UTC)
+        return f"/date={moment:%Y-%m-%d}" + (f"/hour={moment:%H}" if self._period is Period.HOUR else "")
+
+    def _close_oldest(self) -> None:
+        _, part = self._open.popitem(last=False)
+        self._buffered -= part.waiting_bytes
+        part.flush()
+        part.writer.close()

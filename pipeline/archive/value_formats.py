@@ -1,0 +1,182 @@
+"""Values decoded for a table: text, JSON or Avro; what cannot be decoded is told apart, with the reason.
+
+A schema is Avro's, for JSON too. Avro values have Confluent's header: a zero byte and the schema's id, four bytes,
+big-endian. Source: Confluent Schema Registry, "Wire format".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import OptionError
+from .avro_types import arrow_type_of
+from .description import Values
+
+HEADER = Struct(">bi")
+ANY_ID = -1
+"""Key of the schema for values with an id that nobody named."""
+
+LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class ValueFormat:
+    """How values are decoded. `schemas` are parsed Avro schemas by the writer's id; the last is the reader's."""
+
+    kind: Values
+    schemas: Mapping[int, Any]
+
+    @classmethod
+    def from_options(cls, kind: Values, files: list[str]) -> ValueFormat:
+        """`files` are `FILE` or `ID=FILE`. Raises OptionError."""
+        schemas: dict[int, Any] = {}
+        for text in files:
+            number, equals, path = text.rpartition("=")
+            if equals and not number.isdigit():
+                raise OptionError(f"a schema is FILE or ID=FILE, not {text!r}")
+            try:
+                schemas[int(number) if equals else ANY_ID] = json.loads(Path(path).read_text())
+            except (OSError, ValueError) as fault:
+                raise OptionError(f"schema {path}: {fault}") from fault
+        if kind is Values.AVRO and not schemas:
+            raise OptionError("values in Avro need a schema")
+        if schemas and kind not in (Values.AVRO, Values.JSON):
+            raise OptionError(f"values as {kind} take no schema")
+        if kind is Values.JSON and len(schemas) > 1:
+            raise OptionError("values in JSON take one schema")
+        found = cls(kind, schemas)
+        found.arrow_type()
+        return found
+
+    def arrow_type(self) -> pa.DataType:
+        """The type of the column `value`. Raises OptionError for a schema that no column can have."""
+        if self.schemas:
+            return arrow_type_of(self._reader_schema)
+        return pa.string() if self.kind in (Values.STRING, Values.JSON) else pa.binary()
+
+    @property
+    def _reader_schema(self) -> Any:
+        return list(self.schemas.values())[-1]
+
+    def decoder(self) -> ValueDecoder:
+        """What decodes, in a task."""
+        if self.kind is Values.STRING:
+            return TextDecoder(pa.string())
+        if self.kind is Values.JSON:
+            return JsonDecoder(self.arrow_type()) if self.schemas else JsonTextDecoder(pa.string())
+        if self.kind is Values.AVRO:
+            return AvroDecoder(self.arrow_type(), self.schemas, self._reader_schema)
+        return ValueDecoder(pa.binary())
+
+
+class ValueDecoder:
+    """Leaves values as they are; its children decode one at a time."""
+
+    def __init__(self, arrow_type: pa.DataType) -> None:
+        self._type = arrow_type
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """The decoded column, null where a value cannot be decoded, and the reasons by index."""
+        return values, {}
+
+
+class _ValueByValue(ValueDecoder):
+    def parse(self, value: bytes) -> Any:
+        """The decoded value; raises anything."""
+        raise NotImplementedError
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        decoded: list[Any] = []
+        reasons: dict[int, str] = {}
+        for index, value in enumerate(values.to_pylist()):
+            try:
+                decoded.append(None if value is None else self.parse(value))
+            except Exception as fault:  # what parsers raise for hostile bytes is written nowhere
+                decoded.append(None)
+                reasons[index] = _reason(fault)
+        try:
+            return pa.array(decoded, self._type), reasons
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return self._column_by_column(decoded, reasons), reasons
+
+    def _column_by_column(self, decoded: list[Any], reasons: dict[int, str]) -> pa.Array:
+        """The same where some value does not fit the type."""
+        pieces = []
+        for index, value in enumerate(decoded):
+            try:
+                pieces.append(pa.array([value], self._type))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as fault:
+                pieces.append(pa.array([None], self._type))
+                reasons[index] = _reason(fault)
+        return pa.concat_arrays(pieces)
+
+
+class TextDecoder(_ValueByValue):
+    """UTF-8."""
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+        """As above; all at once where all are text."""
+        try:
+            return values.cast(pa.string()), {}
+        except pa.ArrowInvalid:
+            return super().decode(values)
+
+    def parse(self, value: bytes) -> str:
+        """Raises UnicodeDecodeError."""
+        return value.decode()
+
+
+class JsonTextDecoder(_ValueByValue):
+    """JSON that stays text."""
+
+    def parse(self, value: bytes) -> str:
+        """Raises ValueError."""
+        json.loads(value)
+        return value.decode()
+
+
+class JsonDecoder(_ValueByValue):
+    """JSON objects as columns; members that the schema lacks are left out."""
+
+    def parse(self, value: bytes) -> Any:
+        """Raises ValueError."""
+        return json.loads(value)
+
+
+class AvroDecoder(_ValueByValue):
+    """Avro in Confluent's wire format."""
+
+    def __init__(self, arrow_type: pa.DataType, schemas: Mapping[int, Any], reader: Any) -> None:
+        super().__init__(arrow_type)
+        import fastavro
+
+        self._read = fastavro.schemaless_reader
+        self._schemas = {number: fastavro.parse_schema(schema) for number, schema in schemas.items()}
+        self._reader = fastavro.parse_schema(reader)
+
+    def parse(self, value: bytes) -> Any:
+        """Raises what fastavro raises, and ValueError."""
+        if len(value) < HEADER.size or value[0] != 0:
+            raise ValueError("no header of Confluent's wire format")
+        _, number = HEADER.unpack_from(value)
+        schema = self._schemas.get(number, self._schemas.get(ANY_ID))
+        if schema is None:
+            raise ValueError(f"schema id {number} was not given")
+        body = io.BytesIO(value)
+        body.seek(HEADER.size)
+        decoded = self._read(body, schema, self._reader)
+        if body.tell() != len(value):
+            raise ValueError(f"{len(value) - body.tell()} bytes too many")
+        return decoded
+
+
+def _reason(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {fault}"[:LONGEST_REASON]

@@ -1,0 +1,105 @@
+"""An archive brought to where its topics end now, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..clients import commit_positions
+from ..cluster_view import ClusterView, TopicView
+from ..fetch_plan import limit_bytes, split_ranges
+from ..fetching import FetchOptions
+from ..jobs.desk import Desk, Progress
+from ..kafka_raw import ReadPlan
+from ..offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
+from ..topic_choice import partitions_of, resolve_end, resolve_start
+from .range_rows import FetchedRange
+from .writing import ArchiveWriter, RangeReceipt, TopicFacts, known_ids
+
+
+@dataclass(frozen=True, slots=True)
+class WaveOptions:
+    """What is archived: about `max_bytes` of stored batches a round; `group` gets the positions, if there is one."""
+
+    plan: ReadPlan
+    max_bytes: int
+    group: str | None
+
+
+def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWriter, desk: Desk) -> list[RangeReceipt]:
+    """Archive what is there now; returns what was done. Raises PipelineError, OSError."""
+    topics = options.plan.choice.find(cluster)
+    ids = known_ids({name: topic.topic_id for name, topic in topics.items()})
+    writer.manifest.check_topic_ids(ids)
+    facts = TopicFacts(ids, {name: len(topic.partitions) for name, topic in topics.items()})
+    start, end = _bounds(options.plan, cluster, writer, topics)
+    total = _amount(start, end)
+    done: list[RangeReceipt] = []
+    with desk.progress(total, "offsets") as progress:
+        while left := _amount(start, end):
+            until = limit_bytes(cluster, start, end, options.max_bytes)
+            share = _Share(progress, total - left, _amount(start, until))
+            done += _round(options.plan, writer, desk, facts, share, (start, until))
+            start = until
+            _commit_group(options, writer)
+    if not done:
+        # A run that was killed may have come to its end but for this.
+        _commit_group(options, writer)
+    return done
+
+
+def _bounds(
+    plan: ReadPlan, cluster: ClusterView, writer: ArchiveWriter, topics: Mapping[str, TopicView]
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    places = partitions_of(topics)
+    wanted = starting_bounds(plan.options)
+    known = {place: Bound(offset) for place, offset in writer.manifest.positions().items()}
+    start = resolve_start(
+        cluster,
+        places,
+        Bounds(wanted.default, {**wanted.by_partition, **known}),
+        plan.strategy,
+        fails_on_data_loss=plan.fails_on_data_loss,
+    )
+    end = resolve_end(cluster, places, Bounds(Bound(LATEST)), read_committed=plan.read_committed)
+    return start, {place: max(end[place], start[place]) for place in places}
+
+
+def _round(
+    plan: ReadPlan,
+    writer: ArchiveWriter,
+    desk: Desk,
+    facts: TopicFacts,
+    share: _Share,
+    bounds: tuple[dict[Partition, int], dict[Partition, int]],
+) -> list[RangeReceipt]:
+    session = desk.session()
+    fetch = FetchOptions(plan.settings, read_committed=plan.read_committed)
+    ranges = split_ranges(*bounds, min_partitions=session.sparkContext.defaultParallelism)
+    share.tasks = len(ranges)
+    sources = [FetchedRange(each, fetch, plan.fails_on_data_loss) for each in ranges]
+    return writer.write_round(session, sources, facts, share)
+
+
+def _commit_group(options: WaveOptions, writer: ArchiveWriter) -> None:
+    positions = writer.manifest.positions()
+    if options.group is not None and positions:
+        commit_positions(options.plan.settings, options.group, positions)
+
+
+def _amount(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
+    return sum(end[place] - start[place] for place in end)
+
+
+@dataclass(slots=True)
+class _Share:
+    """A round's part of a progress that counts offsets: `amount` of them after `before`."""
+
+    progress: Progress
+    before: int
+    amount: int
+    tasks: int = 1
+
+    def advance(self, done: int) -> None:
+        """So many tasks of the round are done."""
+        self.progress.advance(self.before + self.amount * done // self.tasks)

@@ -1,0 +1,163 @@
+"""Rounds of an archive: ranges of offsets are read and laid out by tasks, and then count, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pyarrow as pa
+
+from ..checksums import MODULUS, sum_of_places
+from ..schemas import RECORDS
+from ..spark_tasks import run_tasks
+from .description import ArchiveDescription, Values
+from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, Manifest, OffsetRange
+from .part_files import PartFiles
+from .range_rows import STORED_BATCHES, RowSource
+from .value_formats import ValueFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..jobs.desk import Progress
+
+DEAD_LETTER = pa.schema([*(field for field in RECORDS if field.name != "topic"), ("reason", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What an archive notes of topics beside their records: ids, where brokers give them, and partition counts."""
+
+    ids: Mapping[str, str]
+    partition_counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWork:
+    """One task: a range, and where its rows go."""
+
+    root: Path
+    number: int
+    description: ArchiveDescription
+    values: ValueFormat
+    source: RowSource
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReceipt:
+    """What a task has written. `rows` are batches in an archive of batches."""
+
+    covers: OffsetRange
+    files: Sequence[str]
+    dead_letter_files: Sequence[str]
+    rows: int
+    dead_letters: int
+    checksum: int
+
+
+class ArchiveWriter:
+    """Puts rounds into the archive under `root`; whoever has one holds its WriterLock."""
+
+    def __init__(self, root: Path, description: ArchiveDescription, values: ValueFormat) -> None:
+        """Raises ManifestError, also where the archive was made with another description."""
+        self.manifest = Manifest(root)
+        self.description = description.establish(root)
+        self._values = values
+
+    def write_round(
+        self, session: SparkSession, sources: Sequence[RowSource], facts: TopicFacts, progress: Progress
+    ) -> list[RangeReceipt]:
+        """Archive these ranges as the next batch; returns what became of each. Raises PipelineError, OSError."""
+        manifest = self.manifest
+        work = [
+            RangeWork(manifest.root, manifest.next_number, self.description, self._values, source) for source in sources
+        ]
+        receipts = run_tasks(session, work, archive_range, progress)
+        topics = {source.covers.topic for source in sources}
+        manifest.commit(
+            ArchivedBatch(
+                number=manifest.next_number,
+                ranges=joined(receipt.covers for receipt in receipts),
+                files=[name for receipt in receipts for name in (*receipt.files, *receipt.dead_letter_files)],
+                rows=sum(receipt.rows for receipt in receipts),
+                dead_letters=sum(receipt.dead_letters for receipt in receipts),
+                checksum=sum(receipt.checksum for receipt in receipts) % MODULUS,
+                topic_ids={topic: facts.ids[topic] for topic in sorted(topics & set(facts.ids))},
+                partition_counts={topic: facts.partition_counts[topic] for topic in sorted(topics)},
+            )
+        )
+        return receipts
+
+
+def row_schema(description: ArchiveDescription, values: ValueFormat) -> pa.Schema:
+    """The columns of an archive's files; the topic is in their path."""
+    if description.values is Values.BATCHES:
+        return STORED_BATCHES
+    fields = [field for field in RECORDS if field.name != "topic"]
+    return pa.schema([field.with_type(values.arrow_type()) if field.name == "value" else field for field in fields])
+
+
+def archive_range(work: RangeWork) -> RangeReceipt:
+    """Write one range, in a task. Raises PipelineError, OSError."""
+    covers = work.source.covers
+    schema = row_schema(work.description, work.values)
+    files = PartFiles(work.root, DATA, covers.topic, work.number, schema, work.description.period)
+    letters = PartFiles(work.root, DEAD_LETTERS, covers.topic, work.number, DEAD_LETTER, None)
+    rows = dead_letters = checksum = 0
+    if work.description.values is Values.BATCHES:
+        for batch in work.source.batches():
+            files.add(batch)
+            rows += batch.num_rows
+            checksum += sum_of_places(covers.topic, covers.partition, batch["lastOffset"], [batch["raw"]])
+    else:
+        decoder = work.values.decoder()
+        for batch in work.source.records():
+            decoded, reasons = decoder.decode(batch["value"])
+            table_rows = _with_values(batch, decoded, schema)
+            if reasons:
+                letters.add(_dead_letters(batch, reasons))
+                is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
+                table_rows, batch = table_rows.filter(is_good), batch.filter(is_good)
+            files.add(table_rows)
+            rows += table_rows.num_rows
+            dead_letters += len(reasons)
+            checksum += sum_of_places(covers.topic, covers.partition, batch["offset"], [batch["key"], batch["value"]])
+    return RangeReceipt(covers, files.close(), letters.close(), rows, dead_letters, checksum % MODULUS)
+
+
+def joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The same offsets in as few ranges as can be."""
+    found: list[OffsetRange] = []
+    for covered in sorted(ranges):
+        last = found[-1] if found else None
+        if last and (last.topic, last.partition, last.until_offset) == (
+            covered.topic,
+            covered.partition,
+            covered.from_offset,
+        ):
+            found[-1] = OffsetRange(last.topic, last.partition, last.from_offset, covered.until_offset)
+        else:
+            found.append(covered)
+    return found
+
+
+def known_ids(ids: Mapping[str, UUID | None]) -> dict[str, str]:
+    """Topic ids as text, without those that brokers do not give."""
+    return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None and topic_id.int}
+
+
+def _with_values(batch: pa.RecordBatch, values: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [values if field.name == "value" else batch[field.name] for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _dead_letters(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+    chosen = batch.take(pa.array(list(reasons), pa.int64()))
+    columns = [
+        pa.array(list(reasons.values()), pa.string()) if field.name == "reason" else chosen[field.name]
+        for field in DEAD_LETTER
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=DEAD_LETTER)

@@ -1,0 +1,62 @@
+"""Sums over records that do not depend on their order: what one place holds, another can be held against.
+
+A record's hash mixes the CRC-32C of its key and value with its place; sums are modulo 2**63.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
+
+MODULUS = 2**63
+NULL = 0xFFFF_FFFF
+"""Stands for the CRC of a null, which an empty text does not equal."""
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
+_MIX = np.uint64(0xBF58_476D_1CE4_E5B9)
+_HALF = np.uint64(32)
+
+
+def sum_of_places(topic: str, partition: int, offsets: pa.Array, columns: Sequence[pa.Array]) -> int:
+    """The sum over records that stand at these offsets, of (topic, partition, offset) and the binary columns."""
+    seed = np.uint64(crc32c(f"{topic}-{partition}".encode()))
+    places = offsets.to_numpy(zero_copy_only=False).astype(np.uint64) * _GOLDEN + seed
+    return _sum(_contents(columns, len(offsets)) ^ _mixed(places))
+
+
+def sum_of_contents(columns: Sequence[pa.Array], rows: int) -> int:
+    """The sum over records of their binary columns alone, wherever they stand."""
+    return _sum(_contents(columns, rows))
+
+
+def _contents(columns: Sequence[pa.Array], rows: int) -> Hashes:
+    hashes: Hashes = np.zeros(rows, np.uint64)
+    for column in columns:
+        hashes = _mixed(hashes * _GOLDEN + _crcs(column))
+    return hashes
+
+
+def _crcs(column: pa.Array) -> Hashes:
+    if column.null_count == len(column):
+        return np.full(len(column), NULL, np.uint64)
+    values = column.to_pylist()
+    if column.null_count:
+        return np.fromiter((NULL if value is None else crc32c(value) for value in values), np.uint64, len(values))
+    return np.fromiter(map(crc32c, values), np.uint64, len(values))
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    mixed: Hashes = (hashes ^ (hashes >> _HALF)) * _MIX
+    mixed ^= mixed >> _HALF
+    return mixed
+
+
+def _sum(hashes: Hashes) -> int:
+    return int(_mixed(hashes).sum(dtype=np.uint64)) % MODULUS

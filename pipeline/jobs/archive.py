@@ -1,0 +1,59 @@
+"""Archive topics as Parquet, by topic and date or hour, exactly once over kill -9.
+
+Each round reads ranges of offsets from where the archive's manifest ends, writes their rows, and then counts by one
+entry of the manifest. A run that is broken off leaves files that do not count and that the next one removes. Only
+committed records are archived; values that cannot be decoded go to a table of dead letters, with the reason. With
+--group the archive's positions are also committed as offsets of that group, so that lag tools see them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from .archive_options import add_archive_arguments, finish, lock_of, open_writer
+from .desk import Desk, Summary
+from .sources import add_broker_arguments, broker_options
+
+if TYPE_CHECKING:
+    from ..archive.writing import RangeReceipt
+
+HELP = "topics to Parquet, exactly once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """From where, to where, how often."""
+    add_broker_arguments(parser)
+    add_archive_arguments(parser)
+    parser.add_argument("--group", metavar="NAME", help="commit positions as this group's offsets too")
+    often = parser.add_mutually_exclusive_group()
+    often.add_argument("--once", action="store_true", help="end when all is archived that is there now (default)")
+    often.add_argument("--follow", action="store_true", help="go on until interrupted")
+    parser.add_argument("--interval", type=float, default=10.0, metavar="S", help="with --follow: look so often")
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Archive what is there, and with --follow what comes."""
+    from ..archive.waves import WaveOptions, archive_wave
+    from ..cluster_view import ClusterView
+    from ..kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..options import SourceOptions
+
+    settings = {"kafka.isolation.level": "read_committed"}
+    plan = ReadPlan(SourceOptions(broker_options(options, **settings), KNOWN_OPTIONS))
+    wave = WaveOptions(plan, options.max_bytes, options.group)
+    done: list[RangeReceipt] = []
+    with lock_of(options), ClusterView(plan.settings) as cluster:
+        plan.choice.find(cluster)
+        writer = open_writer(options, cluster.cluster_id, desk)
+        try:
+            while True:
+                done += archive_wave(wave, cluster, writer, desk)
+                if not options.follow:
+                    break
+                time.sleep(options.interval)
+        except KeyboardInterrupt:
+            if not options.follow:
+                raise
+        return finish(options, desk, writer.manifest, done)

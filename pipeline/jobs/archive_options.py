@@ -1,0 +1,100 @@
+"""The options that archive and backfill have alike, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..archive.description import ArchiveDescription, Period, Values
+from ..archive.writer_lock import WriterLock
+from .desk import Desk, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..archive.manifest import Manifest
+    from ..archive.writing import ArchiveWriter, RangeReceipt
+
+MIB = 1 << 20
+
+
+def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which archive, and what it is to hold."""
+    made = parser.add_argument_group("archive")
+    made.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    made.add_argument(
+        "--values",
+        type=Values,
+        choices=list(Values),
+        help="what becomes of values; batches archives no records but stored batches, for `restore` "
+        "(default: as the archive has it, raw for a new one)",
+    )
+    made.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="[ID=]FILE",
+        help="an Avro schema, for JSON too; with the id of its writer (repeatable, the last is the table's)",
+    )
+    made.add_argument(
+        "--by", type=Period, choices=list(Period), help="a folder for each date (default) or hour of the records"
+    )
+    made.add_argument("--max-bytes", type=int, default=512 * MIB, help="about so much in one round (default: 512 MiB)")
+    made.add_argument("--compact", action="store_true", help="at the end, make few files of many small ones")
+
+
+def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk) -> ArchiveWriter:
+    """The archive, swept of what a run that ended early has left. Hold its lock. Raises PipelineError."""
+    from ..archive.value_formats import ValueFormat
+    from ..archive.writing import ArchiveWriter
+
+    root = options.archive.absolute()
+    known = ArchiveDescription.read(root)
+    kind = options.values or (known.values if known else Values.RAW)
+    period = options.by or (known.period if known else Period.DATE)
+    values = ValueFormat.from_options(kind, options.schema)
+    writer = ArchiveWriter(root, ArchiveDescription(cluster_id, kind, period, str(values.arrow_type())), values)
+    removed = writer.manifest.sweep()
+    if removed:
+        desk.say(f"removed {len(removed)} files that a run which ended early has left")
+    return writer
+
+
+def lock_of(options: argparse.Namespace) -> WriterLock:
+    """The archive's lock."""
+    return WriterLock(options.archive.absolute())
+
+
+def finish(options: argparse.Namespace, desk: Desk, manifest: Manifest, done: Sequence[RangeReceipt]) -> Summary:
+    """Compact if that is asked for, remove what tasks have written in vain, and sum up."""
+    notes = []
+    if options.compact:
+        from ..archive.compaction import compact
+
+        merged, files = compact(desk, manifest)
+        notes.append(f"{merged} files became {files}" if merged else "no small files to compact")
+    manifest.sweep()
+    if not done:
+        notes.append("nothing new: everything is archived")
+    return Summary(COLUMNS, summary_rows(done), notes)
+
+
+COLUMNS = ("TOPIC", "PARTITION", "FROM", "UNTIL", "ROWS", "DEAD-LETTERS")
+
+
+def summary_rows(done: Sequence[RangeReceipt]) -> list[tuple[object, ...]]:
+    """A row for each partition that got something."""
+    by_place: dict[tuple[str, int], list[RangeReceipt]] = {}
+    for receipt in done:
+        by_place.setdefault((receipt.covers.topic, receipt.covers.partition), []).append(receipt)
+    return [
+        (
+            *place,
+            min(receipt.covers.from_offset for receipt in receipts),
+            max(receipt.covers.until_offset for receipt in receipts),
+            sum(receipt.rows for receipt in receipts),
+            sum(receipt.dead_letters for receipt in receipts),
+        )
+        for place, receipts in sorted(by_place.items())
+    ]

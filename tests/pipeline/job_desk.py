@@ -1,0 +1,59 @@
+"""A desk for jobs under test, and tasks without Spark: pickled, run in this process, each perhaps twice."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from gregor.pipeline.jobs.desk import Progress, Summary
+
+
+class TestDesk:
+    """Takes note of what is said; its session knows how many tasks run at once and nothing else."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def session(self, config: Mapping[str, str] | None = None) -> Any:
+        """Enough of a session for jobs that leave the rest to `run_tasks`."""
+        return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+
+    @contextlib.contextmanager
+    def progress(self, total: int, unit: str) -> Iterator[Progress]:
+        """Shows nothing, but never more than all."""
+
+        def advance(done: int) -> None:
+            assert 0 <= done <= total
+
+        yield SimpleNamespace(advance=advance)
+
+    def say(self, line: str) -> None:
+        """Kept in `said`."""
+        self.said.append(line)
+
+
+def run_tasks_here(session: object, work: Sequence[Any], do: Callable[[Any], Any], progress: Progress) -> list[Any]:
+    """As `spark_tasks.run_tasks`; every task runs twice, as one whose first attempt was thought lost."""
+    results = []
+    for number, piece in enumerate(work, start=1):
+        call, argument = pickle.loads(pickle.dumps((do, piece)))
+        call(argument)
+        results.append(pickle.loads(pickle.dumps(call(argument))))
+        progress.advance(number)
+    return results
+
+
+def run_job(name: str, *arguments: str) -> tuple[Summary, TestDesk]:
+    """Run a job as the command line would."""
+    module = importlib.import_module(f"gregor.pipeline.jobs.{name}")
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    desk = TestDesk()
+    return module.run(parser.parse_args(arguments), desk), desk
