@@ -93,8 +93,10 @@ class BrokerLifecycle:
         )
 
     async def wait_until_unfenced(self) -> None:
-        """Return once the controller lets clients see this broker."""
+        """Return once the controller lets clients see this broker, and this broker has read so itself."""
         await self._is_unfenced.wait()
+        while (own := self._metadata.broker(self._config.node_id)) is None or own.is_fenced:
+            await self._metadata.wait_for_growth()
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; the first as soon as this broker has read its own registration."""

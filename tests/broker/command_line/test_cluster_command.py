@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,25 +21,38 @@ COMMAND = [sys.executable, "-m", "gregor.broker.command_line", "cluster", "--hos
 READY = re.compile(r"all 2 brokers are ready: bootstrap\.servers=127\.0\.0\.1:(\d+),127\.0\.0\.1:(\d+)")
 
 
-def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) -> None:
-    command = [*COMMAND, "--brokers", "2", "--dir", str(tmp_path / "data"), "--override", "num.partitions=4"]
+@contextlib.contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        lines: list[str] = []
-        found = None
-        while found is None:
-            line = process.stdout.readline()
-            assert line, "".join(lines)
-            lines.append(line)
-            found = READY.search(line)
-        for port in found.groups():
-            with Wire(("127.0.0.1", int(port))) as wire:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def lines_until_ready(process: subprocess.Popen[str]) -> tuple[list[str], list[int]]:
+    """What is printed until both brokers are ready, and their ports."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    while (line := process.stdout.readline()) and (found := READY.search(line)) is None:
+        lines.append(line)
+    assert line, "".join(lines)
+    assert found is not None
+    return lines, sorted(map(int, found.groups()))
+
+
+def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) -> None:
+    with running([*COMMAND, "--brokers", "2", "--dir", str(tmp_path / "data")]) as process:
+        lines, ports = lines_until_ready(process)
+        for port in ports:
+            with Wire(("127.0.0.1", port)) as wire:
                 answer = wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
-            assert sorted(broker.port for broker in answer.brokers) == sorted(map(int, found.groups()))
+            assert sorted(broker.port for broker in answer.brokers) == ports
         process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
         rest = process.stdout.read()
         assert process.wait(20) == 0, rest
-    assert {line.split(" | ")[0] for line in lines[:-1]} <= {"broker 1", "broker 2"}
+    assert {line.split(" | ")[0] for line in lines} == {"broker 1", "broker 2"}
     assert rest.count("stopped") == 2
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["broker-1", "broker-2"]
 
