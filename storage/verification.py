@@ -184,6 +184,7 @@ class _IndexAgreement:
     """Holds the entries of an index against the batches of its log as a scan passes them."""
 
     def __init__(self, index: OffsetIndex, progress: Progress | None) -> None:
+        self._path = index.path
         self._entries: Iterator[IndexEntry] = index.entries()
         self._progress = progress
         self._max_timestamp = -1
@@ -227,7 +228,7 @@ class _IndexAgreement:
             self._next = next(self._entries, None)
         except (IndexDamagedError, OSError) as fault:
             self._next = None
-            self.problem = str(fault)
+            self.problem = str(fault).replace(self._path, "it")
 
 
 def _verify_small_files(files: Files, directory: str) -> Iterator[Finding]:

@@ -126,7 +126,7 @@ def test_under_a_running_broker_nothing_is_said_of_what_comes_and_goes(directory
     active.with_suffix(".gindex").unlink()
     (directory / "00000000000000000000.log.deleted").write_bytes(b"")
     problems = [finding.problem for finding in verify_partition(ReadOnlyFiles(), str(directory), is_live=True)]
-    assert problems == [f"{active.with_suffix('.gindex')} is missing"]
+    assert problems == ["it is missing"]
     assert len(list(verify_partition(ReadOnlyFiles(), str(directory)))) == 3
 
 
