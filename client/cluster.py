@@ -32,6 +32,8 @@ from .metrics import Metrics
 Response = TypeVar("Response", bound=Message)
 
 DEFAULT_PORT = 9092
+LAST_NODE_ID = 2**31 - 1
+"""Less a broker's node id it names the way to that broker as a group's coordinator, as in Kafka's client."""
 
 
 class CoordinatorType(IntEnum):
@@ -95,6 +97,7 @@ class Cluster:
         self._brokers: dict[int, _Broker] = {}
         self._seed = [_Broker(host, port) for host, port in self._bootstrap]
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._ways_to_coordinators: dict[int, _Broker] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -123,7 +126,7 @@ class Cluster:
         Raises ConnectionLostError if the broker is unknown, cannot be reached, or is being left alone for
         `reconnect.backoff.ms` after a failure.
         """
-        broker = self._brokers.get(node)
+        broker = self._brokers.get(node) or self._ways_to_coordinators.get(node)
         if broker is None:
             raise ConnectionLostError(f"no broker with node id {node} is known")
         return await self._connected(broker, f"node-{node}")
@@ -253,7 +256,9 @@ class Cluster:
     async def coordinator(self, kind: CoordinatorType, key: str) -> int:
         """Node id of the broker that coordinates a group or a transactional id.
 
-        Raises ConnectionLostError or BrokerError (COORDINATOR_NOT_AVAILABLE while there is none).
+        A group's has a node id and a connection of its own: a broker answers in order, and neither shall heartbeats
+        wait behind a fetch, nor fetches behind a JoinGroup. Raises ConnectionLostError, or BrokerError
+        (COORDINATOR_NOT_AVAILABLE while there is none).
         """
         node = self._coordinators.get((kind, key))
         if node is not None:
@@ -263,10 +268,18 @@ class Cluster:
         answer = await connection.request(request, FindCoordinatorResponse)
         if answer.error_code:
             raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
-        if answer.node_id not in self._brokers:
-            self._brokers[answer.node_id] = _Broker(answer.host, answer.port)
-        self._coordinators[kind, key] = answer.node_id
-        return answer.node_id
+        node = answer.node_id
+        if kind is CoordinatorType.GROUP:
+            node = LAST_NODE_ID - answer.node_id
+            way = self._ways_to_coordinators.get(node)
+            if way is None or (way.host, way.port) != (answer.host, answer.port):
+                if way is not None and way.connection is not None:
+                    way.connection.close("the coordinator has moved")
+                self._ways_to_coordinators[node] = _Broker(answer.host, answer.port)
+        elif node not in self._brokers:
+            self._brokers[node] = _Broker(answer.host, answer.port)
+        self._coordinators[kind, key] = node
+        return node
 
     def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
         """Ask anew next time, after NOT_COORDINATOR or a lost connection."""

@@ -64,6 +64,7 @@ class ConsumerProtocolMembership:
         self._told_topics: frozenset[str] | None = None
         self._must_tell_owned = False
         self._beat_wanted = trio.Event()
+        self._lifetime = trio.CancelScope()
 
     @property
     def membership(self) -> Membership:
@@ -80,7 +81,11 @@ class ConsumerProtocolMembership:
         return False
 
     async def run(self) -> None:
-        """Stay in the group until cancelled. Raises BrokerError for refusals that will not change."""
+        """Stay in the group until `leave`. Raises BrokerError for refusals that will not change."""
+        with self._lifetime:
+            await self._stay()
+
+    async def _stay(self) -> None:
         while True:
             self._beat_wanted = trio.Event()
             try:
@@ -99,12 +104,17 @@ class ConsumerProtocolMembership:
                 await self._beat_wanted.wait()
             if trio.current_time() - self.last_poll_at > self._config.max_poll_interval_ms / 1000:
                 logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
-                await self.leave()
+                await self._say_goodbye()
                 raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
 
     async def leave(self) -> None:
         """Leave the group at once; a static member only says that it will be back (KIP-345)."""
-        if self._epoch in (JOINING, LEAVING, LEAVING_FOR_A_WHILE):
+        # A heartbeat after the last one would join again.
+        self._lifetime.cancel()
+        await self._say_goodbye()
+
+    async def _say_goodbye(self) -> None:
+        if not self._member_id or self._epoch < JOINING:
             return
         self._epoch = LEAVING if self._config.group_instance_id is None else LEAVING_FOR_A_WHILE
         await self._send(ConsumerGroupHeartbeatRequest())

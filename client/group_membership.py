@@ -69,6 +69,7 @@ class GroupMembership:
         self._rejoin_wanted = trio.Event()
         self._led_counts: dict[str, int] | None = None
         self.last_poll_at = trio.current_time()
+        self._lifetime = trio.CancelScope()
 
     @property
     def membership(self) -> Membership:
@@ -84,7 +85,11 @@ class GroupMembership:
         return self._led_counts is not None and self._led_counts != self._partition_counts(self._led_counts)
 
     async def run(self) -> None:
-        """Stay in the group until cancelled. Raises BrokerError for refusals that will not change."""
+        """Stay in the group until `leave`. Raises BrokerError for refusals that will not change."""
+        with self._lifetime:
+            await self._stay()
+
+    async def _stay(self) -> None:
         while True:
             try:
                 if await self._join():
@@ -115,6 +120,11 @@ class GroupMembership:
 
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
+        # A heartbeat that finds that the member has left would join again.
+        self._lifetime.cancel()
+        await self._say_goodbye()
+
+    async def _say_goodbye(self) -> None:
         if not self._member_id or self._config.group_instance_id is not None:
             return
         node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
@@ -251,7 +261,7 @@ class GroupMembership:
                 return
             if trio.current_time() - self.last_poll_at > self._config.max_poll_interval_ms / 1000:
                 logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
-                await self.leave()
+                await self._say_goodbye()
                 raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
             connection = await self._coordinator()
             version = connection.versions.version(ApiKey.HEARTBEAT)
