@@ -19,6 +19,7 @@ from .fetching.conversion import ConversionMemory
 from .fetching.purgatory import Purgatory
 from .fetching.sessions import FetchSessionCache
 from .groups.coordinator import GroupCoordinator
+from .log_moves import LogMoves
 from .maintenance import compact_logs, maintain_logs
 from .metadata.changes import BrokerConfigChanged, FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
 from .metadata.features import has_transactions_v2
@@ -69,6 +70,7 @@ class Broker:
             node_id=config.node_id,
             files=None if self.faults is None else self.faults.files,
         )
+        self.log_moves = LogMoves(self.logs, self.clock)
         self.metadata = MetadataStore(config, self.clock)
         self.membership = self._new_membership()
         """This node's place among others; None for a broker that is a cluster of its own."""
@@ -125,6 +127,7 @@ class Broker:
                     await upkeep.start(self.groups.run)
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
                     upkeep.start_soon(compact_logs, self.logs, self.config)
+                    upkeep.start_soon(self.log_moves.run)
                     upkeep.start_soon(self._transaction_partitions.run)
                     upkeep.start_soon(self._keep_transactions)
                     if monitoring is not None:

@@ -113,9 +113,20 @@ class LogDirectory:
             if partition is not None and self._files.is_directory(self._named(name)):
                 yield partition
 
-    def deleted(self) -> list[str]:
-        """Directories of deleted partitions that a stop kept from being removed. Raises OSError."""
-        return [self._named(name) for name in self._files.list(self.path) if paths.is_deleted_directory(name)]
+    def removable(self) -> list[str]:
+        """Directories of deleted partitions, and of those that a stop kept from coming here. Raises OSError."""
+        names = self._files.list(self.path)
+        return [
+            self._named(name) for name in names if paths.is_deleted_directory(name) or paths.is_future_directory(name)
+        ]
+
+    def future_path(self, name: TopicPartition) -> str:
+        """A new directory for a partition that comes from another log directory."""
+        return self._named(paths.future_directory(*name, uuid.uuid4().hex))
+
+    def sync_names(self) -> None:
+        """Force the names of partitions to the disk. Raises OSError."""
+        self._files.sync_directory(self.path)
 
     def partition_path(self, name: TopicPartition) -> str:
         """The partition's directory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ..protocol.errors import BrokerError
@@ -17,6 +18,7 @@ from .files import Files, OsFiles
 from .head_space import due_reclaiming
 from .log_config import LONG_MAX, LogConfig
 from .log_directory import LogDirectory, StorageUnavailableError
+from .log_move import LogMove
 from .many_logs import for_many
 from .open_files import OpenFiles
 from .partition_log import PartitionLog
@@ -28,6 +30,9 @@ from .segment import SegmentDamagedError
 __all__ = ["LogManager", "StorageUnavailableError"]
 
 logger = logging.getLogger(__name__)
+
+MOVE_FLUSH_MS = 1000
+"""While a log is moved its copy goes to the disk this often, so that little is left to be waited for at the end."""
 
 ConfigOf = Callable[[str], LogConfig]
 Slow = Callable[[], None]
@@ -65,6 +70,7 @@ class LogManager:
         self._cleaner = LogCleaner(self._files, clock)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._moves: dict[TopicPartition, LogMove] = {}
         self._deleted: list[tuple[int, str]] = []
         self._high_watermarks: dict[TopicPartition, int] = {}
         """Of the last checkpoint, for logs that turn out to have other replicas."""
@@ -127,10 +133,15 @@ class LogManager:
                 )
             except (OSError, BrokerError) as fault:
                 logger.error("%s cannot be opened: %s", directory.partition_path(name), fault)
-        self._deleted.extend((0, path) for path in directory.deleted())
+        self._deleted.extend((0, path) for path in directory.removable())
 
     def close(self) -> None:
-        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock."""
+        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock; moves are given up."""
+        for name in list(self._moves):
+            try:
+                self.give_up_move(*name)
+            except OSError as fault:
+                logger.error("%s: its move leaves something behind: %s", name, fault)
         for directory in self._directories:
             is_clean = all(list(for_many(_close, self._logs_in(directory))))
             try:
@@ -200,17 +211,72 @@ class LogManager:
 
         Raises OSError.
         """
+        self.give_up_move(topic, partition)
+        if TopicPartition(topic, partition) in self._logs:
+            self._retire(topic, partition)
+
+    def _retire(self, topic: str, partition: int) -> None:
         name = TopicPartition(topic, partition)
-        log = self._logs.pop(name, None)
-        if log is None:
-            return
-        directory = self._homes.pop(name)
+        log, directory = self._logs.pop(name), self._homes.pop(name)
         directory.partition_count -= 1
         self._cleaner.forget(name)
         log.abandon()
         doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
         self._files.rename(log.directory, doomed)
         self._deleted.append((self._clock.now_ms() + log.config.file_delete_delay_ms, doomed))
+
+    # --- moves between log directories ---
+
+    def move_of(self, topic: str, partition: int) -> LogMove | None:
+        """The move that the partition's log is in, if it is."""
+        return self._moves.get(TopicPartition(topic, partition))
+
+    def begin_move(self, log: PartitionLog, target: LogDirectory) -> LogMove:
+        """Let a log follow to another log directory; ends a move elsewhere. Raises OSError, BrokerError."""
+        name = TopicPartition(log.topic, log.partition)
+        self.give_up_move(*name)
+        folder = target.future_path(name)
+        copy = PartitionLog.open(
+            f"{folder}/{paths.partition_directory(*name)}",
+            replace(log.config, flush_ms=MOVE_FLUSH_MS),
+            self._clock,
+            pool=self._pool,
+            topic_id=log.topic_id,
+        )
+        move = self._moves[name] = LogMove(log, copy, target, folder, self._files)
+        return move
+
+    def finish_move(self, move: LogMove) -> PartitionLog:
+        """Put the copy in the place of the log, which is of no more use then; the log stays if that fails.
+
+        Raises OSError, BrokerError.
+        """
+        source = move.source
+        name = TopicPartition(source.topic, source.partition)
+        move.settle()
+        path = move.target.partition_path(name)
+        self._files.rename(move.copy.directory, path)
+        move.target.sync_names()
+        moved = PartitionLog.open(
+            path,
+            source.config,
+            self._clock,
+            pool=self._pool,
+            log_start_offset=source.log_start_offset,
+            recovery_point=source.log_end_offset,
+            is_clean=True,
+        )
+        moved.producers = source.producers
+        self.give_up_move(*name)
+        self._retire(*name)
+        self._add(move.target, name, moved)
+        return moved
+
+    def give_up_move(self, topic: str, partition: int) -> None:
+        """Forget the partition's move, if there is one; the log is where it is. Raises OSError."""
+        move = self._moves.pop(TopicPartition(topic, partition), None)
+        if move is not None:
+            move.discard()
 
     def _add(self, directory: LogDirectory, name: TopicPartition, log: PartitionLog) -> None:
         self._logs[name] = log

@@ -6,6 +6,7 @@
                                   00000000000000000042.snapshot    producer state at that offset, Kafka's format
                                   leader-epoch-checkpoint, partition.metadata
     <log dir>/<topic>-<partition>.<32 hex digits>-delete           a deleted partition that waits for its removal
+    <log dir>/<topic>-<partition>.<32 hex digits>-future           holds a partition on its way here (`log_move`)
     <log dir>/meta.properties, .lock, .kafka_cleanshutdown, *-offset-checkpoint
 
 Source: Kafka `LogFileUtils`, `UnifiedLog`, `LogManager`.
@@ -111,10 +112,24 @@ def is_deleted_directory(name: str) -> bool:
     return name.endswith(DELETED_DIRECTORY) and is_special_directory(name)
 
 
-def deleted_directory(topic: str, partition: int, unique_id: str) -> str:
-    """The name under which a deleted partition waits; the topic is cut where the name would be too long.
+def is_future_directory(name: str) -> bool:
+    """Whether the directory holds a partition on its way from another log directory."""
+    return name.endswith(FUTURE_DIRECTORY) and is_special_directory(name)
 
-    `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`.
+
+def deleted_directory(topic: str, partition: int, unique_id: str) -> str:
+    """The name under which a deleted partition waits; see `future_directory`."""
+    return _special_directory(topic, partition, unique_id, DELETED_DIRECTORY)
+
+
+def future_directory(topic: str, partition: int, unique_id: str) -> str:
+    """The name under which a partition comes from elsewhere; the topic is cut where the name would be too long.
+
+    `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`, `logFutureDirName`.
     """
-    suffix = f"-{partition}.{unique_id}{DELETED_DIRECTORY}"
+    return _special_directory(topic, partition, unique_id, FUTURE_DIRECTORY)
+
+
+def _special_directory(topic: str, partition: int, unique_id: str, kind: str) -> str:
+    suffix = f"-{partition}.{unique_id}{kind}"
     return topic[: MAX_NAME_LENGTH - len(suffix)] + suffix

@@ -1,8 +1,6 @@
-"""Where replicas are and who leads: ElectLeaders, reassignments, log directories."""
+"""Where replicas are and who leads: ElectLeaders and reassignments."""
 
 from __future__ import annotations
-
-import os
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.alter_partition_reassignments import (
@@ -11,19 +9,6 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
-)
-from ...protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
-from ...protocol.messages.describe_log_dirs import (
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
 )
 from ...protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -37,10 +22,8 @@ from ...protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from ...storage.log_directory import LogDirectory
 from ..controller.elections import Election, electing
 from ..controller.reassignment import cancelling, is_under_way, reassigning
-from ..metadata.internal_topics import CLUSTER_METADATA
 from ..metadata.state import PartitionState, TopicState
 from ..requests import RequestContext
 
@@ -176,68 +159,3 @@ async def handle_list_partition_reassignments(
         error_message=None,
         topics=[OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in moving.items()],
     )
-
-
-async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Tell the log directories, their disks, and the size of the partitions asked for (null: of all)."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_described_directory(directory, wanted, context) for directory in context.broker.logs.directories]
-    )
-
-
-def _described_directory(
-    directory: LogDirectory, wanted: set[tuple[str, int]] | None, context: RequestContext
-) -> DescribeLogDirsResult:
-    logs = context.broker.logs
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in logs.logs():
-        if log.topic == CLUSTER_METADATA or (wanted is not None and (log.topic, log.partition) not in wanted):
-            continue
-        if logs.directory_of(log.topic, log.partition) is directory:
-            described = DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes)
-            topics.setdefault(log.topic, []).append(described)
-    result = DescribeLogDirsResult(
-        log_dir=os.path.abspath(directory.path),
-        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-    )
-    try:
-        disk = os.statvfs(directory.path)
-        result.total_bytes = disk.f_blocks * disk.f_frsize
-        result.usable_bytes = disk.f_bavail * disk.f_frsize
-    except OSError:
-        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return result
-
-
-async def handle_alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, context: RequestContext
-) -> AlterReplicaLogDirsResponse:
-    """Move partitions to another log directory: to the one where they are, so far."""
-    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for wanted in request.dirs:
-        for topic in wanted.topics:
-            answers = results.setdefault(topic.name, [])
-            for index in topic.partitions:
-                code = _movable(wanted.path, topic.name, index, context)
-                answers.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    return AlterReplicaLogDirsResponse(
-        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in results.items()]
-    )
-
-
-def _movable(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    logs = context.broker.logs
-    target = next((home for home in logs.directories if _is_same(home.path, path)), None)
-    if target is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
-    home = logs.directory_of(topic, index)
-    if home is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if home is target else ErrorCode.INVALID_REQUEST
-
-
-def _is_same(path: str, other: str) -> bool:
-    return os.path.abspath(path) == os.path.abspath(other)

@@ -1,6 +1,5 @@
 """The cluster and its replicas: who is in it, who votes, features, elections, reassignments, log directories."""
 
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -14,8 +13,6 @@ from gregor.broker.handlers.cluster import (
 )
 from gregor.broker.handlers.replicas import (
     handle_alter_partition_reassignments,
-    handle_alter_replica_log_dirs,
-    handle_describe_log_dirs,
     handle_elect_leaders,
     handle_list_partition_reassignments,
 )
@@ -25,7 +22,7 @@ from gregor.broker.metadata.features import UpgradeType
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import alter_partition_reassignments as reassignments
-from gregor.protocol.messages import alter_replica_log_dirs, describe_log_dirs, describe_quorum, elect_leaders
+from gregor.protocol.messages import describe_quorum, elect_leaders
 from gregor.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from gregor.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from gregor.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -155,31 +152,6 @@ async def test_replicas_can_only_stay(asking: Asking) -> None:
         assert await reassigned(asking, "a", replicas) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     response = await asking.ask(handle_list_partition_reassignments, ListPartitionReassignmentsRequest())
     assert response.topics == []
-
-
-async def test_log_directories_tell_sizes_and_disks(asking: Asking, tmp_path: Path) -> None:
-    asking.broker.metadata.create_topic("a", partitions=2)
-    request = describe_log_dirs.DescribeLogDirsRequest(topics=None)
-    (directory,) = (await asking.ask(handle_describe_log_dirs, request)).results
-    assert directory.log_dir == str(tmp_path / "logs")
-    assert [(t.name, sorted(p.partition_index for p in t.partitions)) for t in directory.topics] == [("a", [0, 1])]
-    assert directory.total_bytes >= directory.usable_bytes > 0
-
-
-async def test_a_partition_moves_to_where_it_is(asking: Asking, tmp_path: Path) -> None:
-    asking.broker.metadata.create_topic("a")
-
-    async def moved(path: str, topic: str) -> ErrorCode:
-        wanted = alter_replica_log_dirs.AlterReplicaLogDirTopic(name=topic, partitions=[0])
-        request = alter_replica_log_dirs.AlterReplicaLogDirsRequest(
-            dirs=[alter_replica_log_dirs.AlterReplicaLogDir(path=path, topics=[wanted])]
-        )
-        response = await asking.ask(handle_alter_replica_log_dirs, request)
-        return ErrorCode(response.results[0].partitions[0].error_code)
-
-    assert await moved(str(tmp_path / "logs"), "a") == ErrorCode.NONE
-    assert await moved(str(tmp_path / "logs"), "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await moved("/nowhere", "a") == ErrorCode.LOG_DIR_NOT_FOUND
 
 
 async def pages(asking: Asking, limit: int) -> list[list[tuple[str | None, list[int]]]]:

@@ -1,0 +1,91 @@
+"""A log on its way to another log directory, while it is read and written where it is (KIP-113).
+
+A copy follows the log as another broker's replica would, in a directory `*-future` of the new log directory. A crash
+ends the move: such directories are removed at the next start, and the log is where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.records.batches import iter_batches
+from . import paths
+from .files import Files
+from .log_directory import LogDirectory
+from .partition_log import PartitionLog
+
+STEP_BYTES = 256 * 1024
+"""Copied in one go, or one batch if that is larger: nobody else waits for longer than a millisecond or so."""
+
+
+class LogMove:
+    """One move. `step` until that says that nothing is left, then `LogManager.finish_move`."""
+
+    def __init__(
+        self, source: PartitionLog, copy: PartitionLog, target: LogDirectory, folder: str, files: Files
+    ) -> None:
+        """``folder`` is the `*-future` directory, in which `copy` is."""
+        self._files = files
+        self.source = source
+        self.copy = copy
+        self.target = target
+        self._folder = folder
+        self.is_over = False
+        """Whether it was finished or given up."""
+
+    @property
+    def lag(self) -> int:
+        """By how many offsets the copy is behind."""
+        return max(0, self.source.log_end_offset - self.copy.log_end_offset)
+
+    def step(self) -> bool:
+        """Copy what comes next; returns whether something is left.
+
+        Raises BrokerError KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE for a damaged log, and what one is refused with that
+        cannot be copied so.
+        """
+        source, copy = self.source, self.copy
+        if copy.log_end_offset < source.log_start_offset:
+            copy.truncate_fully(self._first_batch_offset())
+        if copy.log_end_offset == source.log_end_offset:
+            return False
+        offset = copy.log_end_offset
+        with source.read(max(offset, source.log_start_offset), STEP_BYTES) as stretch:
+            data = stretch.read()
+        copy.append_as_follower(data)
+        if copy.log_end_offset == offset:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{source.directory} has nothing at offset {offset}")
+        return copy.log_end_offset != source.log_end_offset
+
+    def _first_batch_offset(self) -> int:
+        """Where the copy must begin: at the batch that holds the first record."""
+        source = self.source
+        if source.log_start_offset == source.log_end_offset:
+            return source.log_end_offset
+        with source.read(source.log_start_offset, 1) as stretch:
+            return next((batch.base_offset for batch in iter_batches(stretch.read())), source.log_start_offset)
+
+    def settle(self) -> None:
+        """Make the copy equal to the log, on the disk as well, and let go of its files. Raises BrokerError, OSError."""
+        while self.step():
+            pass
+        self.copy.advance_log_start(self.source.log_start_offset)
+        # Producers whose records are gone are known all the same.
+        self.copy.producers = self.source.producers
+        self.copy.close()
+        # Nor do batches tell all epochs: old formats have none.
+        name = f"/{paths.LEADER_EPOCH_CHECKPOINT}"
+        if self._files.exists(self.source.directory + name):
+            self._files.replace(self.copy.directory + name, self._files.read(self.source.directory + name))
+
+    def due_flush(self, now_ms: int) -> Callable[[], None] | None:
+        """What brings the copy so far to the disk, for a worker thread, if `flush.ms` says so. Both raise OSError."""
+        return self.copy.due_flush(now_ms)
+
+    def discard(self) -> None:
+        """Remove what is left of the copy's folder. Raises OSError."""
+        self.is_over = True
+        if not self.copy.is_closed:
+            self.copy.abandon()
+        self._files.remove_tree(self._folder)
