@@ -440,16 +440,15 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self._segments.base_offset:
+        if self._segments.base_offset < offset < self.log_end_offset:
+            with self._read_faults():
+                mend_transactions(self._segments, self._snapshots)
+                self._ended_at(self._segments.truncate_to(offset))
+                self._snapshots.remove_outside(0, self.log_end_offset)
+                if not self.producers.cut_back(self.log_end_offset):
+                    self._load_producers()
+        elif offset < self.log_end_offset:
             self.truncate_fully(offset)
-            return
-        with self._read_faults():
-            mend_transactions(self._segments, self._snapshots)
-            self._ended_at(self._segments.truncate_to(offset))
-            self._snapshots.remove_outside(0, self.log_end_offset)
-            self._load_producers()
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""

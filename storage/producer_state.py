@@ -95,6 +95,27 @@ class Producer:
         self._seen_activity: tuple[int, int, int] | None = None
         self._silent_since_ms = 0
 
+    def is_new_since(self, offset: int) -> bool:
+        """Whether its very first batch is known and lies at or above `offset`."""
+        first = self.batches[0] if self.batches else None
+        is_first = first is not None and first.first_sequence == 0 == self.epoch
+        return is_first and first is not None and first.first_offset >= offset and self.coordinator_epoch == NO_EPOCH
+
+    def cut_back(self, end_offset: int) -> bool:
+        """Forget the batches that end at or above `end_offset`; False, and nothing is changed, if that says too little.
+
+        Who has ended transactions may have lost a marker, which is not noted here, or an epoch with it.
+        """
+        if self.coordinator_epoch != NO_EPOCH or self.transaction_first_offset != NO_OFFSET:
+            return False
+        kept = [written for written in self.batches if written.last_offset < end_offset]
+        if len(kept) < len(self.batches):
+            if not kept:
+                return False
+            self.batches = kept
+            self.last_timestamp = kept[-1].timestamp
+        return True
+
     @property
     def last_sequence(self) -> int:
         """Sequence of its last record in this epoch, -1 if there is none."""
@@ -218,6 +239,18 @@ class ProducerStates:
     def open_transactions(self) -> dict[int, int]:
         """First offset -> producer id of the transactions that no marker has ended, ascending."""
         return dict(self._open)
+
+    def cut_back(self, end_offset: int) -> bool:
+        """Become what they were when the log ended at `end_offset`; False if they must be read from the log.
+
+        It is mostly possible where a tail is cut that was not replicated: a producer has few batches under way.
+        """
+        for producer in list(self.producers.values()):
+            if producer.is_new_since(end_offset):
+                del self.producers[producer.producer_id]
+            elif not producer.cut_back(end_offset):
+                return False
+        return True
 
     # --- lifetime ---
 

@@ -368,9 +368,22 @@ class Segment:
             self.index.offer(message.last_offset, at, self.max_timestamp, receipt=receipt_ms)
 
     def truncate(self, position: int) -> None:
-        """Drop the batches from `position` on, which must begin one, and learn the rest anew. Raises OSError."""
+        """Drop the batches from `position` on, and learn from the index what is left. Raises OSError."""
         self.cut_file(position)
-        self.rebuild(self._rules(self.base_offset))
+        self.looked_up(lambda index: index.truncate(position))
+        last = self.index_entry_for(position)
+        if last is None or position <= last.position:
+            self.rebuild(self._rules(self.base_offset))
+            return
+        self.size_bytes = position
+        self._trusted_from, self._checked_to = min(self._trusted_from, position), min(self._checked_to, position)
+        self.max_timestamp, self.max_timestamp_offset, self.receipt_ms = last.timestamp, -1, last.receipt
+        if last.timestamp < 0:
+            self.first_timestamp = NO_TIMESTAMP
+        for batch in iter_batches(self.map(last.position)):
+            timestamp = last.receipt if batch.magic == v0.MAGIC else batch.max_timestamp
+            self._count(batch.magic, timestamp, batch.last_offset, NO_RECEIPT)
+            self.next_offset = batch.last_offset + 1
 
     def cut_file(self, size_bytes: int) -> None:
         """Make the file end at `size_bytes`; slices that are held keep the old one. Raises OSError."""
