@@ -1,0 +1,262 @@
+"""Reading from a broker, batch and stream, without Spark around it: its methods are called as Spark calls them."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from gregor.pipeline.errors import DataLossError, OptionError, PipelineError
+from gregor.pipeline.fetch_plan import limit_rows, split_ranges
+from gregor.pipeline.fetching import FetchRange
+from gregor.pipeline.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
+from gregor.pipeline.kafka_raw_stream import KafkaRawStreamReader
+from gregor.pipeline.options import SourceOptions
+from tests.broker_process import BrokerProcess
+from tests.pipeline.topics import START_MS, delete_records, delete_topic, fill, make_topic, new_topic, transact
+
+
+def plan(broker: BrokerProcess, **options: str) -> ReadPlan:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return ReadPlan(SourceOptions({"kafka.bootstrap.servers": broker.bootstrap, **given}, KNOWN_OPTIONS))
+
+
+def rows(broker: BrokerProcess, **options: str) -> list[dict[str, Any]]:
+    reader = KafkaRawReader(plan(broker, **options))
+    return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def numbers(broker: BrokerProcess, **options: str) -> list[int]:
+    return [int(row["value"]) for row in rows(broker, **options)]
+
+
+@pytest.fixture
+def topic(broker_process: BrokerProcess) -> str:
+    """Two partitions: 0 to 99 in the first, 1000 to 1049 in the second."""
+    name = new_topic(broker_process.bootstrap, 2)
+    fill(broker_process.bootstrap, name, 100)
+    fill(broker_process.bootstrap, name, 50, partition=1, first=1000)
+    return name
+
+
+ALL = [*range(100), *range(1000, 1050)]
+
+
+def test_all_that_is_there(broker_process: BrokerProcess, topic: str) -> None:
+    found = rows(broker_process, subscribe=topic)
+    assert [int(row["value"]) for row in found] == ALL
+    assert [row["offset"] for row in found] == [*range(100), *range(50)]
+    assert {row["topic"] for row in found} == {topic}
+    assert found[7]["key"] == b"k7"
+    assert round(found[7]["timestamp"].timestamp() * 1000) == START_MS + 7
+    assert {(row["magic"], row["codec"]) for row in found} == {(2, "none")}
+
+
+def test_which_topics(broker_process: BrokerProcess, topic: str) -> None:
+    other = new_topic(broker_process.bootstrap)
+    fill(broker_process.bootstrap, other, 3)
+    assert len(rows(broker_process, subscribe=f"{topic}, {other}")) == len(ALL) + 3
+    assert len(rows(broker_process, subscribePattern=f"{topic}|{other}")) == len(ALL) + 3
+    assert rows(broker_process, subscribePattern="no-such-.*") == []
+    assert numbers(broker_process, assign=json.dumps({topic: [1]})) == ALL[100:]
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 100), (5, 95), (10, 20), (33, 34), (50, 50)])
+def test_which_offsets(broker_process: BrokerProcess, topic: str, first: int, end: int) -> None:
+    wanted = {
+        "startingOffsets": json.dumps({topic: {"0": first, "1": -1}}),
+        "endingOffsets": json.dumps({topic: {"0": end, "1": -1}}),
+    }
+    assert numbers(broker_process, subscribe=topic, **wanted) == list(range(first, end))
+
+
+def test_which_times(broker_process: BrokerProcess, topic: str) -> None:
+    only = {"assign": json.dumps({topic: [0]})}
+    times = {"startingTimestamp": str(START_MS + 30), "endingTimestamp": str(START_MS + 60)}
+    assert numbers(broker_process, **only, **times) == list(range(30, 60))
+    by_partition = json.dumps({topic: {"0": START_MS + 98}})
+    assert numbers(broker_process, **only, startingOffsetsByTimestamp=by_partition) == [98, 99]
+    late = {"startingTimestamp": str(START_MS + 5000)}
+    with pytest.raises(OptionError, match="no record is as young as"):
+        rows(broker_process, **only, **late)
+    assert rows(broker_process, **only, **late, startingOffsetsByTimestampStrategy="latest") == []
+
+
+def test_modes(broker_process: BrokerProcess, topic: str) -> None:
+    headers = rows(broker_process, subscribe=topic, mode="batches", minPartitions="7")
+    assert [row["records"] for row in headers] == [10] * 15
+    assert headers[0]["position"] is None
+    raw = rows(broker_process, subscribe=topic, mode="raw", minPartitions="7")
+    assert [(row["baseOffset"], row["lastOffset"]) for row in raw] == [
+        (row["baseOffset"], row["lastOffset"]) for row in headers
+    ]
+    assert sum(len(row["raw"]) for row in raw) == sum(row["sizeInBytes"] for row in headers)
+    ranges = rows(broker_process, subscribe=topic, mode="ranges")
+    assert [(row["partition"], row["fromOffset"], row["untilOffset"]) for row in ranges] == [(0, 0, 100), (1, 0, 50)]
+
+
+def test_more_tasks_than_partitions(broker_process: BrokerProcess, topic: str) -> None:
+    reader = KafkaRawReader(plan(broker_process, subscribe=topic, minPartitions="9"))
+    assert len(reader.partitions()) >= 9
+    assert numbers(broker_process, subscribe=topic, minPartitions="9") == ALL
+    assert numbers(broker_process, subscribe=topic, maxRecordsPerPartition="7") == ALL
+
+
+def test_splitting_is_even_and_complete() -> None:
+    start, end = {("t", 0): 10, ("t", 1): 0, ("t", 2): 5}, {("t", 0): 110, ("t", 1): 10, ("t", 2): 5}
+    assert split_ranges(start, end) == [FetchRange("t", 0, 10, 110), FetchRange("t", 1, 0, 10)]
+    parts = split_ranges(start, end, min_partitions=11)
+    assert len(parts) == 11
+    assert sum(part.end_offset - part.first_offset for part in parts) == 110
+    assert all(part.end_offset - part.first_offset <= 30 for part in split_ranges(start, end, max_records=30))
+
+
+def test_committed_records_only(broker_process: BrokerProcess) -> None:
+    topic = new_topic(broker_process.bootstrap)
+    transact(broker_process.bootstrap, topic, range(5), commits=True)
+    transact(broker_process.bootstrap, topic, range(5, 9), commits=False)
+    transact(broker_process.bootstrap, topic, range(9, 12), commits=True)
+    assert numbers(broker_process, subscribe=topic) == list(range(12))
+    committed = {"kafka__isolation__level": "read_committed"}
+    assert numbers(broker_process, subscribe=topic, **committed) == [0, 1, 2, 3, 4, 9, 10, 11]
+    markers = [row for row in rows(broker_process, subscribe=topic, mode="batches") if row["isControl"]]
+    assert len(markers) == 3
+
+
+def test_small_answers_make_the_same_rows(broker_process: BrokerProcess, topic: str) -> None:
+    assert numbers(broker_process, subscribe=topic, kafka__max__partition__fetch__bytes="100") == ALL
+
+
+def test_offsets_that_retention_has_taken(broker_process: BrokerProcess, topic: str) -> None:
+    reader = KafkaRawReader(plan(broker_process, subscribe=topic))
+    planned = reader.partitions()
+    delete_records(broker_process.bootstrap, topic, 0, 40)
+    with pytest.raises(DataLossError, match=f"{topic}-0: offset 0 is not there, the log has 40 up to 100"):
+        list(reader.read(planned[0]))
+    tolerant = KafkaRawReader(plan(broker_process, subscribe=topic, failOnDataLoss="false"))
+    found = [row for batch in tolerant.read(planned[0]) for row in batch.to_pylist()]
+    assert [row["offset"] for row in found] == list(range(40, 100))
+    early = {"startingOffsets": json.dumps({topic: {"0": 3}})}
+    with pytest.raises(DataLossError, match="offset 3 is not there"):
+        rows(broker_process, subscribe=topic, **early)
+    assert len(rows(broker_process, subscribe=topic, **early, failOnDataLoss="false")) == 60 + 50
+
+
+def test_a_broker_that_restarts_meanwhile(broker_process: BrokerProcess, topic: str) -> None:
+    reader = KafkaRawReader(
+        plan(broker_process, subscribe=topic, batchRows="10", kafka__max__partition__fetch__bytes="600")
+    )
+    found = []
+    for task in reader.partitions():
+        for number, batch in enumerate(reader.read(task)):
+            found += [int(row["value"]) for row in batch.to_pylist()]
+            if number == 1 and len(found) < 50:
+                broker_process.kill()
+                broker_process.start_again()
+    assert found == ALL
+
+
+# --- the stream ---
+
+
+def stream(broker: BrokerProcess, **options: str) -> KafkaRawStreamReader:
+    return KafkaRawStreamReader(plan(broker, **options))
+
+
+def micro_batch(reader: KafkaRawStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    tasks = reader.partitions(start, end)
+    return [int(row["value"]) for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def test_a_stream_begins_at_the_end_unless_told(broker_process: BrokerProcess, topic: str) -> None:
+    reader = stream(broker_process, subscribe=topic)
+    start = reader.initialOffset()
+    assert start["offsets"] == {topic: {"0": 100, "1": 50}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert micro_batch(reader, start, start) == []
+    fill(broker_process.bootstrap, topic, 5, first=100)
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end["offsets"] == {topic: {"0": 105, "1": 50}}
+    assert micro_batch(reader, start, end) == [100, 101, 102, 103, 104]
+    assert reader.reportLatestOffset() == end
+
+
+def test_what_comes_later_is_left_to_the_next_run(broker_process: BrokerProcess, topic: str) -> None:
+    reader = stream(broker_process, subscribe=topic, startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    fill(broker_process.bootstrap, topic, 5, first=100)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert end["offsets"] == {topic: {"0": 100, "1": 50}}
+
+
+def test_limits_of_a_micro_batch(broker_process: BrokerProcess, topic: str) -> None:
+    reader = stream(broker_process, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(30)
+    start, found = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, ReadMaxRows(30))) != start:
+        got = micro_batch(reader, start, end)
+        assert len(got) <= 30
+        found += got
+        start = end
+    assert sorted(found) == ALL
+
+    reader = stream(broker_process, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="700")
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(700)
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxBytes(700))
+    taken = sum(end["offsets"][topic].values())
+    assert 700 * 0.5 < taken * 20 < 700 * 1.5, "a record takes about 20 bytes with its share of the header"
+
+
+def test_limits_are_shared_out_and_nobody_starves() -> None:
+    start, end = {("t", 0): 0, ("t", 1): 0}, {("t", 0): 10_000, ("t", 1): 2}
+    limited = limit_rows(start, end, 100)
+    assert limited[("t", 1)] == 1
+    assert 90 <= limited[("t", 0)] <= 100
+    assert limit_rows(start, end, 20_000) == end
+
+
+def test_a_topic_that_was_made_anew(broker_process: BrokerProcess, topic: str) -> None:
+    reader = stream(broker_process, subscribe=topic, startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    delete_topic(broker_process.bootstrap, topic)
+    make_topic(broker_process.bootstrap, topic, 2)
+    fill(broker_process.bootstrap, topic, 200)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew"):
+        reader.latestOffset(start, ReadAllAvailable())
+    tolerant = stream(broker_process, subscribe=topic, failOnDataLoss="false")
+    end = tolerant.latestOffset(start, ReadAllAvailable())
+    assert micro_batch(tolerant, start, end) == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "give exactly one of subscribe, subscribePattern, assign, not 0"),
+        ({"subscribe": "a", "assign": "{}"}, "not 2"),
+        ({"subscribe": "no-such-topic"}, "topic no-such-topic does not exist at 127.0.0.1"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"assign": "[1]"}, "assign must be like"),
+        ({"subscribe": "a", "endingoffset": "latest"}, "did you mean endingOffsets"),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions must be at least 1"),
+        ({"subscribe": "a", "kafka.isolation.level": "x"}, "kafka.isolation.level must be"),
+        ({"subscribe": "a", "kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol must be"),
+    ],
+)
+def test_options_that_cannot_be(broker_process: BrokerProcess, options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(PipelineError, match=complaint):
+        rows(broker_process, **options)
+
+
+def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.pipeline.cluster_view.PATIENCE_S", 0.0)
+    away = SourceOptions({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, KNOWN_OPTIONS)
+    with pytest.raises(PipelineError, match=r"no Kafka answers at 127.0.0.1:1"):
+        KafkaRawReader(ReadPlan(away)).partitions()
+
+
+def test_a_stream_has_no_end(broker_process: BrokerProcess) -> None:
+    with pytest.raises(OptionError, match="a stream has no end"):
+        stream(broker_process, subscribe="t", endingOffsets="latest")
