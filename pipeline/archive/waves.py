@@ -9,12 +9,12 @@ from ..clients import commit_positions
 from ..cluster_view import ClusterView, TopicView
 from ..fetch_plan import limit_bytes, split_ranges
 from ..fetching import FetchOptions
-from ..jobs.desk import Desk, Progress
+from ..jobs.desk import Desk
 from ..kafka_raw import ReadPlan
 from ..offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
 from ..topic_choice import partitions_of, resolve_end, resolve_start
 from .range_rows import FetchedRange
-from .writing import ArchiveWriter, RangeReceipt, TopicFacts, known_ids
+from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
     with desk.progress(total, "offsets") as progress:
         while left := _amount(start, end):
             until = limit_bytes(cluster, start, end, options.max_bytes)
-            share = _Share(progress, total - left, _amount(start, until))
+            share = Share(progress, total - left, _amount(start, until))
             done += _round(options.plan, writer, desk, facts, share, (start, until))
             start = until
             _commit_group(options, writer)
@@ -70,7 +70,7 @@ def _round(
     writer: ArchiveWriter,
     desk: Desk,
     facts: TopicFacts,
-    share: _Share,
+    share: Share,
     bounds: tuple[dict[Partition, int], dict[Partition, int]],
 ) -> list[RangeReceipt]:
     session = desk.session()
@@ -89,17 +89,3 @@ def _commit_group(options: WaveOptions, writer: ArchiveWriter) -> None:
 
 def _amount(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
     return sum(end[place] - start[place] for place in end)
-
-
-@dataclass(slots=True)
-class _Share:
-    """A round's part of a progress that counts offsets: `amount` of them after `before`."""
-
-    progress: Progress
-    before: int
-    amount: int
-    tasks: int = 1
-
-    def advance(self, done: int) -> None:
-        """So many tasks of the round are done."""
-        self.progress.advance(self.before + self.amount * done // self.tasks)

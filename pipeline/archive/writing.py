@@ -58,6 +58,20 @@ class RangeReceipt:
     checksum: int
 
 
+@dataclass(slots=True)
+class Share:
+    """A round's part of a whole job's progress: `amount` after `before`, in whatever units that counts."""
+
+    progress: Progress
+    before: int
+    amount: int
+    tasks: int = 1
+
+    def advance(self, done: int) -> None:
+        """So many tasks of the round are done."""
+        self.progress.advance(self.before + self.amount * done // self.tasks)
+
+
 class ArchiveWriter:
     """Puts rounds into the archive under `root`; whoever has one holds its WriterLock."""
 

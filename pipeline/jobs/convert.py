@@ -8,15 +8,13 @@ that are there already are not made again; the broker of the directory that is r
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...protocol.records.compression import Codec
-from ...storage import paths
-from ...storage.transaction_index import AbortedTransaction, parse_entries
 from ..format_conversion import Account, Conversion
 from ..log_files import PartitionFiles, SegmentFile, list_partitions, mapped
+from ..log_transactions import aborted_transactions
 from ..segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
@@ -86,7 +84,7 @@ def _segments(partition: PartitionFiles, options: argparse.Namespace) -> list[Se
         partition.name.partition,
         options.to_format,
         Codec[options.zstd_as.upper()],
-        _aborted_transactions(partition.segments),
+        aborted_transactions(partition),
     )
     return [
         SegmentConversion(
@@ -96,16 +94,6 @@ def _segments(partition: PartitionFiles, options: argparse.Namespace) -> list[Se
         )
         for segment in partition.segments
     ]
-
-
-def _aborted_transactions(segments: Sequence[SegmentFile]) -> tuple[AbortedTransaction, ...]:
-    """All that the partition knows of; a transaction is noted where its marker is, later than its records."""
-    found: list[AbortedTransaction] = []
-    for segment in segments:
-        index = Path(segment.path).with_suffix(paths.TRANSACTION_INDEX)
-        if index.exists():
-            found += parse_entries(index.read_bytes())
-    return tuple(found)
 
 
 def _losses(account: Account) -> str:

@@ -2,6 +2,7 @@
 
 JOBS = {
     "archive": "archive",
+    "backfill": "backfill",
     "convert": "convert",
     "generate": "generate",
     "stats": "stats",

@@ -18,66 +18,18 @@ import trio
 from pyarrow import parquet
 
 from gregor.client import Admin, Producer
-from gregor.client.admin import NewTopic
 from gregor.pipeline.archive import compaction, writing
 from gregor.pipeline.archive.manifest import Manifest, ManifestError
 from gregor.pipeline.errors import DataLossError, OptionError
 from tests.broker_process import BrokerProcess
+from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_here
-
-DAY_MS = 86_400_000
 
 
 @pytest.fixture(autouse=True)
 def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (writing, compaction):
         monkeypatch.setattr(module, "run_tasks", run_tasks_here)
-
-
-def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
-    """A new topic."""
-
-    async def make() -> None:
-        async with Admin(broker.bootstrap) as admin:
-            await admin.create_topics([NewTopic(topic, partitions, 1)])
-
-    trio.run(make)
-
-
-def produce(broker: BrokerProcess, topic: str, values: list[bytes | None], partitions: int = 2, **config: Any) -> None:
-    """Values in turn to the partitions, a day apart."""
-
-    async def send() -> None:
-        async with Producer(broker.bootstrap, linger_ms=5, **config) as producer:
-            for number, value in enumerate(values):
-                await producer.send(
-                    topic,
-                    value,
-                    key=b"k%d" % number,
-                    partition=number % partitions,
-                    timestamp_ms=DAY_MS * (1 + number // 10),
-                    headers=[("h", b"1")],
-                )
-
-    trio.run(send)
-
-
-def rows_of(root: Path) -> list[dict[str, Any]]:
-    """All rows that count, in order."""
-    tables = [
-        parquet.ParquetFile(path)
-        .read()
-        .append_column(
-            "path", pa.array([path.relative_to(root).parent.as_posix()] * parquet.ParquetFile(path).metadata.num_rows)
-        )
-        for path in Manifest(root).files()
-    ]
-    rows = [row for table in tables for row in table.to_pylist()]
-    return sorted(rows, key=lambda row: (row["partition"], row.get("offset", row.get("lastOffset"))))
-
-
-def arguments(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
-    return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
 
 
 def test_rows_are_laid_out_by_date_and_archived_once(broker_process: BrokerProcess, tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Log directories brought into an archive: the ranges of offsets that it does not have yet, round by round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ...storage import checkpoints, paths
+from ..jobs.desk import Desk
+from ..log_files import PartitionFiles, ReadOnlyFiles, list_partitions
+from ..log_plan import PlanOptions, plan
+from ..log_transactions import aborted_transactions, stable_end
+from ..offset_options import Bound, Bounds, WhenNoneIsYounger
+from .manifest import Manifest, OffsetRange
+from .range_rows import LoggedRange
+from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
+
+SPLIT_BYTES = 64 << 20
+
+
+def archive_logs(
+    partitions: Sequence[PartitionFiles], writer: ArchiveWriter, desk: Desk, max_bytes: int
+) -> list[RangeReceipt]:
+    """Archive what is missing, about `max_bytes` a round; returns what was done. Raises PipelineError, OSError."""
+    facts = _facts(partitions)
+    writer.manifest.check_topic_ids(dict(facts.ids))
+    missing = [each for partition in partitions for each in _missing(partition, writer.manifest)]
+    done: list[RangeReceipt] = []
+    with desk.progress(len(missing), "ranges") as progress:
+        for round_ranges in _rounds(missing, max_bytes):
+            share = Share(progress, len(done), len(round_ranges), len(round_ranges))
+            done += writer.write_round(desk.session(), round_ranges, facts, share)
+    return done
+
+
+def find_partitions(directories: Sequence[str], globs: Sequence[str]) -> list[PartitionFiles]:
+    """The partitions of log directories; those of internal topics only by name. Raises PipelineError."""
+    found = list_partitions([os.path.abspath(path) for path in directories], globs)
+    return [each for each in found if globs or not each.name.topic.startswith("__")]
+
+
+def cluster_id_of(directories: Iterable[str]) -> str | None:
+    """What the directories' `meta.properties` say; None where there is none."""
+    for directory in directories:
+        try:
+            found = checkpoints.read_properties(ReadOnlyFiles(), f"{directory}/{paths.META_PROPERTIES}")
+        except (OSError, checkpoints.MalformedCheckpointError):
+            continue
+        if "cluster.id" in found:
+            return found["cluster.id"]
+    return None
+
+
+def _missing(partition: PartitionFiles, manifest: Manifest) -> Iterator[LoggedRange]:
+    end = stable_end(partition)
+    aborted = aborted_transactions(partition)
+    for hole in manifest.missing(OffsetRange(*partition.name, partition.log_start_offset, end)):
+        options = PlanOptions(
+            starting=Bounds(Bound(hole.from_offset)),
+            ending=Bounds(Bound(hole.until_offset)),
+            when_none_is_younger=WhenNoneIsYounger.LATEST,
+            split_bytes=SPLIT_BYTES,
+        )
+        yield from (LoggedRange(each, aborted) for each in plan([partition], options))
+
+
+def _rounds(ranges: Iterable[LoggedRange], max_bytes: int) -> Iterator[list[LoggedRange]]:
+    gathered: list[LoggedRange] = []
+    total = 0
+    for each in ranges:
+        size = each.log_range.stop - each.log_range.start
+        if gathered and total + size > max_bytes:
+            yield gathered
+            gathered, total = [], 0
+        gathered.append(each)
+        total += size
+    if gathered:
+        yield gathered
+
+
+def _facts(partitions: Sequence[PartitionFiles]) -> TopicFacts:
+    counts: dict[str, int] = {}
+    ids = {}
+    for partition in partitions:
+        topic, number = partition.name
+        counts[topic] = max(counts.get(topic, 0), number + 1)
+        metadata = Path(partition.segments[0].path).with_name(paths.PARTITION_METADATA)
+        try:
+            ids[topic] = checkpoints.read_topic_id(ReadOnlyFiles(), str(metadata))
+        except (OSError, checkpoints.MalformedCheckpointError):
+            continue
+    return TopicFacts(known_ids(ids), counts)

@@ -1,0 +1,33 @@
+"""Bring log directories into an archive: what it does not have yet, exactly once, beside what `archive` brings.
+
+The broker of the directories need not run. Only what is decided is read: records of aborted transactions are left out,
+and a partition is read up to the first transaction that is still open. Run it again after it was broken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from .archive_options import add_archive_arguments, finish, lock_of, open_writer
+from .desk import Desk, Summary
+
+HELP = "log directories into an archive"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """From where, to where."""
+    parser.add_argument("--log-dir", required=True, action="append", metavar="DIR", help="read this (repeatable)")
+    parser.add_argument("--topics", metavar="GLOB,...", help="only these (default: all)")
+    add_archive_arguments(parser)
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Archive what is missing."""
+    from ..archive.log_rounds import archive_logs, cluster_id_of, find_partitions
+    from ..options import names_of
+
+    with lock_of(options):
+        partitions = find_partitions(options.log_dir, names_of(options.topics or ""))
+        writer = open_writer(options, cluster_id_of(options.log_dir), desk)
+        done = archive_logs(partitions, writer, desk, options.max_bytes)
+        return finish(options, desk, writer.manifest, done)

@@ -1,0 +1,64 @@
+"""Topics for the tests of archives, and what has become of them there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import trio
+from pyarrow import parquet
+
+from gregor.client import Admin, Producer
+from gregor.client.admin import NewTopic
+from gregor.pipeline.archive.manifest import Manifest
+from tests.broker_process import BrokerProcess
+
+DAY_MS = 86_400_000
+
+
+def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
+    """A new topic."""
+
+    async def make() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_topics([NewTopic(topic, partitions, 1)])
+
+    trio.run(make)
+
+
+def produce(broker: BrokerProcess, topic: str, values: list[bytes | None], partitions: int = 2, **config: Any) -> None:
+    """Values in turn to the partitions, a day apart."""
+
+    async def send() -> None:
+        async with Producer(broker.bootstrap, linger_ms=5, **config) as producer:
+            for number, value in enumerate(values):
+                await producer.send(
+                    topic,
+                    value,
+                    key=b"k%d" % number,
+                    partition=number % partitions,
+                    timestamp_ms=DAY_MS * (1 + number // 10),
+                    headers=[("h", b"1")],
+                )
+
+    trio.run(send)
+
+
+def rows_of(root: Path) -> list[dict[str, Any]]:
+    """All rows that count, in order."""
+    tables = [
+        parquet.ParquetFile(path)
+        .read()
+        .append_column(
+            "path", pa.array([path.relative_to(root).parent.as_posix()] * parquet.ParquetFile(path).metadata.num_rows)
+        )
+        for path in Manifest(root).files()
+    ]
+    rows = [row for table in tables for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: (row["partition"], row.get("offset", row.get("lastOffset"))))
+
+
+def arguments(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
+    """Of the job `archive`."""
+    return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
