@@ -86,7 +86,9 @@ class _Scanner:
                 rest_bytes = len(self._buffer) - self.position
                 self._reason = f"{rest_bytes} bytes of an incomplete batch" if rest_bytes else None
                 return False
-            self._reason = _fault_inside(batch, self._rules) or self._fault_in_sequence(batch)
+            self._reason = (
+                _fault_inside(batch, self._rules) or self._fault_in_sequence(batch) or self._fault_of_epoch(batch)
+            )
         except BrokerError as fault:
             self._reason = fault.message or fault.code.name
             return False
@@ -114,6 +116,16 @@ class _Scanner:
         if not self._rules.has_gaps or now.next_offset is None or before.next_offset is None:
             return False
         return before.next_offset <= batch.stored_offset < now.next_offset
+
+    def _fault_of_epoch(self, batch: BatchView) -> str | None:
+        """Whether the batch is of an epoch that neither the checkpoint nor a neighbour knows."""
+        epochs, epoch = self._rules.epochs, batch.leader_epoch
+        if epochs is None or not UNDEFINED_EPOCH < epochs.latest < epoch or epoch == self._sequence.leader_epoch:
+            return None
+        following = read_batch(self._buffer, batch.end)
+        if following is not None and following.leader_epoch >= epoch and following.crc_is_valid:
+            return None
+        return f"leader epoch {epoch} that is still to come (latest is {epochs.latest})"
 
     def _settle(self) -> None:
         if self._believed is not None:
@@ -145,8 +157,6 @@ def _fault_inside(batch: BatchView, rules: ScanRules) -> str | None:
         return f"a last offset {batch.last_offset} below the base offset {batch.stored_offset}"
     if batch.last_offset - rules.base_offset > MAX_RELATIVE_OFFSET:
         return f"offset {batch.last_offset} too far from the segment's base offset {rules.base_offset}"
-    if rules.epochs is not None and batch.leader_epoch > rules.epochs.latest != UNDEFINED_EPOCH:
-        return f"leader epoch {batch.leader_epoch} that is still to come (latest is {rules.epochs.latest})"
     return None
 
 
