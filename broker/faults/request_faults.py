@@ -22,18 +22,19 @@ from ...protocol.schema import Message
 from ..broker import Broker
 from ..dispatch import Api, Dispatcher
 from ..fetching.sessions import FetchedPartition
+from ..message_places import Place, layout_of, places_in
 from ..network.connection import UnanswerableError
 from ..network.parts import Answer
 from ..network.request_header import parse_header
+from ..refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
 from ..requests import ClientConnection, ClientGoneError, RequestContext
 from .cut_answer import CutAnswer
 from .fetch_refusals import refuse_silent_partitions
 from .injection import FaultInjection
-from .message_places import Place, layout_of, places_in
 from .occasions import RuleInForce
-from .refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
 from .rule import SPARED_CLIENT_ID, Action, FaultRule, Moment, fits
 
+EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
 READING = re.compile(
     "DESCRIBE_|LIST_|FETCH$|METADATA$|OFFSET_FETCH$|FIND_COORDINATOR$|OFFSET_FOR_LEADER_EPOCH$|API_VERSIONS$"
 )
@@ -164,7 +165,7 @@ class FaultyDispatcher(Dispatcher):
             response = await super().respond(api, request, context)
             return None if response is None else self._with_errors(striking, response, context)
         if whole is not None:
-            return self._unless_unanswered(refused(request, cls, version, whole.error), request, context)
+            return self._unless_unanswered(refused(request, cls, version, whole.error, EXPLANATION), request, context)
         return await self._refused_in_part(rules, api, request, context)
 
     async def _refused_fetch(
@@ -189,7 +190,7 @@ class FaultyDispatcher(Dispatcher):
         for rule in rules:
             part = take_out(request, rule.strikes_place, self._topic_name)
             if part is not None:
-                refusals.append(refused(part, cls, version, rule.error))
+                refusals.append(refused(part, cls, version, rule.error, EXPLANATION))
         response = cls() if refusals and is_empty(request) else await super().respond(api, request, context)
         if response is not None:
             for refusal in refusals:
@@ -202,7 +203,8 @@ class FaultyDispatcher(Dispatcher):
         for rule in (known.rule for known in striking if known.rule.action is Action.ERROR):
             if not rule.names_places and has_top_level_error(cls, version):
                 return cls(error_code=int(rule.error))
-            refuse_entries(response, layout_of(cls, version), rule.error, _hits(rule), self._topic_name)
+            layout = layout_of(cls, version)
+            refuse_entries(response, layout, rule.error, _hits(rule), self._topic_name, message=EXPLANATION)
         return response
 
     def _unless_unanswered(self, response: Message | None, request: Message, context: RequestContext) -> Message | None:

@@ -27,13 +27,13 @@ from ..coordination.producer_id_blocks import ProducerIdBlocks
 from ..coordination.remote_transactions import RemoteTransactions
 from ..coordination.request_writes import NotReplicatedError, when_replicated
 from ..dispatch import IS_FOR_CONTROLLER, WRITES_AS_COORDINATOR, Api, Handler
-from ..faults.refusals import refused
 from ..handlers.cluster import CONTROLLERS
 from ..metadata.follower import MetadataFollower
 from ..metadata.internal_topics import CLUSTER_METADATA
 from ..network.listeners import Endpoint, parse_endpoints
 from ..network.server import Server
 from ..peers import ControllerLink, Peers, RemoteController
+from ..refusals import has_top_level_error, refused
 from ..replication.replication import Replication
 from ..requests import RequestContext
 from .forwarding import Forwarding
@@ -99,10 +99,21 @@ class Membership:
         """What answers a request on this node: its handler, or the controller; see `WRITES_AS_COORDINATOR` too."""
         forwarding = self.forwarding
         if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
-            return forwarding.forward
+            return partial(self._respond_of_controller, forwarding, api)
         if api.key in WRITES_AS_COORDINATOR:
             return partial(self._respond_when_replicated, api)
         return api.handler
+
+    async def _respond_of_controller(
+        self, forwarding: Forwarding, api: Api, request: Message, context: RequestContext
+    ) -> Message:
+        try:
+            return await forwarding.forward(request, context)
+        except BrokerError as error:
+            cls, version = response_class(api.key), context.api_version
+            if has_top_level_error(cls, version):
+                raise
+            return refused(request, cls, version, error.code, error.message)
 
     async def _respond_when_replicated(self, api: Api, request: Message, context: RequestContext) -> Message:
         timeout_s = self._config.offsets_commit_timeout_ms / 1000

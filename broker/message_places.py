@@ -10,8 +10,8 @@ from functools import cache
 from typing import TypeAlias
 from uuid import UUID
 
-from ...protocol.codec_layout import ArrayOf, FieldLayout, StructLayout, struct_layout
-from ...protocol.schema import NO_UUID, Message, Struct
+from ..protocol.codec_layout import ArrayOf, FieldLayout, StructLayout, struct_layout
+from ..protocol.schema import NO_UUID, Message, Struct
 
 Place: TypeAlias = tuple[str, int | None]
 TopicName: TypeAlias = Callable[[UUID], str | None]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...protocol.codec_layout import StructLayout
-from ...protocol.errors import ErrorCode
-from ...protocol.schema import Message, Struct
+from ..protocol.codec_layout import StructLayout
+from ..protocol.errors import ErrorCode
+from ..protocol.schema import Message, Struct
 from .message_places import (
     PARTITION_FIELDS,
     PARTITION_LISTS,
@@ -34,7 +34,6 @@ Hits: TypeAlias = Callable[[str | None, int | None], bool]
 ERROR_FIELDS = ("error_code", "partition_error_code")
 RECORDS = "records"
 ERROR_MESSAGE = "error_message"
-EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
 OTHER_IDENTITIES = (
     "key",
     "group_id",
@@ -71,9 +70,16 @@ def has_top_level_error(cls: type[Message], version: int) -> bool:
 
 
 def refuse_entries(
-    struct: Struct, layout: StructLayout, code: ErrorCode, hits: Hits, name_of: TopicName, topic: str | None = None
+    struct: Struct,
+    layout: StructLayout,
+    code: ErrorCode,
+    hits: Hits,
+    name_of: TopicName,
+    topic: str | None = None,
+    *,
+    message: str | None = None,
 ) -> None:
-    """Let the entries of a response that are hit say ``code`` and nothing else, in place."""
+    """Let the entries of a response that are hit say ``code``, ``message`` and nothing else, in place."""
     for field in carried_fields(layout):
         entries, entry_layout = getattr(struct, field.name), entries_of(field)
         if entry_layout is None or not entries:
@@ -83,9 +89,9 @@ def refuse_entries(
             entry_topic = topic_of(entry, name_of) if is_topics else topic
             partition = partition_of(entry) if field.name in PARTITION_LISTS else None
             if _error_field(entry_layout) is not None and hits(entry_topic, partition):
-                entries[position] = _refused_entry(entry, entry_layout, code)
+                entries[position] = _refused_entry(entry, entry_layout, code, message)
             else:
-                refuse_entries(entry, entry_layout, code, hits, name_of, entry_topic)
+                refuse_entries(entry, entry_layout, code, hits, name_of, entry_topic, message=message)
 
 
 def take_out(request: Struct, hits: Hits, name_of: TopicName, topic: str | None = None) -> Struct | None:
@@ -121,9 +127,9 @@ def is_empty(request: Struct) -> bool:
     return not any(True for _ in lists_in(request))
 
 
-def refused(request: Struct, cls: type[Message], version: int, code: ErrorCode) -> Message:
+def refused(request: Struct, cls: type[Message], version: int, code: ErrorCode, message: str | None = None) -> Message:
     """A response that refuses every entry of a request."""
-    response = _refused_like(request, layout_of(cls, version), code, is_root=True)
+    response = _refused_like(request, layout_of(cls, version), code, message, is_root=True)
     assert isinstance(response, Message)
     return response
 
@@ -142,13 +148,15 @@ def merge(response: Struct, other: Struct) -> None:
         setattr(response, name, own)
 
 
-def _refused_like(request: object, layout: StructLayout, code: ErrorCode, *, is_root: bool = False) -> Struct:
-    entry = _refused_entry(request, layout, ErrorCode.NONE if is_root else code)
+def _refused_like(
+    request: object, layout: StructLayout, code: ErrorCode, message: str | None, *, is_root: bool = False
+) -> Struct:
+    entry = _refused_entry(request, layout, ErrorCode.NONE if is_root else code, message)
     for field in carried_fields(layout):
         entry_layout = entries_of(field)
         if entry_layout is not None and isinstance(request, Struct) and _tells_errors(entry_layout):
             sources = _counterparts(request, field.name, entry_layout)
-            setattr(entry, field.name, [_refused_like(source, entry_layout, code) for source in sources])
+            setattr(entry, field.name, [_refused_like(source, entry_layout, code, message) for source in sources])
     return entry
 
 
@@ -168,8 +176,8 @@ def _counterparts(request: Struct, name: str, layout: StructLayout) -> list[Any]
     return [entry for _, entries in lists for entry in entries if not isinstance(entry, bytes)]
 
 
-def _refused_entry(source: object, layout: StructLayout, code: ErrorCode) -> Struct:
-    """An entry that is about the same as ``source`` and says ``code``; the rest has its defaults."""
+def _refused_entry(source: object, layout: StructLayout, code: ErrorCode, message: str | None) -> Struct:
+    """An entry that is about the same as ``source`` and says ``code`` and why; the rest has its defaults."""
     values: dict[str, Any] = {}
     names = {field.name for field in carried_fields(layout)}
     for synonyms in SYNONYMS:
@@ -186,7 +194,7 @@ def _refused_entry(source: object, layout: StructLayout, code: ErrorCode) -> Str
     if error_field is not None:
         values[error_field] = int(code)
         if code and ERROR_MESSAGE in names:
-            values[ERROR_MESSAGE] = EXPLANATION
+            values[ERROR_MESSAGE] = message
     return layout.cls(**values)
 
 
