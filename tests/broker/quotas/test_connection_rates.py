@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from gregor.broker.metadata.state import Entity
 from gregor.broker.quotas.connection_rates import UNLIMITED, ConnectionRates
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from gregor.protocol.messages.metadata import MetadataRequest
 from gregor.storage.clock import ManualClock
+from tests.broker_process import running_broker
+from tests.wire import Wire
 
 
 @dataclass
@@ -77,3 +83,28 @@ def test_an_address_of_its_own_goes_before_the_default(rates: ConnectionRates) -
 def test_quotas_of_users_are_none_of_addresses(rates: ConnectionRates) -> None:
     rates.take({(("user", None),): {"request_percentage": 1.0}})
     assert {rates.connected_from("10.0.0.1") for _ in range(100)} == {0}
+
+
+def test_a_broker_refuses_who_connects_too_often_until_the_quota_goes(tmp_path: Path) -> None:
+    """One connection in ten seconds, which is how far back the default window looks."""
+    with running_broker(tmp_path) as broker, Wire(broker.address) as admin:
+
+        def set_quota(*, remove: bool) -> None:
+            entry = EntryData(
+                entity=[EntityData(entity_type="ip", entity_name=None)],
+                ops=[OpData(key="connection_creation_rate", value=0.1, remove=remove)],
+            )
+            answer = admin.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=[entry]))
+            assert answer.entries[0].error_code == 0
+
+        def is_served() -> bool:
+            try:
+                with Wire(broker.address) as wire:
+                    return wire.ask(ApiKey.METADATA, 1, MetadataRequest(topics=[])) is not None
+            except ConnectionError:
+                return False
+
+        set_quota(remove=False)
+        assert [is_served() for _ in range(3)] == [True, False, False]
+        set_quota(remove=True)
+        assert is_served()
