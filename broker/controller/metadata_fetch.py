@@ -79,18 +79,18 @@ def _answer(wanted: FetchPartition, replica_id: int, metadata: MetadataStore, co
     )
     offset, epoch = wanted.fetch_offset, wanted.last_fetched_epoch
     snapshot = log.newest_snapshot()
-    is_behind = offset < log.start_offset or (offset == 0 < log.start_offset)
-    if is_behind and snapshot is not None:
+    if offset < log.start_offset and snapshot is not None:
         answer.snapshot_id = SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+        return answer
+    if not log.start_offset <= offset <= log.end_offset:
+        end = min(max(offset, log.start_offset), log.end_offset)
+        answer.diverging_epoch = EpochEndOffset(epoch=log.last_epoch, end_offset=end)
         return answer
     if epoch != NO_EPOCH and not (snapshot is not None and (offset, epoch) == snapshot):
         known_epoch, end = log.end_offset_for_epoch(epoch)
         if known_epoch != epoch or end < offset:
             answer.diverging_epoch = EpochEndOffset(epoch=known_epoch, end_offset=max(end, log.start_offset))
             return answer
-    if offset > log.end_offset:
-        answer.diverging_epoch = EpochEndOffset(epoch=log.last_epoch, end_offset=log.end_offset)
-        return answer
     controller.has_read(replica_id, offset)
     if offset < log.end_offset:
         answer.records = log.read(offset, min(max(wanted.partition_max_bytes, 1), MOST_BYTES))
