@@ -1,7 +1,8 @@
 """Opens the segments of one partition's directory, whatever a crash, a kill or a hand has left there.
 
 1. Left-overs go: `.deleted`, `.cleaned`, `.tmp`, indexes without a log, Kafka's own indexes.
-2. After a clean stop a segment is believed if its index's summary fits it; else it is read.
+2. After a clean stop a segment is believed if its index's summary fits it; else it is read. So is a log to which
+   nothing was written between a clean stop and a crash.
 3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; what comes
    after it goes.
 """
@@ -61,10 +62,19 @@ class SegmentOpener:
             return OpenedSegments([segment], recovered_from=None)
         for segment in segments:
             segment.created_ms = self._now_ms
-        if is_clean:
+        if is_clean or self._is_flushed(segments[-1], recovery_point):
             return self._open_clean(segments)
         unflushed = sum(1 for segment in segments[1:] if segment.base_offset <= recovery_point)
         return self._recover(segments, unflushed)
+
+    def _is_flushed(self, active: Segment, recovery_point: int) -> bool:
+        """Whether nothing was written since the log was closed the last time, when all of it went to the disk."""
+        summary = active.index.read_summary()
+        return (
+            summary is not None
+            and 0 <= summary.next_offset <= recovery_point
+            and summary.log_size_bytes == self._files.size(active.path)
+        )
 
     def _open_clean(self, segments: list[Segment]) -> OpenedSegments:
         active = segments[-1]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gregor.storage.batch_tags import Tags
 from gregor.storage.checkpoints import (
     MalformedCheckpointError,
     decode_uuid,
@@ -21,6 +22,8 @@ from gregor.storage.log_config import LogConfig
 from gregor.storage.log_manager import LogManager, StorageUnavailableError
 from gregor.storage.partition_log import PartitionLog
 from gregor.storage.paths import TopicPartition
+from gregor.storage.recovery import ScanResult, ScanRules
+from gregor.storage.segment import Segment
 from tests.storage.payloads import append, payload, read_all, values_of
 
 NOW_MS = 10_000
@@ -308,3 +311,33 @@ def test_producers_outlive_a_stop(tmp_path: Path, clock: ManualClock) -> None:
         logs.expire_producers(clock.now_ms())
         logs.close()
         assert len(list(tmp_path.glob("topic-0/*.snapshot"))) <= 1
+
+
+def test_a_crash_costs_only_the_logs_that_were_written(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = manager(clock, tmp_path)
+    for partition in range(5):
+        append(logs.create("topic", partition), b"%d" % partition)
+    logs.close()
+    crashed = manager(clock, tmp_path)
+    written = crashed.get("topic", 3)
+    assert written is not None
+    append(written, b"more")
+    for directory in crashed.directories:
+        directory.unlock()
+    read_again: list[str] = []
+    rebuild = Segment.rebuild
+
+    def noticed(segment: Segment, rules: ScanRules, tags: Tags | None = None) -> ScanResult:
+        read_again.append(segment.path)
+        return rebuild(segment, rules, tags)
+
+    monkeypatch.setattr(Segment, "rebuild", noticed)
+    again = manager(clock, tmp_path)
+    assert [Path(path).parent.name for path in read_again] == ["topic-3"]
+    for partition in range(5):
+        log = again.get("topic", partition)
+        assert log is not None
+        assert values_of(read_all(log)) == [b"%d" % partition, *([b"more"] if partition == 3 else [])]
+    again.close()
