@@ -131,7 +131,7 @@ def _read(
     wanted = fetched.wanted
     log = partition.log
     check_leader_epoch(partition, wanted.current_leader_epoch)
-    if limits.leader_only and partition.role is not None:
+    if partition.role is not None and limits.leader_only:
         partition.check_leader()
     diverging = _diverging_epoch(partition, wanted)
     if diverging is not None:
@@ -141,12 +141,13 @@ def _read(
     max_bytes = min(wanted.partition_max_bytes, remaining_bytes)
     if max_bytes < 0:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for a read")
-    if limits.is_follower:
+    is_follower = limits.is_follower
+    if is_follower:
         upper_bound = log.log_end_offset
     else:
         upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
     records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound, at_least_one=at_least_one)
-    if limits.is_follower:
+    if is_follower:
         try:
             partition.follower_fetched(
                 limits.replica_id,

@@ -24,6 +24,7 @@ from ..fetching.sessions import (
 from ..network.parts import FileSlice
 from ..partition import Partition
 from ..requests import ConversionCost, RequestContext
+from .leader_hints import hint_in_fetch
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,10 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         await _add_records(read, context, as_stored=as_stored)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
-    return FetchResponse(session_id=session_id, responses=_by_topic(selected))
+    response = FetchResponse(session_id=session_id, responses=_by_topic(selected))
+    if any(answer.error_code for _, answer in selected):
+        hint_in_fetch(response, context)
+    return response
 
 
 async def _read_or_wait(

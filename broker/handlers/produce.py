@@ -30,6 +30,7 @@ from ..partition import Partition
 from ..requests import RequestContext
 from ..transactions.transaction import ProducerIdentity
 from ..transactions.verification import TransactionSupport, join_transaction, transaction_support
+from .leader_hints import hint_in_produce
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,10 @@ async def handle_produce(request: ProduceRequest, context: RequestContext) -> Pr
         context.closing = failed
         return None
     await _wait_for_followers(unreplicated, request.timeout_ms / 1000)
-    return ProduceResponse(responses=[topic for topic in responses if topic.partition_responses])
+    response = ProduceResponse(responses=[topic for topic in responses if topic.partition_responses])
+    if failed or unreplicated:
+        hint_in_produce(response, context)
+    return response
 
 
 def _refusal_of_all(request: ProduceRequest) -> ErrorCode | None:

@@ -14,7 +14,7 @@ from gregor.protocol.messages.delete_records import DeleteRecordsPartition, Dele
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from gregor.protocol.records import v0, v1
+from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.record import Record
 from tests.broker.controller.cluster_calls import create, produce
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
@@ -175,3 +175,21 @@ def test_consumers_since_version_11_may_read_from_followers(cluster: ClusterOfPr
             return b"v-0-" in bytes(served.records or b"")
 
         until(has_records)
+
+
+def test_a_refusal_says_who_leads(cluster: ClusterOfProcesses) -> None:
+    create(cluster, 1, "hinted", partitions=1, replicas=1)
+    leader = leader_of(cluster, "hinted")
+    topic_id = cluster.metadata(1, "hinted").topics[0].topic_id
+    batch = v2.build_batch([Record(0, 1_700_000_000_000, None, b"x")])
+    data = TopicProduceData(name="hinted", partition_data=[PartitionProduceData(index=0, records=batch)])
+    wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1_000)])
+    with cluster.wire(next(node_id for node_id in NODES if node_id != leader)) as wire:
+        produced = wire.ask(ApiKey.PRODUCE, 10, ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data]))
+        fetched = wire.ask(ApiKey.FETCH, 16, FetchRequest(max_wait_ms=0, topics=[wanted]))
+    for refused in (produced.responses[0].partition_responses[0], fetched.responses[0].partitions[0]):
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (refused.current_leader.leader_id, refused.current_leader.leader_epoch) == (leader, 0)
+    for response in (produced, fetched):
+        nodes = [(node.node_id, node.port) for node in response.node_endpoints]
+        assert nodes == [(leader, cluster.brokers[leader].address[1])]
