@@ -54,10 +54,10 @@ async def join_transaction(
     Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know it,
     INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
     """
-    if _is_in_transaction(partition, producer):
+    is_v2 = support is TransactionSupport.V2
+    if _is_in_transaction(partition, producer, is_v2=is_v2):
         return
     at = TopicPartition(partition.topic, partition.index)
-    is_v2 = support is TransactionSupport.V2
     if not is_v2 and not broker.config.transaction_partition_verification_enable:
         return
     remote = broker.remote_transactions
@@ -79,7 +79,12 @@ async def join_transaction(
         raise BrokerError(code, f"{at.topic}-{at.partition} has not been added to the transaction")
 
 
-def _is_in_transaction(partition: Partition, producer: ProducerIdentity) -> bool:
-    """Of whatever epoch: the log itself refuses an old one."""
+def _is_in_transaction(partition: Partition, producer: ProducerIdentity, *, is_v2: bool) -> bool:
+    """Whether the log has an open transaction of the producer, of whatever epoch: it refuses an old one by itself.
+
+    In V2 a newer epoch is the next transaction, which must not begin before the last one has its marker here.
+    """
     known = partition.log.producers.producers.get(producer.producer_id)
-    return known is not None and known.transaction_first_offset != NO_OFFSET
+    if known is None or known.transaction_first_offset == NO_OFFSET:
+        return False
+    return not is_v2 or known.epoch == producer.epoch
