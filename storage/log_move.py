@@ -1,7 +1,8 @@
 """A log on its way to another log directory, while it is read and written where it is (KIP-113).
 
 A copy follows the log as another broker's replica would, in a directory `*-future` of the new log directory. A crash
-ends the move: such directories are removed at the next start, and the log is where it was.
+ends the move: such directories are removed at the next start, and the log is where it was. What is not in the batches
+begins anew: v0 messages count as received when they were copied, and a compacted log is looked at from its start.
 """
 
 from __future__ import annotations
