@@ -81,6 +81,7 @@ class Sender:
         self._config = config
         self._metrics = metrics
         self._transactions = transactions
+        self._is_idempotent = config.is_idempotent
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         self._in_flight_counts: dict[int, int] = {}
         self._dialling: set[int] = set()
@@ -136,7 +137,7 @@ class Sender:
         for queue, batch in drained:
             if batch.keeps_producer:
                 queue.sequence.track(batch)
-            elif self._config.is_idempotent and not batch.is_legacy:
+            elif self._is_idempotent and not batch.is_legacy:
                 queue.sequence.assign(batch)
             batch.sent()
         outcomes = [self._start(node, connection, alike) for alike in _by_request(drained)]
@@ -170,7 +171,7 @@ class Sender:
         """Whether sequence numbers and transaction let this batch, the first of its queue, go now."""
         if batch.keeps_producer:
             return queue.sequence.may_send(batch)
-        if not self._config.is_idempotent:
+        if not self._is_idempotent:
             return True
         if batch.is_legacy or any(before.is_legacy for before in queue.under_way):
             # Without sequence numbers only waiting keeps the order.
@@ -199,7 +200,7 @@ class Sender:
 
     def _prepare_identity(self) -> None:
         """Ask for a producer id, or add partitions to the transaction, where something waits for that."""
-        if not self._config.is_idempotent or not self._accumulator.incomplete:
+        if not self._is_idempotent or not self._accumulator.incomplete:
             return
         if self._transactions is None:
             if self._producer is None and not self._is_asking_for_producer:
@@ -223,12 +224,21 @@ class Sender:
             )
             self._producer = (answer.producer_id, answer.producer_epoch)
         except (BrokerError, DeadlineExceededError) as error:
+            if self._may_do_without(error):
+                logger.warning("the brokers know no idempotence (Kafka before 0.11): what is repeated may be doubled")
+                self._is_idempotent = False
+                return
             # Nothing can be sent without an identity; the records say why.
             for batch in list(self._accumulator.incomplete):
                 self._fail(self._accumulator.queue_of(batch), batch, error)
         finally:
             self._is_asking_for_producer = False
             self.wake()
+
+    def _may_do_without(self, error: Exception) -> bool:
+        """Whether idempotence was only the default, and the brokers are too old for it."""
+        is_too_old = isinstance(error, BrokerError) and error.code is ErrorCode.UNSUPPORTED_VERSION
+        return is_too_old and "enable_idempotence" not in self._config.explicit
 
     async def _add_partitions(self, transactions: TransactionManager) -> None:
         try:
@@ -346,7 +356,7 @@ class Sender:
         """Whether sending the same batch again may help; arranges for a new epoch where that is what it takes."""
         if batch.attempts > self._config.retries:
             return False
-        if batch.is_legacy and self._config.is_idempotent and code in UNKNOWN_OUTCOME_CODES:
+        if batch.is_legacy and self._is_idempotent and code in UNKNOWN_OUTCOME_CODES:
             return False
         if batch.has_sequence and code in LOST_SEQUENCE_CODES:
             if self._transactions is not None or batch.keeps_producer:

@@ -1,0 +1,25 @@
+"""Our client against Apache Kafka 3.9.1, with the scenes that it plays against Gregor."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from gregor.client import Admin
+from tests.client.admin_scenes import SCENES, Scene
+from tests.client.client_scenes import CLIENT_SCENES, ClientScene
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+async def test_admin(kafka_391: str, scene: Scene) -> None:
+    async with Admin(kafka_391) as admin:
+        with trio.fail_after(60):
+            await scene(admin, kafka_391)
+
+
+@pytest.mark.parametrize("scene", CLIENT_SCENES, ids=lambda scene: scene.__name__)
+async def test_client(kafka_391: str, scene: ClientScene) -> None:
+    with trio.fail_after(60):
+        await scene(kafka_391)
