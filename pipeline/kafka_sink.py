@@ -144,6 +144,7 @@ def sink_options(schema: StructType, options: SourceOptions) -> SinkOptions:
             "request_timeout_ms": int(wire.request_timeout_s * 1000),
             "security_protocol": "SSL" if wire.uses_tls else "PLAINTEXT",
         },
+        ca_file=wire.ca_file if wire.uses_tls else None,
     )
 
 

@@ -15,6 +15,7 @@ better; a task that finds its micro-batch there with another number of rows fail
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,7 +42,10 @@ DELIVERIES_AHEAD = 64
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go, and how. `topic` None takes it from the rows; `producer` are keys of the client's producer."""
+    """Where rows go, and how. `topic` None takes it from the rows; `producer` and `client` are keys of our client.
+
+    `ca_file` is a PEM file of the certificates to believe where TLS is used.
+    """
 
     bootstrap: str
     topic: str | None
@@ -51,6 +55,13 @@ class SinkOptions:
     is_raw: bool
     producer: dict[str, Any]
     client: dict[str, Any]
+    ca_file: str | None = None
+
+    def reach(self) -> dict[str, Any]:
+        """`client`, with what cannot be sent from the driver to a task."""
+        if self.ca_file is None:
+            return self.client
+        return {**self.client, "ssl_context": ssl.create_default_context(cafile=self.ca_file)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,7 @@ def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOpti
 
 async def forget_sink(options: SinkOptions, names: list[str]) -> None:
     """Remove the groups of tasks whose sink will not be written to again. Raises BrokerError, ClientError."""
-    async with Admin(options.bootstrap, **options.client) as admin:
+    async with Admin(options.bootstrap, **options.reach()) as admin:
         await admin.delete_groups(names)
 
 
@@ -110,10 +121,10 @@ class _Writer:
     async def write(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> SinkReceipt:
         options = self._options
         if not options.is_exactly_once:
-            async with Producer(options.bootstrap, **options.producer, **options.client) as producer:
+            async with Producer(options.bootstrap, **options.producer, **options.reach()) as producer:
                 await self._write_all(producer, first, rest)
             return self._receipt
-        identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.client}
+        identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.reach()}
         async with Producer(options.bootstrap, **identity) as producer:
             # Only now has whoever had this id before either committed or lost it.
             if await self._was_written(first, rest):
@@ -125,7 +136,7 @@ class _Writer:
 
     async def _was_written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> bool:
         """Whether this micro-batch is in the topics already. Raises PipelineError if it was another one."""
-        async with Admin(self._options.bootstrap, **self._options.client) as admin:
+        async with Admin(self._options.bootstrap, **self._options.reach()) as admin:
             committed = await admin.committed_offsets(self._task.name)
         if not committed:
             return False
