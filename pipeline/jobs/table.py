@@ -5,6 +5,8 @@ JOBS = {
     "backfill": "backfill",
     "convert": "convert",
     "generate": "generate",
+    "replay": "replay",
+    "restore": "restore",
     "stats": "stats",
 }
 """What a user types -> its module in this room."""

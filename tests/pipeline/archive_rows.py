@@ -12,6 +12,9 @@ from pyarrow import parquet
 from gregor.client import Admin, Producer
 from gregor.client.admin import NewTopic
 from gregor.pipeline.archive.manifest import Manifest
+from gregor.pipeline.cluster_view import ClusterView
+from gregor.pipeline.offset_options import LATEST
+from gregor.pipeline.wire import WireSettings
 from tests.broker_process import BrokerProcess
 
 DAY_MS = 86_400_000
@@ -62,3 +65,11 @@ def rows_of(root: Path) -> list[dict[str, Any]]:
 def arguments(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
     """Of the job `archive`."""
     return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
+
+
+def end_offsets(broker: BrokerProcess, topic: str) -> list[int]:
+    """Of each partition of the topic."""
+    with ClusterView(WireSettings.from_options({"kafka.bootstrap.servers": broker.bootstrap})) as cluster:
+        partitions = cluster.topics([topic])[topic].partitions
+        found = cluster.list_offsets({(topic, partition): LATEST for partition in partitions})
+    return [found[topic, partition] or 0 for partition in partitions]

@@ -1,0 +1,99 @@
+"""Replay of rows that a condition in Spark SQL chooses: Spark reads, filters and sorts, tasks write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import OptionError
+from ..exact_copy import CopyTarget
+from ..offset_options import Partition
+from .manifest import DATA, Manifest
+from .reading import ArchivedPartition
+from .replaying import ReplayOptions, ReplayReceipt, Rows, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECEIPT = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("records", pa.int64()), ("beganAt", pa.int64())]
+)
+RECEIPT_FOR_SPARK = "topic STRING, partition INT, records BIGINT, beganAt BIGINT"
+
+
+def replay_where(
+    session: SparkSession,
+    manifest: Manifest,
+    work: Sequence[tuple[ArchivedPartition, CopyTarget]],
+    options: ReplayOptions,
+    condition: str,
+) -> list[ReplayReceipt]:
+    """As `replay`, for the rows that fulfil the condition. Raises OptionError for one that Spark does not understand.
+
+    A partition without any such row has no task, and so no progress of its own: it costs a look each time.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    # A topic may be called 2020, and shall not become a number.
+    session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    names = {span.name for source, _ in work for span in source.files}
+    paths = [str(manifest.root / name) for name in sorted(names)]
+    if not paths:
+        return []
+    archived = session.read.option("basePath", str(manifest.root / DATA)).parquet(*paths)
+    try:
+        chosen = archived.where(condition)
+    except (AnalysisException, ParseException) as fault:
+        raise OptionError(f"--where {condition!r}: {str(fault).splitlines()[0]}") from fault
+    in_order = chosen.repartition(len(work), "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
+    task = _Task({(source.topic, source.partition): (target, source.until_offset) for source, target in work}, options)
+    receipts = in_order.mapInArrow(task, RECEIPT_FOR_SPARK).collect()
+    return sorted(
+        (ReplayReceipt((row.topic, row.partition), row.records, row.beganAt) for row in receipts),
+        key=lambda receipt: receipt.place,
+    )
+
+
+class _Task:
+    """Replays the partitions that come to one Spark task, one after the other."""
+
+    def __init__(self, targets: dict[Partition, tuple[CopyTarget, int]], options: ReplayOptions) -> None:
+        self._targets = targets
+        self._options = options
+
+    def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row of RECEIPT for each partition."""
+        for place, pieces in groupby(_pieces(rows), key=itemgetter(0)):
+            target, until_offset = self._targets[place]
+            tables = partial(_tables, (piece for _, piece in pieces), until_offset)
+            # What Spark has handed out it does not hand out again, so a second attempt is for another task.
+            receipt = replay(target, self._options, tables, attempts=1)
+            told = dict(zip(RECEIPT.names, (*place, receipt.records, receipt.began_at), strict=True))
+            yield pa.RecordBatch.from_pylist([told], RECEIPT)
+
+
+def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Stretches of rows of one partition each; the rows are in order."""
+    for batch in rows:
+        start = 0
+        while start < batch.num_rows:
+            place = (batch["topic"][start].as_py(), batch["partition"][start].as_py())
+            is_there = pc.and_(pc.equal(batch["topic"], place[0]), pc.equal(batch["partition"], place[1]))
+            end = start + (pc.sum(is_there.slice(start)).as_py() or 0)
+            yield place, batch.slice(start, end - start)
+            start = end
+
+
+def _tables(pieces: Iterator[pa.RecordBatch], until_offset: int, from_offset: int) -> Rows:
+    for piece in pieces:
+        table = pa.Table.from_batches([piece]).filter(pc.greater_equal(piece["offset"], from_offset))
+        if table.num_rows:
+            yield table, table["offset"][-1].as_py() + 1
+    if from_offset < until_offset:
+        yield pa.table({}), until_offset

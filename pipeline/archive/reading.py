@@ -1,0 +1,126 @@
+"""What an archive holds, partition by partition in the order of offsets, read in tasks by Arrow alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from .description import ArchiveDescription, Values
+from .manifest import DATA, Manifest, ManifestError
+from .writing import joined
+
+WINDOW_OFFSETS = 100_000
+"""How many offsets are put in order at once."""
+_TOPIC_FOLDER = "topic="
+
+
+class FileSpan(NamedTuple):
+    """A file, relative to the archive's root, and the offsets that it may have, both inclusive."""
+
+    name: str
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPartition:
+    """One partition's rows: where they may be, and which offsets the manifest says are archived."""
+
+    root: Path
+    topic: str
+    partition: int
+    order_by: str
+    files: tuple[FileSpan, ...]
+    spans: tuple[tuple[int, int], ...]
+    """Archived offsets, from and until, in order."""
+
+    @property
+    def until_offset(self) -> int:
+        """The offset after the last archived one."""
+        return self.spans[-1][1]
+
+    def rows(self, from_offset: int = 0) -> Iterator[tuple[pa.Table, int]]:
+        """Rows in the order of offsets, and up to which offset (exclusive) that was all. Raises OSError."""
+        for start, until in self.spans:
+            for first in range(max(start, from_offset), until, WINDOW_OFFSETS):
+                end = min(first + WINDOW_OFFSETS, until)
+                yield self._window(first, end), end
+
+    def _window(self, first: int, end: int) -> pa.Table:
+        at = pc.field(self.order_by)
+        wanted = (pc.field("partition") == self.partition) & (at >= first) & (at < end)
+        tables = [
+            parquet.read_table(self.root / span.name, filters=wanted, partitioning=None)
+            for span in self.files
+            if span.first_offset < end and span.last_offset >= first
+        ]
+        return pa.concat_tables(tables).sort_by(self.order_by) if tables else pa.table({})
+
+
+def open_archive(root: Path) -> tuple[ArchiveDescription, Manifest]:
+    """An archive that must be there. Raises ManifestError."""
+    description = ArchiveDescription.read(root)
+    if description is None:
+        raise ManifestError(f"{root} is no archive: there is no archive.json")
+    return description, Manifest(root)
+
+
+def archived_partitions(
+    description: ArchiveDescription, manifest: Manifest, topics: Collection[str] = ()
+) -> list[ArchivedPartition]:
+    """The partitions of these topics, or of all. Raises ManifestError for a topic that is not there, OSError."""
+    order_by = "lastOffset" if description.values is Values.BATCHES else "offset"
+    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for covered in joined(manifest.ranges()):
+        place = (covered.topic, covered.partition)
+        spans.setdefault(place, []).append((covered.from_offset, covered.until_offset))
+    unknown = set(topics) - {topic for topic, _ in spans}
+    if unknown:
+        raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
+    files: dict[tuple[str, int], list[FileSpan]] = {}
+    for path in manifest.files():
+        name = path.relative_to(manifest.root).as_posix()
+        topic = topic_of(name)
+        if not topics or topic in topics:
+            for partition, span in _spans_of(path, name, order_by):
+                files.setdefault((topic, partition), []).append(span)
+    return [
+        ArchivedPartition(manifest.root, *place, order_by, tuple(files.get(place, ())), tuple(covered))
+        for place, covered in sorted(spans.items())
+        if not topics or place[0] in topics
+    ]
+
+
+def partition_counts(manifest: Manifest) -> dict[str, int]:
+    """How many partitions each topic had when it was last archived."""
+    counts: dict[str, int] = {}
+    for batch in manifest.batches:
+        counts.update(batch.partition_counts)
+    return counts
+
+
+def topic_of(name: str) -> str:
+    """The topic in the name of a data file."""
+    return name.removeprefix(f"{DATA}/").split("/", 1)[0].removeprefix(_TOPIC_FOLDER)
+
+
+def _spans_of(path: Path, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
+    """By partition the offsets that a file may have, from the statistics in its footer."""
+    metadata = parquet.read_metadata(path)
+    columns = {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
+    found: dict[int, tuple[int, int]] = {}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        partitions = group.column(columns["partition"]).statistics
+        offsets = group.column(columns[order_by]).statistics
+        for partition in range(partitions.min, partitions.max + 1):
+            first, last = found.get(partition, (offsets.min, offsets.max))
+            found[partition] = (min(first, offsets.min), max(last, offsets.max))
+    for partition, (first, last) in found.items():
+        yield partition, FileSpan(name, first, last)

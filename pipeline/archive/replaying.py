@@ -1,0 +1,102 @@
+"""Archived rows of one partition into a topic: same partition, order, times and headers, exactly once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import trio
+
+from ...protocol.records.compression import Codec
+from ..batch_building import BatchBuilder
+from ..errors import PipelineError
+from ..exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patience
+from ..offset_options import Partition
+
+TRANSACTION_ROWS = 20_000
+BATCH_BYTES = 256 << 10
+SECONDS_A_TRANSACTION = 2.0
+"""How much of a limited rate goes into one transaction."""
+
+Rows = Iterable[tuple[pa.Table, int]]
+"""Tables in the order of offsets, each with the offset (exclusive) up to which it and those before it are all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """Which rows, by their time in milliseconds (`until_ms` exclusive), and how fast: records a second, 0 for any."""
+
+    since_ms: int | None
+    until_ms: int | None
+    rate: float
+    codec: Codec
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReceipt:
+    """What became of one partition: records written by this run, and where it began in the archive."""
+
+    place: Partition
+    records: int
+    began_at: int
+
+
+def replay(
+    target: CopyTarget, options: ReplayOptions, rows_from: Callable[[int], Rows], *, attempts: int = ATTEMPTS
+) -> ReplayReceipt:
+    """Replay what the target does not have yet; `rows_from` gives rows from an offset on. Raises PipelineError."""
+
+    async def work(copy: ExactCopy) -> ReplayReceipt:
+        position, _ = await copy.progress()
+        count = await copy.partition_count()
+        topic, partition = target.place
+        if partition >= count:
+            raise PipelineError(f"{topic} has {count} partitions: there is none for the rows of partition {partition}")
+        start = position or 0
+        written = 0
+        began = time.monotonic()
+        for rows, next_offset in _transactions(rows_from(start), options):
+            await copy.append(_batches(rows, target.place, options.codec), next_offset)
+            written += rows.num_rows
+            if options.rate:
+                await trio.sleep(max(0.0, began + written / options.rate - time.monotonic()))
+        return ReplayReceipt(target.place, written, start)
+
+    return copy_with_patience(target, work, attempts=attempts)
+
+
+def chosen(rows: pa.Table, options: ReplayOptions) -> pa.Table:
+    """The rows of the wanted time."""
+    if not rows.num_rows or (options.since_ms is None and options.until_ms is None):
+        return rows
+    millis = pc.divide(rows["timestamp"].cast(pa.int64()), 1000)
+    if options.since_ms is not None:
+        rows, millis = (each.filter(pc.greater_equal(millis, options.since_ms)) for each in (rows, millis))
+    if options.until_ms is not None:
+        rows = rows.filter(pc.less(millis, options.until_ms))
+    return rows
+
+
+def _transactions(tables: Rows, options: ReplayOptions) -> Iterator[tuple[pa.Table, int]]:
+    """Rows of one transaction each, and the offset that is next after it."""
+    most = TRANSACTION_ROWS
+    if options.rate:
+        most = max(1, min(most, int(options.rate * SECONDS_A_TRANSACTION)))
+    for table, next_offset in tables:
+        rows = chosen(table, options)
+        for start in range(0, rows.num_rows, most):
+            piece = rows.slice(start, most)
+            is_last = start + most >= rows.num_rows
+            yield piece, next_offset if is_last else piece["offset"][-1].as_py() + 1
+        if not rows.num_rows:
+            yield rows, next_offset
+
+
+def _batches(rows: pa.Table, place: Partition, codec: Codec) -> list[bytes]:
+    topic, partition = place
+    builder = BatchBuilder(topic, codec, BATCH_BYTES, lambda name: partition + 1, lambda: -1, partition)
+    built = [batch for piece in rows.to_batches() for _, batch in builder.add(piece)]
+    return [*built, *(batch for _, batch in builder.rest())]

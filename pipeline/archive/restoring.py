@@ -1,0 +1,99 @@
+"""Archived batches of one partition into a Gregor broker, at the offsets that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from ...client.mirroring.outgoing import with_offsets_kept
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.append_numbered import (
+    AppendNumberedPartition,
+    AppendNumberedPartitionResponse,
+    AppendNumberedRequest,
+    AppendNumberedResponse,
+    AppendNumberedTopic,
+)
+from ...protocol.records.batches import BatchView, iter_batches
+from ..cluster_view import ClusterView
+from ..errors import PipelineError
+from ..offset_options import EARLIEST, LATEST, Partition
+from ..wire import WireSettings
+from .reading import ArchivedPartition
+
+REQUEST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreWork:
+    """One task: an archived partition, and the topic that it becomes a partition of."""
+
+    source: ArchivedPartition
+    topic: str
+    settings: WireSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReceipt:
+    """What became of it: batches sent by this run, and which offsets the log has now (the end exclusive)."""
+
+    place: Partition
+    batches: int
+    start_offset: int
+    end_offset: int
+
+
+def restore(work: RestoreWork) -> RestoreReceipt:
+    """Append what the log lacks; the broker itself tells what that is. Raises PipelineError."""
+    place = (work.topic, work.source.partition)
+    sent = 0
+    with ClusterView(work.settings) as cluster:
+        end = cluster.list_offsets({place: LATEST})[place] or 0
+        for payload, count, last_offset in _requests(work.source, end):
+            answer = cluster.retry("AppendNumbered", partial(_append, cluster, place, payload))
+            if answer.log_end_offset != last_offset + 1:
+                raise PipelineError(
+                    f"{place[0]}-{place[1]} ends at {answer.log_end_offset} where the archive's offset {last_offset} "
+                    "should be the last: somebody else writes to it"
+                )
+            sent += count
+        start, end = (cluster.list_offsets({place: at})[place] or 0 for at in (EARLIEST, LATEST))
+    return RestoreReceipt(place, sent, start, end)
+
+
+def _append(cluster: ClusterView, place: Partition, payload: bytes) -> AppendNumberedPartitionResponse:
+    topic, partition = place
+    request = AppendNumberedRequest(
+        topics=[AppendNumberedTopic(name=topic, partitions=[AppendNumberedPartition(index=partition, records=payload)])]
+    )
+    answer = cluster.leader(topic, partition).request(request, AppendNumberedResponse, version=0)
+    (part,) = answer.topics[0].partitions
+    if part.error_code:
+        raise BrokerError(ErrorCode(part.error_code), f"{topic}-{partition}: {part.error_message}")
+    return part
+
+
+def _requests(source: ArchivedPartition, from_offset: int) -> Iterator[tuple[bytes, int, int]]:
+    """Batches from that offset on in portions: their bytes, how many they are, and the last one's last offset."""
+    waiting: list[bytes] = []
+    size = last_offset = 0
+    for batch in _batches(source, from_offset):
+        data = with_offsets_kept(batch, 0)
+        if not data:
+            continue
+        if waiting and size + len(data) > REQUEST_BYTES:
+            yield b"".join(waiting), len(waiting), last_offset
+            waiting, size = [], 0
+        waiting.append(data)
+        size += len(data)
+        last_offset = batch.last_offset
+    if waiting:
+        yield b"".join(waiting), len(waiting), last_offset
+
+
+def _batches(source: ArchivedPartition, from_offset: int) -> Iterator[BatchView]:
+    for table, _ in source.rows(from_offset):
+        if table.num_rows:
+            for stored in table["raw"]:
+                yield from iter_batches(stored.as_buffer())

@@ -1,0 +1,137 @@
+"""Appending to one partition exactly once: each transaction also commits how far the source was read.
+
+Progress is a group's offset for the partition that is written to: the source's next offset. Who starts takes the
+transactional id over, which aborts what a task before it has left open and fences that task off; only then is the
+progress read, so nothing can change it any more. The text beside the offset says whose progress it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import trio
+
+from ..client import Admin, Producer
+from ..client.errors import ClientError
+from ..client.group_offsets import CommittedOffset
+from ..protocol.errors import BrokerError
+from .clients import bootstrap_of, client_config
+from .errors import PipelineError
+from .offset_options import Partition
+from .wire import WireSettings
+
+T = TypeVar("T")
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The most that Kafka's brokers allow."""
+MAX_REQUEST_BYTES = 64 << 20
+ATTEMPTS = 5
+"""How often a copy begins anew where it was, when brokers go away or forget."""
+PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTarget:
+    """Where a copy goes. `purpose` tells uses of a group apart that must not go on where another has ended."""
+
+    settings: WireSettings
+    group: str
+    place: Partition
+    purpose: str
+
+    @property
+    def transactional_id(self) -> str:
+        """Of the one producer that may write the partition for this group."""
+        topic, partition = self.place
+        return f"{self.group}.{topic}.{partition}"
+
+
+class ExactCopy:
+    """A context manager; see the module."""
+
+    def __init__(self, target: CopyTarget) -> None:
+        self._target = target
+        self._bootstrap = bootstrap_of(target.settings)
+        self._config = client_config(target.settings)
+        identity: dict[str, Any] = {
+            "transactional_id": target.transactional_id,
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            "max_request_size": MAX_REQUEST_BYTES,
+            **self._config,
+        }
+        self._producer = Producer(self._bootstrap, **identity)
+
+    async def __aenter__(self) -> Self:
+        await self._producer.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._producer.__aexit__(kind, error, traceback)
+
+    async def partition_count(self) -> int:
+        """Of the target's topic."""
+        return len(await self._producer.partitions_for(self._target.place[0]))
+
+    async def progress(self) -> tuple[int | None, Any]:
+        """The source's next offset, None if nothing was copied, and the note of the last `append`.
+
+        Raises PipelineError if the group has the progress of another purpose.
+        """
+        place = self._target.place
+        async with Admin(self._bootstrap, **self._config) as admin:
+            committed = (await admin.committed_offsets(self._target.group, [place])).get(place)
+        if committed is None:
+            return None, None
+        try:
+            text = json.loads(committed.metadata)
+            purpose, note = text["purpose"], text.get("note")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            purpose, note = committed.metadata, None
+        if purpose != self._target.purpose:
+            raise PipelineError(
+                f"group {self._target.group} has progress of something else at {place[0]}-{place[1]}: {purpose!r}, "
+                f"not {self._target.purpose!r}; choose another --name"
+            )
+        return committed.offset, note
+
+    async def append(
+        self, batches: Sequence[bytes], next_offset: int, note: Callable[[list[int]], Any] = lambda offsets: None
+    ) -> list[int]:
+        """Append batches, and commit that the source was read up to `next_offset`, or do neither.
+
+        Returns the offset of each batch's first record; `note` makes of them what stands beside the progress.
+        """
+        producer, place = self._producer, self._target.place
+        async with producer.transaction():
+            deliveries = [await producer.send_batch(*place, batch) for batch in batches]
+            offsets = [(await delivery).offset for delivery in deliveries]
+            text = json.dumps({"purpose": self._target.purpose, "note": note(offsets)}, separators=(",", ":"))
+            await producer.send_offsets_to_transaction(self._target.group, {place: CommittedOffset(next_offset, text)})
+        return offsets
+
+
+def copy_with_patience(target: CopyTarget, work: Callable[[ExactCopy], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
+    """Run `work`, which begins where the copy's progress says, and again when brokers go away meanwhile.
+
+    Raises PipelineError.
+    """
+
+    async def try_until_done() -> T:
+        for attempt in range(1, attempts + 1):
+            try:
+                async with ExactCopy(target) as copy:
+                    return await work(copy)
+            except (BrokerError, ClientError) as fault:
+                if attempt == attempts:
+                    topic, partition = target.place
+                    raise PipelineError(f"{topic}-{partition}: {fault}") from fault
+                await trio.sleep(PAUSE_S * attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    return trio.run(try_until_done)

@@ -1,0 +1,105 @@
+"""Replay an archive into topics: each row to its partition, in order, with its key, time and headers, exactly once.
+
+Every transaction also commits, as offsets of the group pipeline.NAME at the target, how far the archive was read. A
+replay that was broken off goes on there; one that is done does nothing. Topics that are not there are made with as many
+partitions as they had. The archive needs values raw, string, or JSON without a schema; for one of batches see restore.
+
+--where takes a condition in Spark SQL over the columns key, value, partition, offset, timestamp, headers ...
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...protocol.records.compression import Codec
+from ..errors import PipelineError
+from ..spark_tasks import run_tasks
+from ..wire import WireSettings
+from .desk import Desk, Summary
+
+if TYPE_CHECKING:
+    from ..archive.reading import ArchivedPartition
+    from ..archive.replaying import ReplayOptions, ReplayReceipt
+    from ..exact_copy import CopyTarget
+
+HELP = "an archive into topics, exactly once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """From where, to where, which rows, how fast."""
+    parser.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="write through these brokers"
+    )
+    parser.add_argument("--prefix", default="", help="put this before the names of topics")
+    parser.add_argument("--name", default="replay", help="names the progress; another one replays anew (%(default)s)")
+    parser.add_argument("--since", type=milliseconds, metavar="TIME", help="records from then on: ISO 8601, or ms")
+    parser.add_argument("--until", type=milliseconds, metavar="TIME", help="records before then")
+    parser.add_argument("--where", metavar="SQL", help="only rows for which this is true")
+    parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: any)")
+    parser.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Replay what is not replayed yet."""
+    from ..archive.description import Values
+    from ..archive.reading import archived_partitions, open_archive, partition_counts
+    from ..archive.replaying import ReplayOptions
+    from ..options import names_of
+    from ..topic_making import make_topics
+
+    description, manifest = open_archive(options.archive.absolute())
+    if description.values is Values.BATCHES:
+        raise PipelineError("an archive of batches is for `restore`; replay needs one of records")
+    if description.value_type not in ("binary", "string"):
+        raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
+    partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
+    counts = partition_counts(manifest)
+    settings = target_settings(options)
+    make_topics(settings, {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions})
+    rate = options.rate / max(len(partitions), 1)
+    chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
+    work = [(each, _target(options, each)) for each in partitions]
+    with desk.progress(len(work), "partitions") as progress:
+        if options.where:
+            from ..archive.filtered_replay import replay_where
+
+            done = replay_where(desk.session(), manifest, work, chosen, options.where)
+        else:
+            done = run_tasks(desk.session(), work, partial(_replay_partition, chosen), progress)
+    rows = [(*receipt.place, receipt.began_at, receipt.records) for receipt in done]
+    notes = () if any(receipt.records for receipt in done) else ("nothing new: everything is replayed",)
+    return Summary(("TOPIC", "PARTITION", "BEGAN-AT", "RECORDS"), rows, notes)
+
+
+def milliseconds(text: str) -> int:
+    """A time since the epoch, from milliseconds or ISO 8601 (UTC without a zone). Raises ValueError."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def target_settings(options: argparse.Namespace) -> WireSettings:
+    """How the brokers that are written to are reached. Raises OptionError."""
+    return WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+
+
+def _target(options: argparse.Namespace, source: ArchivedPartition) -> CopyTarget:
+    from ..exact_copy import CopyTarget
+
+    purpose = f"replay {source.topic} since {options.since} until {options.until} where {options.where}"
+    place = (options.prefix + source.topic, source.partition)
+    return CopyTarget(target_settings(options), f"pipeline.{options.name}", place, purpose)
+
+
+def _replay_partition(options: ReplayOptions, work: tuple[ArchivedPartition, CopyTarget]) -> ReplayReceipt:
+    from ..archive.replaying import replay
+
+    source, target = work
+    return replay(target, options, source.rows)
