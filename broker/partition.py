@@ -12,7 +12,7 @@ import trio
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records.produced import Produced
-from ..protocol.records.record import TimestampType
+from ..protocol.records.record import Buffer, TimestampType
 from ..protocol.records.validation import AppendRules
 from ..storage.log_config import LogConfig
 from ..storage.partition_log import AppendOrigin, AppendResult, PartitionLog
@@ -183,15 +183,32 @@ class Partition:
     def _append_and_replicate(self, produced: Produced, epoch: int, origin: AppendOrigin) -> AppendResult:
         self.check_leader()
         result = self.log.append(produced, leader_epoch=epoch, origin=origin)
+        if not result.duplicate:
+            self._tell_followers(len(produced.data))
+        return result
+
+    def append_numbered(self, records: Buffer) -> AppendResult:
+        """As `append`, for batches that have their offsets already: those that a mirror brings.
+
+        Raises BrokerError as `PartitionLog.append_as_follower`, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.check_leader()
+        result = self.log.append_as_follower(records)
+        if self.role is None:
+            for waiter in list(self._waiters):
+                waiter.appended(len(records))
+        else:
+            self._tell_followers(len(records))
+        return result
+
+    def _tell_followers(self, size_bytes: int) -> None:
         leadership = self.leadership
-        if result.duplicate or leadership is None:
-            return result
-        size_bytes = len(produced.data)
+        if leadership is None:
+            return
         for waiter in list(self._followers_waiting):
             waiter.appended(size_bytes)
         if len(leadership.in_sync) == 1:
             self.advance_high_watermark()
-        return result
 
     def check_in_sync(self) -> None:
         """Raise BrokerError NOT_ENOUGH_REPLICAS if an append with acks=all would be in too few logs to be safe."""

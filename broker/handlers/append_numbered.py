@@ -19,10 +19,13 @@ from ..metadata.internal_topics import is_internal
 from ..partition import Partition
 from ..requests import RequestContext
 
+REPLICATION_LIMIT_S = 30.0
+"""How long the answer waits for the followers, as long as clients wait for it (`request.timeout.ms`)."""
+
 
 async def handle_append_numbered(request: AppendNumberedRequest, context: RequestContext) -> AppendNumberedResponse:
-    """Append to each partition what it lacks, and tell how far its log goes then."""
-    return AppendNumberedResponse(
+    """Append to each partition what it lacks; tell how far its log goes then, once all in-sync replicas have it."""
+    answer = AppendNumberedResponse(
         topics=[
             AppendNumberedTopicResponse(
                 name=topic.name,
@@ -31,6 +34,20 @@ async def handle_append_numbered(request: AppendNumberedRequest, context: Reques
             for topic in request.topics
         ]
     )
+    for topic in answer.topics:
+        for part in topic.partitions:
+            await _wait_for_replicas(topic.name, part, context)
+    return answer
+
+
+async def _wait_for_replicas(topic: str, answer: AppendNumberedPartitionResponse, context: RequestContext) -> None:
+    if answer.error_code:
+        return
+    try:
+        partition = context.broker.partitions.get(topic, answer.index)
+        await partition.replicated(answer.log_end_offset - 1, REPLICATION_LIMIT_S)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.message
 
 
 def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) -> AppendNumberedPartitionResponse:
@@ -40,6 +57,7 @@ def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) 
         if is_internal(topic):
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         partition.check_leader()
+        partition.check_in_sync()
         log = partition.log
         try:
             _append_missing(partition, memoryview(part.records or b""), context)
@@ -63,8 +81,7 @@ def _append_missing(partition: Partition, records: memoryview, context: RequestC
             # The source's epochs mean nothing here.
             INT32.pack_into(missing, batch.position + v2.LEADER_EPOCH_AT, partition.leader_epoch)
     end_before = log.log_end_offset
-    log.append_as_follower(missing)
-    partition.wake_waiters()
+    partition.append_numbered(missing)
     counters = context.broker.metrics.topics[partition.topic]
     counters.messages_in += log.log_end_offset - end_before
     counters.bytes_in += len(missing)
