@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .clock import Clock
+from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_segments import LogSegments
 
@@ -12,10 +13,11 @@ from .log_segments import LogSegments
 class Flusher:
     """The flush state of one log."""
 
-    __slots__ = ("_clock", "flushed_at_ms", "recovery_point", "unflushed_count")
+    __slots__ = ("_clock", "_epochs", "flushed_at_ms", "recovery_point", "unflushed_count")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, epochs: LeaderEpochs) -> None:
         self._clock = clock
+        self._epochs = epochs
         self.recovery_point = 0
         """All records below it are known to be on the disk; what a crash leaves is checked from here on."""
         self.flushed_at_ms = clock.now_ms()
@@ -33,7 +35,8 @@ class Flusher:
         else:
             unflushed = unflushed[:-1]
             end_offset = segments.active.base_offset
-        held = [segment.hold_for_sync() for segment in unflushed]
+        # The epochs first: a record of an epoch that nobody has heard of would not be believed after a crash.
+        held = [self._epochs.hold_for_sync(), *(segment.hold_for_sync() for segment in unflushed)]
 
         def finish() -> None:
             for sync in held:

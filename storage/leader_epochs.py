@@ -1,8 +1,14 @@
-"""Which leader epoch began at which offset: Kafka's `leader-epoch-checkpoint`, for detecting lost tails (KIP-101)."""
+"""Which leader epoch began at which offset: Kafka's `leader-epoch-checkpoint`, for detecting lost tails (KIP-101).
+
+A new epoch is forced to the disk with the records that have it, not before: else the first append to each of a
+thousand partitions would wait for the disk.
+"""
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
+from collections.abc import Callable
 
 from .checkpoints import MalformedCheckpointError, format_lines, parse_lines
 from .files import Files
@@ -14,12 +20,13 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The epochs of one log; every change is in the file before it is seen (Kafka `LeaderEpochFileCache`)."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_is_synced", "_starts", "latest", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._is_synced = True
         self.path = path
         self.latest = UNDEFINED_EPOCH
         """The newest epoch, -1 if none is known."""
@@ -44,11 +51,34 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`; older notes that this contradicts go. Raises OSError."""
+        """Note that `epoch` begins at `start_offset`; older notes that this contradicts go. Raises OSError.
+
+        It is on the disk after `hold_for_sync`.
+        """
         if epoch == self.latest or epoch < 0:
             return
         kept = [entry for entry in self.entries() if entry[0] < epoch and entry[1] < start_offset]
-        self._store([*kept, (epoch, start_offset)])
+        self._store([*kept, (epoch, start_offset)], sync=False)
+
+    def hold_for_sync(self) -> Callable[[], None]:
+        """A function that forces the file to the disk, in any thread; it raises OSError."""
+        was_synced, self._is_synced = self._is_synced, True
+
+        def sync() -> None:
+            if was_synced:
+                return
+            try:
+                file = self._files.open(self.path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+                self._files.sync_directory(os.path.dirname(self.path))
+            except OSError:
+                self._is_synced = False
+                raise
+
+        return sync
 
     def end_offset(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest epoch known that is not above the requested one, the offset after its last record); -1s if unknown.
@@ -87,9 +117,10 @@ class LeaderEpochs:
         if self._epochs or self._files.exists(self.path):
             self._store([])
 
-    def _store(self, entries: list[tuple[int, int]]) -> None:
+    def _store(self, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
         lines = [f"{epoch} {start}" for epoch, start in entries]
-        self._files.replace(self.path, format_lines(lines))
+        self._files.replace(self.path, format_lines(lines), sync=sync)
+        self._is_synced = sync
         self._epochs, self._starts, self.latest = [], [], UNDEFINED_EPOCH
         for epoch, start in entries:
             self._add(epoch, start)

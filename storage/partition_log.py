@@ -97,7 +97,7 @@ class PartitionLog:
         self._segments = opened.segments
         self._epochs = opened.epochs
         self._snapshots = opened.snapshots
-        self._flusher = Flusher(clock)
+        self._flusher = Flusher(clock, self._epochs)
         self.producers = ProducerStates()
         self.sole_replica = True
         """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
