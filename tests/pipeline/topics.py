@@ -29,7 +29,8 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -
     """An empty topic; keys of its configuration have underscores for dots."""
 
     async def make() -> None:
-        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        # The records are of a time long past.
+        dotted = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
         async with Admin(bootstrap) as admin:
             await admin.create_topics([NewTopic(name, partitions, configs=dotted)])
 
