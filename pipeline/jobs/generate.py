@@ -1,8 +1,9 @@
 """Make a topic up: seeded records by size, keys, skew, compressibility, format and codec, at any scale.
 
 The same options give the same records at every run, byte for byte in segment files. With --log-dir the job writes
-segment files that a broker can be started on (and that the format kafka_log reads); with --topic and a broker it
-produces. Either goes on where a run that was broken off has ended.
+segment files that a broker can be started on (and that the format kafka_log reads); with --bootstrap-server it
+produces. Either goes on where a run that was broken off has ended: what a partition has of records is taken for the
+recipe's first ones. A topic that is made keeps its records for ever (retention.ms=-1), as their times are in 2020.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class SegmentTask:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to make, and where."""
     parser.add_argument("--topic", required=True, help="name of the topic")
-    parser.add_argument("--log-dir", type=Path, required=True, metavar="DIR", help="write segment files here")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--log-dir", type=Path, metavar="DIR", help="write segment files here")
+    target.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="or produce to these brokers")
     parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="about so large (default: 256 MiB)")
     made = parser.add_argument_group("records")
     made.add_argument("--records", type=int, default=100_000, help="how many in all (default: 100,000)")
@@ -51,8 +54,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Write the segment files that are not there yet."""
+    """Make what is not there yet."""
     recipe = _recipe(options)
+    return _produce(recipe, options, desk) if options.bootstrap_server else _write_segments(recipe, options, desk)
+
+
+def _produce(recipe: Recipe, options: argparse.Namespace, desk: Desk) -> Summary:
+    from ..synthetic_topics import PartitionWork, produce_partition
+    from ..topic_making import make_topics
+    from ..wire import WireSettings
+
+    settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+    make_topics(settings, {options.topic: recipe.partitions}, {"retention.ms": "-1"})
+    work = [PartitionWork(recipe, settings, options.topic, partition) for partition in range(recipe.partitions)]
+    with desk.progress(len(work), "partitions") as progress:
+        made = run_tasks(desk.session(), work, produce_partition, progress)
+    rows = [(options.topic, each.partition, each.found, each.records) for each in made]
+    return Summary(("TOPIC", "PARTITION", "WERE-THERE", "RECORDS"), rows)
+
+
+def _write_segments(recipe: Recipe, options: argparse.Namespace, desk: Desk) -> Summary:
     tasks = _segments(recipe, options.segment_bytes)
     missing = [
         task
