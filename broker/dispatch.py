@@ -52,6 +52,7 @@ from .handlers import (
     transactions,
     voters,
 )
+from .late_answer import LateAnswer
 from .network.connection import UnanswerableError
 from .network.parts import Answer
 from .network.request_header import FIXED, Header, parse_header, skip_tagged_fields
@@ -66,9 +67,10 @@ Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
 """Typed request in, typed response out; None where the client expects no answer."""
 
 
-ShortCut: TypeAlias = Callable[["Broker", memoryview, int, int, int], bytes | None]
+ShortCut: TypeAlias = Callable[["Broker", memoryview, int, int, int], bytes | LateAnswer | None]
 """Answers common requests of an API at once, from their bytes: broker, frame, position of the body, version and
-correlation id in; the frame of the answer out, empty where none is expected, None where the handler must be asked."""
+correlation id in; the frame of the answer out (perhaps late), empty where none is expected, None where the handler must
+be asked."""
 
 
 class Api(NamedTuple):
@@ -251,7 +253,7 @@ class Dispatcher:
             for version in range(api.min_version, api.max_version + 1)
         }
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | None:
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
         """The whole frame of the answer where the API has a short cut for such a request; see `ShortCut`."""
         broker = self._broker
         if len(frame) < FIXED.size or broker.quotas.is_active:

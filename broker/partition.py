@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
@@ -30,6 +31,21 @@ class PartitionWaiter(Protocol):
 
     def changed(self) -> None:
         """The partition was deleted or truncated, its leader changed, or its stable end moved: look again."""
+
+
+Settle = Callable[[ErrorCode], None]
+"""Told NONE once a record is replicated, or why it will not be."""
+
+
+@dataclass(order=True, slots=True)
+class UnreplicatedAppend:
+    """Somebody who waits for the high watermark to pass ``offset``."""
+
+    offset: int
+    order: int
+    deadline: float = field(compare=False)
+    """In trio's clock."""
+    settle: Settle = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +86,8 @@ class Partition:
         self.role: Leadership | Following | None = None
         self._waiters: set[PartitionWaiter] = set()
         self._followers_waiting: set[PartitionWaiter] = set()
-        self._unreplicated: list[tuple[int, int, Promise[bool]]] = []
-        """Heap of appends that wait for the high watermark: last offset, order of arrival, whether it got there."""
+        self._unreplicated: list[UnreplicatedAppend] = []
+        """A heap."""
         self._undeleted: list[tuple[int, Promise[bool]]] = []
         """What waits for the followers to give up what is below an offset."""
         self._order = itertools.count()
@@ -159,6 +175,11 @@ class Partition:
 
     # --- appending ---
 
+    def takes(self, acks: int) -> bool:
+        """Whether an append with these acks is not refused for want of leadership or followers."""
+        leadership = self.leadership
+        return self.role is None or (leadership is not None and (acks >= 0 or leadership.has_enough_in_sync))
+
     def append(
         self,
         produced: Produced,
@@ -229,17 +250,35 @@ class Partition:
         if self.role is None:
             return
         self.check_leader()
-        if self.log.high_watermark <= offset:
-            promise: Promise[bool] = Promise()
-            heapq.heappush(self._unreplicated, (offset, next(self._order), promise))
-            with trio.move_on_after(timeout_s):
-                if not await promise.wait():
-                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.log.high_watermark <= offset:
-            raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+        promise: Promise[ErrorCode] = Promise()
+        self.when_replicated(offset, promise.keep)
+        code = ErrorCode.REQUEST_TIMED_OUT
+        with trio.move_on_after(timeout_s):
+            code = await promise.wait()
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code)
+
+    def when_replicated(self, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
+        """The same for those who cannot wait: ``settle`` is called, perhaps at once, with NONE or what went wrong."""
+        if self.log.high_watermark > offset:
+            settle(self._code_of_replicated())
+            return
+        deadline = trio.current_time() + timeout_s
+        heapq.heappush(self._unreplicated, UnreplicatedAppend(offset, next(self._order), deadline, settle))
+
+    def _code_of_replicated(self) -> ErrorCode:
         leadership = self.leadership
-        if leadership is not None and not leadership.has_enough_in_sync:
-            raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        is_safe = leadership is None or leadership.has_enough_in_sync
+        return ErrorCode.NONE if is_safe else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def give_up_late(self, now: float) -> None:
+        """Tell those whose time is over so; to be called now and then with trio's time."""
+        late = [waiting for waiting in self._unreplicated if waiting.deadline <= now]
+        if late:
+            self._unreplicated = [waiting for waiting in self._unreplicated if waiting.deadline > now]
+            heapq.heapify(self._unreplicated)
+            for waiting in late:
+                waiting.settle(ErrorCode.REQUEST_TIMED_OUT)
 
     def is_replicated(self, offset: int) -> bool:
         """Whether `replicated` would return at once."""
@@ -296,16 +335,18 @@ class Partition:
     def _high_watermark_moved(self) -> None:
         high_watermark = self.log.high_watermark
         waiting = self._unreplicated
-        while waiting and waiting[0][0] < high_watermark:
-            heapq.heappop(waiting)[2].keep(True)
+        code = self._code_of_replicated() if waiting else ErrorCode.NONE
+        while waiting and waiting[0].offset < high_watermark:
+            heapq.heappop(waiting).settle(code)
         for waiter in list(self._waiters):
             waiter.changed()
 
     def _fail_waiting(self) -> None:
-        promises = [promise for _, _, promise in self._unreplicated]
-        promises += [promise for _, promise in self._undeleted]
-        self._unreplicated, self._undeleted = [], []
-        for promise in promises:
+        unreplicated, self._unreplicated = self._unreplicated, []
+        undeleted, self._undeleted = self._undeleted, []
+        for waiting in unreplicated:
+            waiting.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for _, promise in undeleted:
             promise.keep(False)
 
     # --- waiters ---

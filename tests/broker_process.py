@@ -104,9 +104,9 @@ def spawn_broker(
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def wait_until_it_answers(broker: BrokerProcess) -> None:
+def wait_until_it_answers(broker: BrokerProcess, limit_s: float = START_LIMIT_S) -> None:
     """Return once the broker accepts connections. Raises AssertionError with its output if it ends instead."""
-    deadline = time.monotonic() + START_LIMIT_S
+    deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:
             raise AssertionError(f"it ended with status {broker.process.returncode}:\n{broker.output()}")
@@ -114,4 +114,4 @@ def wait_until_it_answers(broker: BrokerProcess) -> None:
             return
         time.sleep(0.01)
     broker.kill()
-    raise AssertionError(f"no answer within {START_LIMIT_S} s:\n{broker.output()}")
+    raise AssertionError(f"no answer within {limit_s} s:\n{broker.output()}")

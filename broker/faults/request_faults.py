@@ -22,6 +22,7 @@ from ...protocol.schema import Message
 from ..broker import Broker
 from ..dispatch import Api, Dispatcher
 from ..fetching.sessions import FetchedPartition
+from ..late_answer import LateAnswer
 from ..message_places import Place, layout_of, places_in
 from ..network.connection import UnanswerableError
 from ..network.parts import Answer
@@ -63,7 +64,7 @@ class FaultyDispatcher(Dispatcher):
         self._cuts: dict[ClientConnection, RuleInForce] = {}
         """Rules that truncate the answer that is being made; a connection has one at a time."""
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | None:
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
         """As `Dispatcher.answer_now`, where no rule may strike."""
         if self._faults.concerns(int.from_bytes(frame[:2], "big")):
             return None

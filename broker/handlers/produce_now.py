@@ -1,7 +1,8 @@
 """The Produce request that carries nearly all traffic, answered at once and without typed messages.
 
 That is: version 3 or later, one partition, one plain batch, no transaction, and nothing wrong. Anything else is left,
-untouched, to `produce.handle_produce`, whose answer is the same where both could give one.
+untouched, to `produce.handle_produce`, whose answer is the same where both could give one. With acks=all and followers
+the answer comes late, and the requests behind it need not wait for it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import struct
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import BrokerError
+from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records.compression import Codec
 from ...protocol.records.plain_batch import check_plain_batch
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import FIRST_ZSTD_PRODUCE_VERSION
 from ...storage.partition_log import AppendResult
+from ..late_answer import LateAnswer
+from ..partition import Partition
 from .produce import ACKS, ALL_IN_SYNC
 
 if TYPE_CHECKING:
@@ -50,12 +53,15 @@ class PlainProduce(NamedTuple):
     """A request with one partition."""
 
     acks: int
+    timeout_ms: int
     topic: bytes
     partition: int
     records: memoryview
 
 
-def produce_now(broker: Broker, frame: memoryview, position: int, version: int, correlation_id: int) -> bytes | None:
+def produce_now(
+    broker: Broker, frame: memoryview, position: int, version: int, correlation_id: int
+) -> bytes | LateAnswer | None:
     """Append the records of the request whose body begins at ``position``, and return the answer's frame.
 
     Empty if none is expected; None, with nothing done, for a request that is not of the common kind.
@@ -71,7 +77,7 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
     partition = broker.partitions.find_encoded(request.topic, request.partition)
     if partition is None or partition.is_internal or request.acks not in ACKS:
         return None
-    if partition.role is not None and (request.acks == ALL_IN_SYNC or not partition.is_leader):
+    if partition.role is not None and not partition.takes(request.acks):
         return None
     newest_codec = Codec.ZSTD if version >= FIRST_ZSTD_PRODUCE_VERSION else Codec.LZ4
     batch = check_plain_batch(
@@ -90,11 +96,29 @@ def produce_now(broker: Broker, frame: memoryview, position: int, version: int, 
     counters.produce_requests += 1
     counters.messages_in += batch.record_count
     counters.bytes_in += batch.size_bytes
-    return _answer(request, result, version, correlation_id) if request.acks else b""
+    answer = _answer(request.topic, request.partition, result, version, correlation_id) if request.acks else b""
+    if partition.role is None or request.acks != ALL_IN_SYNC or partition.is_replicated(result.last_offset):
+        return answer
+    return _once_replicated(partition, request, result, answer, version, correlation_id)
+
+
+def _once_replicated(
+    partition: Partition, request: PlainProduce, result: AppendResult, answer: bytes, version: int, correlation_id: int
+) -> LateAnswer:
+    """The answer as soon as all in-sync replicas have the records, or why they will not in time."""
+    late = LateAnswer()
+    # The request itself must not be kept: its records are in the connection's buffer.
+    topic, index = request.topic, request.partition
+
+    def settle(code: ErrorCode) -> None:
+        late.give(_answer(topic, index, result, version, correlation_id, error=code) if code else answer)
+
+    partition.when_replicated(result.last_offset, settle, timeout_s=request.timeout_ms / 1000)
+    return late
 
 
 def _parse(frame: memoryview, position: int) -> PlainProduce | None:
-    no_transaction, acks, _, topics, name_length = REQUEST_HEAD.unpack_from(frame, position)
+    no_transaction, acks, timeout_ms, topics, name_length = REQUEST_HEAD.unpack_from(frame, position)
     name_at = position + REQUEST_HEAD.size
     partition_at = name_at + name_length
     if name_length < 0:
@@ -103,11 +127,13 @@ def _parse(frame: memoryview, position: int) -> PlainProduce | None:
     records_at = partition_at + PARTITION_HEAD.size
     if no_transaction != -1 or topics != 1 or partitions != 1 or records_at + size_bytes != len(frame):
         return None
-    return PlainProduce(acks, bytes(frame[name_at:partition_at]), index, frame[records_at:])
+    return PlainProduce(acks, timeout_ms, bytes(frame[name_at:partition_at]), index, frame[records_at:])
 
 
 def _parse_compact(frame: memoryview, position: int) -> PlainProduce | None:
-    header_tags, no_transaction, acks, _, topics, name_length = COMPACT_REQUEST_HEAD.unpack_from(frame, position)
+    header_tags, no_transaction, acks, timeout_ms, topics, name_length = COMPACT_REQUEST_HEAD.unpack_from(
+        frame, position
+    )
     name_at = position + COMPACT_REQUEST_HEAD.size
     partition_at = name_at + name_length - 1
     if header_tags or no_transaction != COMPACT_NULL or topics != COMPACT_ONE or not 1 < name_length < 0x80:
@@ -117,7 +143,7 @@ def _parse_compact(frame: memoryview, position: int) -> PlainProduce | None:
     records_end = records_at + length - 1
     if partitions != COMPACT_ONE or length == COMPACT_NULL or frame[records_end:] != COMPACT_TAIL:
         return None
-    return PlainProduce(acks, bytes(frame[name_at:partition_at]), index, frame[records_at:records_end])
+    return PlainProduce(acks, timeout_ms, bytes(frame[name_at:partition_at]), index, frame[records_at:records_end])
 
 
 def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
@@ -133,24 +159,25 @@ def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
     return value, position + 1
 
 
-def _answer(request: PlainProduce, result: AppendResult, version: int, correlation_id: int) -> bytes:
-    topic, index = request.topic, request.partition
+def _answer(
+    topic: bytes, index: int, result: AppendResult, version: int, correlation_id: int, *, error: int = 0
+) -> bytes:
     base_offset, _, append_time_ms, log_start_offset, _ = result
     if version >= FIRST_FLEXIBLE_VERSION:
         size_bytes = COMPACT_ANSWER_HEAD.size - 4 + len(topic) + COMPACT_ANSWER.size
         head = COMPACT_ANSWER_HEAD.pack(size_bytes, correlation_id, 0, COMPACT_ONE, len(topic) + 1)
-        no_errors, no_message = 1, COMPACT_NULL
+        no_errors, no_text = 1, COMPACT_NULL
         return (
             head
             + topic
             + COMPACT_ANSWER.pack(
-                COMPACT_ONE, index, 0, base_offset, append_time_ms, log_start_offset, no_errors, no_message, 0, 0, 0, 0
+                COMPACT_ONE, index, error, base_offset, append_time_ms, log_start_offset, no_errors, no_text, 0, 0, 0, 0
             )
         )
     if version >= FIRST_VERSION_WITH_RECORD_ERRORS:
-        tail = ANSWER_V8.pack(1, index, 0, base_offset, append_time_ms, log_start_offset, 0, -1, 0)
+        tail = ANSWER_V8.pack(1, index, error, base_offset, append_time_ms, log_start_offset, 0, -1, 0)
     elif version >= FIRST_VERSION_WITH_LOG_START:
-        tail = ANSWER_V5.pack(1, index, 0, base_offset, append_time_ms, log_start_offset, 0)
+        tail = ANSWER_V5.pack(1, index, error, base_offset, append_time_ms, log_start_offset, 0)
     else:
-        tail = ANSWER_V3.pack(1, index, 0, base_offset, append_time_ms, 0)
+        tail = ANSWER_V3.pack(1, index, error, base_offset, append_time_ms, 0)
     return ANSWER_HEAD.pack(ANSWER_HEAD.size - 4 + len(topic) + len(tail), correlation_id, 1, len(topic)) + topic + tail

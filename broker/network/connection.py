@@ -3,11 +3,15 @@
 A connection is worked on in one of two places. As long as its requests can be answered at once, `_work` does all in
 the task that watches over readiness (`readiness.py`), and the connection's own task sleeps. A request that has to wait,
 or an answer that the socket does not take, wakes that task; until it sleeps again nobody else touches the connection.
+
+An answer may also be late (`LateAnswer`): the requests behind it are worked on then, as far as they need no handler,
+and their answers queue up. Whoever gives the late one sends what has become due.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
@@ -15,6 +19,7 @@ from typing import Protocol
 import trio
 
 from ...protocol.errors import DecodeError
+from ..late_answer import LateAnswer
 from ..requests import ClientConnection, ClientGoneError
 from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, Sink, total_size
 from .readiness import HANGUP, Readiness
@@ -28,6 +33,8 @@ class UnanswerableError(Exception):
     """A request that Kafka answers by closing the connection; its text is the one line in the log."""
 
 
+MOST_LATE_ANSWERS = 64
+"""Behind so many answers that are late, a connection works on no further requests."""
 REFUSALS = (InvalidFrameError, DecodeError, UnanswerableError)
 DEPARTURES = (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGoneError)
 
@@ -49,8 +56,8 @@ class Transport(Protocol):
 class Responder(Protocol):
     """What turns a request frame into an answer (`dispatch.Dispatcher`)."""
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | None:
-        """The answer, its length included, if it is small and can be given at once; empty where none is expected."""
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
+        """The answer, its length included, if it is small and needs no task; empty where none is expected."""
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         """The answer, or None where the client expects none.
@@ -67,6 +74,8 @@ class Need(Enum):
     """Nothing: others have their turn, then it goes on."""
     HANDLER = auto()
     """The frame in hand needs its handler."""
+    LATE_ANSWERS = auto()
+    """There are too many."""
     OUTPUT = auto()
     """The socket takes no more of what was gathered."""
     END = auto()
@@ -97,6 +106,9 @@ class Connection:
         self._muted = trio.CancelScope()
         self._sleeper: trio.lowlevel.Task | None = None
         self._failure: Exception | None = None
+        self._late: deque[LateAnswer] = deque()
+        """Answers that are not sent, in order: the first of them is not given yet."""
+        self._none_late = trio.Event()
         self._may_have_input = True
         self._draining = False
         self.client = client
@@ -105,7 +117,7 @@ class Connection:
     @property
     def waits_for_input(self) -> bool:
         """No request is being worked on."""
-        return self._sleeper is not None
+        return self._sleeper is not None and not self._late
 
     async def run(self) -> None:
         """Serve the client to the end. Never raises for what the client does; closes the transport."""
@@ -122,6 +134,7 @@ class Connection:
         except Exception:
             logger.exception("closing %s after an unforeseen error", self._description())
         finally:
+            self._late.clear()
             self._readiness.forget(self._transport.descriptor)
             self._transport.close()
 
@@ -159,9 +172,12 @@ class Connection:
                 await trio.lowlevel.checkpoint()
             elif need is Need.OUTPUT:
                 await self._transport.flush()
+            elif need is Need.LATE_ANSWERS:
+                await self._wait_for_late_answers()
             elif need is Need.HANDLER:
                 await self._answer_in_hand()
             else:
+                await self._wait_for_late_answers()
                 await self._transport.flush()
                 return
 
@@ -178,6 +194,7 @@ class Connection:
             raise self._failure
 
     async def _answer_in_hand(self) -> None:
+        await self._wait_for_late_answers()
         frame, self._frame = self._frame, None
         assert frame is not None
         # The handler may wait for long; what is answered must not wait with it.
@@ -188,6 +205,11 @@ class Connection:
         if self.client.throttle_ms:
             await self._wait_for_quota()
         self.last_active = trio.current_time()
+
+    async def _wait_for_late_answers(self) -> None:
+        while self._late:
+            self._none_late = trio.Event()
+            await self._none_late.wait()
 
     async def _wait_for_quota(self) -> None:
         """Read nothing more from this client for a while; it has been told why (KIP-219)."""
@@ -240,16 +262,50 @@ class Connection:
         """Answer the complete frames and send the answers; returns what that needs, None if it is done."""
         if self._frame is not None:
             return Need.HANDLER
+        if len(self._late) >= MOST_LATE_ANSWERS:
+            return Need.LATE_ANSWERS
         transport, client, next_frame = self._transport, self.client, self._buffer.next_frame
-        answer_now = self._responder.answer_now
+        answer_now, late = self._responder.answer_now, self._late
         while (frame := next_frame()) is not None:
             answer = answer_now(frame, client)
             if answer is None:
                 self._frame = frame
                 return Need.HANDLER
-            if transport.gather(answer) and not transport.flush_now():
+            if isinstance(answer, LateAnswer) or late:
+                self._queue(answer)
+                if len(late) >= MOST_LATE_ANSWERS:
+                    return Need.LATE_ANSWERS
+            elif transport.gather(answer) and not transport.flush_now():
                 return Need.OUTPUT
         return None if transport.flush_now() else Need.OUTPUT
+
+    def _queue(self, answer: Buffer | LateAnswer) -> None:
+        """Have an answer sent after those that are late, unless it is empty."""
+        if not isinstance(answer, LateAnswer):
+            if not answer:
+                return
+            answer = LateAnswer(bytes(answer))
+        self._late.append(answer)
+        answer.then(self._answered_late)
+
+    # --- in whichever task gives a late answer
+
+    def _answered_late(self) -> None:
+        """Send what has become due."""
+        late, transport = self._late, self._transport
+        if not late or late[0].frame is None:
+            return
+        while late and (frame := late[0].frame) is not None:
+            transport.gather(frame)
+            late.popleft()
+        if not late:
+            self._none_late.set()
+        try:
+            is_sent = transport.flush_now()
+        except OSError as failure:
+            self._failure, is_sent = failure, False
+        if not is_sent:
+            self._wake()
 
     # --- in the task of `Readiness`
 

@@ -20,6 +20,9 @@ from .replicas import Copying
 
 logger = logging.getLogger(__name__)
 
+TIMEOUT_CHECK_S = 0.2
+"""How late acks=all may be told that its time is over."""
+
 
 class Replication:
     """Copies what this broker follows, and keeps the in-sync sets of what it leads."""
@@ -58,6 +61,7 @@ class Replication:
             nursery.start_soon(self._changes.run)
             nursery.start_soon(self._drop_laggards)
             nursery.start_soon(self._note_high_watermarks)
+            nursery.start_soon(self._give_up_late_appends)
 
     async def _drop_laggards(self) -> None:
         """Look twice in the time that a follower may lag (Kafka: `isr-expiration`)."""
@@ -71,3 +75,10 @@ class Replication:
             await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
             for write in self._logs.high_watermark_checkpoints():
                 await trio.to_thread.run_sync(write)
+
+    async def _give_up_late_appends(self) -> None:
+        while True:
+            await trio.sleep(TIMEOUT_CHECK_S)
+            now = trio.current_time()
+            for partition in self._partitions:
+                partition.give_up_late(now)

@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gregor.broker.network.connection import Connection, UnanswerableError
+from gregor.broker.late_answer import LateAnswer
+from gregor.broker.network.connection import MOST_LATE_ANSWERS, Connection, UnanswerableError
 from gregor.broker.network.parts import Answer, Buffer
 from gregor.broker.network.readiness import Readiness
 from gregor.broker.network.transport import SocketTransport
@@ -31,14 +32,23 @@ class EchoResponder:
         self.release = trio.Event()
         self.begun: list[bytes] = []
         self.hung_up = trio.Event()
+        self.late: dict[bytes, LateAnswer] = {}
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | None:
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
         request = bytes(frame)
+        if request.startswith(b"late"):
+            self.late[request] = LateAnswer()
+            return self.late[request]
         if request == b"fast bug":
             raise RuntimeError("a fast bug")
         if request == b"fast silence":
             return b""
         return framed(request) if request.startswith(b"fast") else None
+
+    def give(self, *requests: bytes) -> None:
+        """Answer requests that are late."""
+        for request in requests:
+            self.late[request].give(framed(request))
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         request = bytes(frame)
@@ -115,6 +125,56 @@ async def peer(nursery: trio.Nursery) -> AsyncIterator[Peer]:
 async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
     await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"fast silence", b"slow 4")
     assert await peer.receive(4) == [b"fast 1", b"<slow 2>", b"fast 3", b"<slow 4>"]
+
+
+async def test_requests_behind_a_late_answer_are_worked_on_and_answered_in_order(peer: Peer) -> None:
+    await peer.send(b"late 1", b"fast 2", b"fast silence", b"late 3", b"fast 4")
+    await wait_all_tasks_blocked()
+    assert set(peer.responder.late) == {b"late 1", b"late 3"}
+    peer.responder.give(b"late 3")
+    await wait_all_tasks_blocked()
+    with trio.move_on_after(0) as nothing:
+        await peer.receive(1)
+    assert nothing.cancelled_caught
+    peer.responder.give(b"late 1")
+    assert await peer.receive(4) == [b"late 1", b"fast 2", b"late 3", b"fast 4"]
+
+
+async def test_a_handler_is_asked_once_no_answer_is_late(peer: Peer) -> None:
+    await peer.send(b"late 1", b"slow 2", b"fast 3")
+    await wait_all_tasks_blocked()
+    assert peer.responder.begun == []
+    peer.responder.give(b"late 1")
+    assert await peer.receive(3) == [b"late 1", b"<slow 2>", b"fast 3"]
+
+
+async def test_not_too_many_answers_may_be_late(peer: Peer) -> None:
+    requests = [b"late %d" % number for number in range(MOST_LATE_ANSWERS + 3)]
+    await peer.send(*requests)
+    await wait_all_tasks_blocked()
+    assert len(peer.responder.late) == MOST_LATE_ANSWERS
+    peer.responder.give(*requests[:MOST_LATE_ANSWERS])
+    assert await peer.receive(MOST_LATE_ANSWERS) == requests[:MOST_LATE_ANSWERS]
+    await wait_all_tasks_blocked()
+    peer.responder.give(*requests[MOST_LATE_ANSWERS:])
+    assert await peer.receive(3) == requests[MOST_LATE_ANSWERS:]
+
+
+async def test_a_client_that_has_sent_all_gets_its_late_answers(peer: Peer) -> None:
+    await peer.send(b"late 1")
+    await peer.stream.send_eof()
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 1")
+    assert await peer.receive(1) == [b"late 1"]
+    assert await peer.is_closed()
+
+
+async def test_an_answer_that_comes_after_its_client_has_gone_harms_nobody(peer: Peer) -> None:
+    await peer.send(b"late 1")
+    await wait_all_tasks_blocked()
+    peer.connection.disconnect()
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 1")
 
 
 async def test_frames_may_come_byte_by_byte(peer: Peer) -> None:

@@ -39,6 +39,8 @@ OVERRIDES = (
 )
 ANSWER_LIMIT_S = 4.0
 """A stopped broker does not answer: the producer then asks who leads."""
+START_LIMIT_S = 90.0
+"""This runs for minutes, beside whatever else the machine has to do."""
 TROUBLES = ("kill", "kill", "kill the leader", "stop", "stop the leader", "kill two")
 
 
@@ -116,7 +118,7 @@ def test_what_is_acknowledged_survives_its_leaders(
             for producer in producers:
                 assert producer.failure is None, producer.failure
         for producer in producers:
-            producer.finish(60)
+            producer.finish(120)
         wait_until_all_are_in_sync(cluster, producers)
     for producer in producers:
         check_copies(tmp_path, producer.producer.topic)
@@ -157,7 +159,7 @@ def make_trouble(cluster: ClusterOfProcesses, dice: random.Random, number: int) 
         for victim in victims:
             cluster.brokers[victim].respawn()
         for victim in victims:
-            wait_until_it_answers(cluster.brokers[victim])
+            wait_until_it_answers(cluster.brokers[victim], START_LIMIT_S)
     time.sleep(dice.uniform(0.0, 2.5))
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from gregor.broker.metadata.state import PartitionState
-from gregor.broker.partition import Partition
+from gregor.broker.partition import Partition, Settle
 from gregor.broker.replication.leadership import InSyncChange, Leadership, ReplicationRules
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
@@ -243,6 +243,28 @@ async def test_waiting_ends_in_time(autojump_clock: trio.testing.MockClock) -> N
         await led.partition.replicated(offset, 3)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
     assert trio.current_time() == pytest.approx(3)
+
+
+async def test_those_who_cannot_wait_are_told(autojump_clock: trio.testing.MockClock) -> None:
+    led = Led([LEADER, SECOND])
+    told: list[tuple[str, ErrorCode]] = []
+
+    def tell(name: str) -> Settle:
+        return lambda code: told.append((name, code))
+
+    for name, timeout_s in (("first", 60), ("hasty", 1), ("last", 60)):
+        led.partition.when_replicated(led.append(), tell(name), timeout_s=timeout_s)
+    await trio.sleep(2)
+    led.partition.give_up_late(trio.current_time())
+    led.fetched(SECOND, 1)
+    led.partition.when_replicated(0, tell("at once"))
+    led.partition.retire()
+    assert told == [
+        ("hasty", ErrorCode.REQUEST_TIMED_OUT),
+        ("first", ErrorCode.NONE),
+        ("at once", ErrorCode.NONE),
+        ("last", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
 
 
 async def test_replicated_to_too_few_in_the_end() -> None:
