@@ -5,18 +5,27 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from gregor.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from gregor.protocol.messages.end_txn import EndTxnRequest
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from gregor.protocol.messages.find_coordinator import FindCoordinatorRequest
+from gregor.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from gregor.protocol.messages.init_producer_id import InitProducerIdRequest
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
-from gregor.protocol.records.batches import Record, iter_batches, iter_records
+from gregor.protocol.records.batches import BatchView, Record, iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
@@ -33,6 +42,13 @@ pytestmark = pytest.mark.peer
 SEGMENT_BYTES = 4000
 NOW_MS = int(time.time() * 1000)
 PATIENCE_S = 60
+PASSING_ERRORS = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 
 @pytest.fixture
@@ -84,18 +100,18 @@ def batches(seed: int) -> list[bytes]:
 def kafkas_answer(address: tuple[str, int], payloads: list[bytes], settings: dict[str, str], until: int) -> set[object]:
     """Produce to Kafka, wait until all but the active segment is clean, read what is left."""
     with Wire(address) as wire:
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
-        topic = CreatableTopic(name="cleaned", num_partitions=1, replication_factor=1, configs=configs)
-        created = wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
-        assert created.topics[0].error_code == ErrorCode.NONE
+        create_topic(wire, settings)
         for data in payloads:
-            partition = PartitionProduceData(index=0, records=data)
-            request = ProduceRequest(
-                acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name="cleaned", partition_data=[partition])]
-            )
-            assert produce_once_there_is_a_leader(wire, request) == ErrorCode.NONE
+            assert produce(wire, data) == ErrorCode.NONE
         wait_for_cleaner(address[1], until)
         return set(read(wire))
+
+
+def create_topic(wire: Wire, settings: dict[str, str]) -> None:
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+    topic = CreatableTopic(name="cleaned", num_partitions=1, replication_factor=1, configs=configs)
+    created = wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+    assert created.topics[0].error_code == ErrorCode.NONE
 
 
 def wait_for_cleaner(port: int, offset: int) -> None:
@@ -126,6 +142,182 @@ def read(wire: Wire) -> Iterator[tuple[int, bytes | None, bytes | None]]:
                 if record.offset >= offset:
                     yield record.offset, record.key, record.value
         offset = found[-1].last_offset + 1
+
+
+class Transactions:
+    """A transactional producer of Kafka, over one connection."""
+
+    def __init__(self, wire: Wire, transactional_id: str) -> None:
+        self._wire = wire
+        self._id = transactional_id
+        self._sequence = 0
+        find = FindCoordinatorRequest(key=transactional_id, key_type=1)
+        until_done(lambda: wire.ask(ApiKey.FIND_COORDINATOR, 3, find).error_code)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=600_000)
+        until_done(lambda: wire.ask(ApiKey.INIT_PRODUCER_ID, 2, request).error_code)
+        answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 2, request)
+        assert answer.error_code == ErrorCode.NONE
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+
+    def begin(self) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="cleaned", partitions=[0])],
+        )
+
+        def error() -> int:
+            answer = self._wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request)
+            code: int = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            return code
+
+        until_done(error)
+
+    def write(self, records: list[Record]) -> None:
+        data = v2.build_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequence,
+            is_transactional=True,
+        )
+        self._sequence += len(records)
+        assert produce(self._wire, data, self._id) == ErrorCode.NONE
+
+    def end(self, *, is_commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=is_commit,
+        )
+        until_done(lambda: self._wire.ask(ApiKey.END_TXN, 3, request).error_code)
+
+
+def until_done(error: Callable[[], int]) -> None:
+    """Ask again as long as the coordinator is busy or not there yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (code := error()) != ErrorCode.NONE:
+        assert code in PASSING_ERRORS
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def produce(wire: Wire, data: bytes, transactional_id: str | None = None) -> int:
+    topic = TopicProduceData(name="cleaned", partition_data=[PartitionProduceData(index=0, records=data)])
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=20_000, topic_data=[topic])
+    return produce_once_there_is_a_leader(wire, request)
+
+
+def write_transactions(wire: Wire, producers: list[Transactions], chance: random.Random, steps: int) -> None:
+    """Interleaved transactions, committed and aborted, between plain batches; all of them are over at the end."""
+    is_open = dict.fromkeys(producers, False)
+
+    def records() -> list[Record]:
+        return [
+            Record(index, NOW_MS, b"key %d" % chance.randrange(30), None if chance.random() < 0.1 else b"v" * 40)
+            for index in range(chance.randrange(1, 5))
+        ]
+
+    for _ in range(steps):
+        producer = chance.choice(producers)
+        action = chance.random()
+        if action < 0.25:
+            assert produce(wire, v2.build_batch(records())) == ErrorCode.NONE
+        elif not is_open[producer]:
+            producer.begin()
+            producer.write(records())
+            is_open[producer] = True
+        elif action < 0.6:
+            producer.write(records())
+        else:
+            producer.end(is_commit=action < 0.8)
+            is_open[producer] = False
+    for producer in producers:
+        if is_open[producer]:
+            producer.end(is_commit=False)
+    # A transaction begins only when the markers of the one before are written.
+    for producer in producers:
+        producer.begin()
+        producer.end(is_commit=True)
+
+
+def stored_batches(wire: Wire, offset: int) -> list[BatchView]:
+    """Everything from `offset` on, markers too, as Kafka has it."""
+    batches: list[BatchView] = []
+    while True:
+        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 24,
+            topics=[FetchTopic(topic="cleaned", partitions=[partition])],
+        )
+        data = wire.ask(ApiKey.FETCH, 11, request).responses[0].partitions[0].records or b""
+        found = [batch for batch in iter_batches(data) if batch.last_offset >= offset]
+        if not found:
+            return batches
+        batches += found
+        offset = found[-1].last_offset + 1
+
+
+def contents(batches: Iterable[BatchView]) -> set[tuple[object, ...]]:
+    """What readers and producers can tell apart: records, markers, and what stands for emptied batches."""
+    left: set[tuple[object, ...]] = set()
+    for batch in batches:
+        kind = (batch.producer_id, batch.producer_epoch, batch.is_transactional, batch.is_control)
+        left |= {(record.offset, record.key, record.value, *kind) for record in iter_records(batch)}
+        if batch.record_count == 0:
+            left.add((batch.stored_offset, batch.last_offset, batch.base_sequence, *kind))
+    return left
+
+
+def let_clean(wire: Wire, ratio: str) -> None:
+    config = AlterableConfig(name="min.cleanable.dirty.ratio", config_operation=0, value=ratio)
+    resource = AlterConfigsResource(resource_type=2, resource_name="cleaned", configs=[config])
+    answer = wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert answer.responses[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("seed", "delete_retention_ms"), [(1, 86_400_000), (2, 0), (3, 0)])
+def test_the_same_is_left_of_transactions(
+    eager_kafka: tuple[str, int], tmp_path: Path, seed: int, delete_retention_ms: int
+) -> None:
+    """Twice: what the first pass only marks, tombstones and markers of nothing, the second may remove."""
+    chance = random.Random(seed)
+    settings = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(SEGMENT_BYTES),
+        "min.cleanable.dirty.ratio": "1",
+        "delete.retention.ms": str(delete_retention_ms),
+    }
+    config = LogConfig(cleanup_policy="compact", segment_bytes=SEGMENT_BYTES, delete_retention_ms=delete_retention_ms)
+    clock = ManualClock(NOW_MS + 1000)
+    log = PartitionLog.open(str(tmp_path / "cleaned-0"), config, clock)
+    with Wire(eager_kafka) as wire:
+        create_topic(wire, settings)
+        producers = [Transactions(wire, name) for name in ("a", "b", "c")]
+        clean_until = 0
+        for _ in range(2):
+            write_transactions(wire, producers, chance, 120)
+            for batch in stored_batches(wire, log.log_end_offset):
+                log.append_as_follower(bytes(batch.view))
+            planned = plan(log, OsFiles(), clock, clean_until)
+            assert planned is not None
+            planned.run()
+            assert planned.commit()
+            clean_until = planned.end_offset
+            let_clean(wire, "0.0001")
+            wait_for_cleaner(eager_kafka[1], clean_until)
+            let_clean(wire, "1")
+            clock.advance(1000)
+            for segment in log.segments:
+                segment.load()
+            ours = contents(batch for segment in log.segments for batch in segment.batches_from(0))
+            assert ours == contents(stored_batches(wire, 0))
+    assert any(is_control for *_, is_control in ours)
+    log.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
