@@ -12,6 +12,7 @@ Options beside those of `offset_options`:
     checkCrc            whether CRCs are checked (true; in mode=batches false, where nothing else reads the records)
     values              false leaves out key, value and headers
     uncompressedSize    true has mode=batches inflate each batch to tell how large it was
+    kafka.isolation.level  read_committed leaves out what is not committed, after a look at all headers
     failOnDataLoss      whether starting offsets that retention has removed are an error (true)
 """
 
@@ -107,6 +108,7 @@ class KafkaLogReader(DataSourceReader):
                 when_none_is_younger=self._strategy,
                 split_bytes=self._split_bytes,
                 fails_on_data_loss=self._fails_on_data_loss,
+                read_committed=self._options.is_read_committed,
                 least_timestamp=self._pruning.least_timestamp,
                 least_offset=self._pruning.least_offset,
                 end_offset=self._pruning.end_offset,

@@ -115,7 +115,7 @@ class ReadPlan:
         self.choice = TopicChoice.from_options(options)
         self.strategy = strategy(options)
         self.fails_on_data_loss = options.boolean("failOnDataLoss", True)
-        self.read_committed = _is_read_committed(options)
+        self.read_committed = options.is_read_committed
         self.min_partitions = options.optional_integer("minPartitions", least=1)
         self.max_records = options.optional_integer("maxRecordsPerPartition", least=1)
         self._fetch = FetchOptions(
@@ -185,10 +185,3 @@ def _listed(ranges: Iterable[FetchRange], read: ReadOptions) -> pa.RecordBatch:
         for item in ranges
     ]
     return pa.RecordBatch.from_pylist(rows, RANGES)
-
-
-def _is_read_committed(options: SourceOptions) -> bool:
-    level = options.get("kafka.isolation.level", "read_uncommitted")
-    if level not in ("read_committed", "read_uncommitted"):
-        raise OptionError(f"kafka.isolation.level must be read_committed or read_uncommitted, not {level!r}")
-    return level == "read_committed"

@@ -6,15 +6,17 @@ Offsets, partitions and times that nobody wants are left out by the index before
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
 from ..protocol.errors import BrokerError
 from ..protocol.records.batches import iter_records, read_batch
 from ..protocol.records.headers_cy import seek
+from ..storage.transaction_index import AbortedTransaction
 from .errors import DamagedLogError, DataLossError, OptionError, reason
 from .log_files import ANY_TIME, MAX_INT64, PartitionFiles, SegmentFile, SegmentIndex, mapped
+from .log_transactions import read_transactions
 from .offset_options import EARLIEST, LATEST, Bound, Bounds, WhenNoneIsYounger
 
 
@@ -32,11 +34,15 @@ class LogRange(InputPartition):
     stop: int
     first_offset: int
     end_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What is wanted of the partitions. `least_timestamp` (ms) leaves out what is surely older."""
+    """What is wanted of the partitions. `least_timestamp` (ms) leaves out what is surely older.
+
+    With `read_committed` the records of open transactions are left out, and those of aborted ones noted.
+    """
 
     starting: Bounds
     ending: Bounds
@@ -46,6 +52,7 @@ class PlanOptions:
     least_timestamp: int = ANY_TIME
     least_offset: int = 0
     end_offset: int = MAX_INT64
+    read_committed: bool = False
 
 
 def plan(partitions: Sequence[PartitionFiles], options: PlanOptions) -> list[LogRange]:
@@ -58,13 +65,21 @@ def plan(partitions: Sequence[PartitionFiles], options: PlanOptions) -> list[Log
 
 def _plan_partition(partition: PartitionFiles, options: PlanOptions) -> Iterator[LogRange]:
     first_offset = max(_first_offset(partition, options), options.least_offset)
-    end_offset = min(partition.log_end_offset, options.end_offset, _end_offset(partition, options))
+    aborted, stable_offset = read_transactions(partition) if options.read_committed else ((), partition.log_end_offset)
+    end_offset = min(stable_offset, options.end_offset, _end_offset(partition, options))
     next_bases = [*(segment.base_offset for segment in partition.segments[1:]), partition.stored_end_offset]
     for segment, next_base in zip(partition.segments, next_bases, strict=True):
         if segment.size_bytes and segment.base_offset < end_offset and next_base > first_offset:
             start_offset = max(first_offset, segment.base_offset)
             ends_inside = end_offset < next_base
-            yield from _cut(partition, segment, start_offset, min(end_offset, next_base), ends_inside, options)
+            for part in _cut(partition, segment, start_offset, min(end_offset, next_base), ends_inside, options):
+                yield replace(part, aborted=_within(part, aborted)) if aborted else part
+
+
+def _within(part: LogRange, aborted: Sequence[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+    return tuple(
+        item for item in aborted if item.first_offset < part.end_offset and item.last_offset >= part.first_offset
+    )
 
 
 def _cut(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from .errors import DamagedLogError, PipelineError, reason
 from .header_batches import HeaderBatches, raw_batches
 from .log_files import ANY_TIME, MAX_INT64, list_partitions
 from .log_plan import LogRange, PlanOptions, plan
+from .log_transactions import hides_aborted
 from .offset_options import Bound, Bounds, WhenNoneIsYounger
 from .record_batches import RecordBatches, RecordOptions
 from .schemas import RANGES, Mode
@@ -75,7 +76,7 @@ def _read_moved(log_range: LogRange, options: ReadOptions, attempts: int) -> Ite
     )
     partitions = list(list_partitions([os.path.dirname(log_range.segment.path)], []))
     for found in plan(partitions, place):
-        yield from read_range(found, options, attempts - 1)
+        yield from read_range(replace(found, aborted=log_range.aborted), options, attempts - 1)
 
 
 class _Pieces:
@@ -140,6 +141,7 @@ class _Reader:
                 with_values=options.with_values,
                 is_exact=True,
             ),
+            hides_aborted(log_range.aborted),
         )
         self._headers = HeaderBatches(
             log_range.topic,

@@ -1,39 +1,89 @@
-"""The transactions of a partition in a log directory: which were aborted, and how far all are decided."""
+"""Which records of a log directory are committed, found out from the batches alone: no index of transactions is needed.
+
+One pass over the headers: a producer's transaction begins with its first transactional batch and ends with its marker.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-from ..storage import paths
-from ..storage.transaction_index import AbortedTransaction, parse_entries
+import pyarrow as pa
+
+from ..protocol.errors import BrokerError
+from ..protocol.records.batches import BatchView, complete_batch_at, iter_records
+from ..protocol.records.control import ControlType, control_type
+from ..storage.transaction_index import AbortedTransaction
+from .errors import DamagedLogError, reason
 from .header_batches import HeaderBatches
 from .log_files import PartitionFiles, mapped
+from .record_batches import BatchFilter
 
-HEADER_ROWS = 10_000
+HEADERS_AT_ONCE = 10_000
 
 
 def aborted_transactions(partition: PartitionFiles) -> tuple[AbortedTransaction, ...]:
-    """All that the partition knows of; a transaction is noted where its marker is, later than its records."""
-    found: list[AbortedTransaction] = []
-    for segment in partition.segments:
-        index = Path(segment.path).with_suffix(paths.TRANSACTION_INDEX)
-        if index.exists():
-            found += parse_entries(index.read_bytes())
-    return tuple(found)
+    """The transactions that were aborted, in the order of their markers. Raises DamagedLogError, OSError."""
+    return read_transactions(partition)[0]
 
 
 def stable_end(partition: PartitionFiles) -> int:
-    """The offset up to which every transaction is decided, and the partition's end at most. Raises DamagedLogError."""
-    open_since: dict[int, int] = {}
+    """The offset up to which every transaction is decided, the partition's end at most.
+
+    Raises DamagedLogError, OSError.
+    """
+    return read_transactions(partition)[1]
+
+
+def read_transactions(partition: PartitionFiles) -> tuple[tuple[AbortedTransaction, ...], int]:
+    """What `aborted_transactions` and `stable_end` say, in one pass. Raises DamagedLogError, OSError."""
+    aborted: list[AbortedTransaction] = []
+    begun: dict[int, int] = {}
+    for batch in _transactional_batches(partition):
+        if not batch.is_control:
+            begun.setdefault(batch.producer_id, batch.stored_offset)
+            continue
+        first_offset = begun.pop(batch.producer_id, None)
+        if first_offset is not None and _is_abort(partition, batch):
+            stable_offset = min(begun.values(), default=batch.last_offset + 1)
+            aborted.append(AbortedTransaction(batch.producer_id, first_offset, batch.last_offset, stable_offset))
+    return tuple(aborted), min(begun.values(), default=partition.log_end_offset)
+
+
+def hides_aborted(aborted: Sequence[AbortedTransaction]) -> BatchFilter | None:
+    """Says of a batch whether it belongs to one of these transactions."""
+    if not aborted:
+        return None
+
+    def hides(batch: BatchView) -> bool:
+        return batch.is_transactional and any(
+            item.producer_id == batch.producer_id and item.first_offset <= batch.stored_offset <= item.last_offset
+            for item in aborted
+        )
+
+    return hides
+
+
+def _transactional_batches(partition: PartitionFiles) -> Iterator[BatchView]:
     for segment in partition.segments:
-        stored = mapped(segment)
-        headers = HeaderBatches(*partition.name, segment=segment.path, batch_rows=HEADER_ROWS)
+        stored = mapped(segment, segment.size_bytes)
+        headers = HeaderBatches(*partition.name, segment=segment.path, batch_rows=HEADERS_AT_ONCE)
         for rows in headers.read(stored, 0, len(stored)):
-            chosen = rows.filter(rows["isTransactional"])
-            columns = (chosen[name].to_pylist() for name in ("producerId", "baseOffset", "isControl"))
-            for producer_id, base_offset, is_control in zip(*columns, strict=True):
-                if is_control:
-                    open_since.pop(producer_id, None)
-                else:
-                    open_since.setdefault(producer_id, base_offset)
-    return min([partition.log_end_offset, *open_since.values()])
+            for position in _chosen(rows):
+                batch = complete_batch_at(stored, position)
+                if batch.last_offset >= partition.log_end_offset:
+                    return
+                yield batch
+
+
+def _chosen(rows: pa.RecordBatch) -> list[int]:
+    """Positions of the transactional batches, markers among them."""
+    positions: list[int] = rows.column("position").filter(rows.column("isTransactional")).to_pylist()
+    return positions
+
+
+def _is_abort(partition: PartitionFiles, batch: BatchView) -> bool:
+    try:
+        return control_type(next(iter_records(batch)).key) is ControlType.ABORT
+    except (BrokerError, StopIteration) as fault:
+        problem = reason(fault) if isinstance(fault, BrokerError) else "a marker without a record"
+        raise DamagedLogError(*partition.name, batch.stored_offset, problem) from fault

@@ -55,6 +55,14 @@ class SourceOptions(Mapping[str, str]):
         """true or false. Raises OptionError."""
         return parse_bool(name, self[name]) if name in self else default
 
+    @property
+    def is_read_committed(self) -> bool:
+        """What `kafka.isolation.level` says. Raises OptionError."""
+        level = self.get("kafka.isolation.level", "read_uncommitted")
+        if level not in ("read_committed", "read_uncommitted"):
+            raise OptionError(f"kafka.isolation.level must be read_committed or read_uncommitted, not {level!r}")
+        return level == "read_committed"
+
     def _mode(self) -> Mode:
         text = self.get("mode", "records").lower()
         if text not in list(Mode):

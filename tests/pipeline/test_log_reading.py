@@ -26,7 +26,8 @@ from gregor.protocol.records.record import Record
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
-from tests.storage.payloads import append
+from gregor.storage.partition_log import AppendOrigin
+from tests.storage.payloads import append, marker, payload
 
 START_MS = 1_700_000_000_000
 RECORDS_A_BATCH = 10
@@ -291,6 +292,45 @@ def test_below_the_high_watermark_while_a_broker_has_it(indexed: Path) -> None:
         holder.communicate(b"")
     assert found == [*range(42), *ALL]
     assert offsets(indexed, topic="events") == ALL * 2
+
+
+def test_committed_records_only(tmp_path: Path) -> None:
+    """One transaction is aborted, one committed, one still open; plain records lie between them and behind."""
+    logs = LogManager([str(tmp_path)], LogConfig(retention_ms=-1, segment_bytes=300), ManualClock(START_MS))
+    logs.open_all()
+    log = logs.create("money", 0)
+
+    def transact(producer_id: int, value: bytes, sequence: int = 0) -> None:
+        produced = payload(
+            [value], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+        )
+        log.append(produced, leader_epoch=0)
+
+    def end(producer_id: int, *, is_abort: bool) -> None:
+        log.append(marker(is_abort=is_abort, producer_id=producer_id), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+
+    transact(1, b"aborted")
+    append(log, b"plain 1")
+    transact(2, b"committed")
+    end(1, is_abort=True)
+    transact(1, b"committed later", sequence=1)
+    end(2, is_abort=False)
+    end(1, is_abort=False)
+    append(log, b"plain 2")
+    transact(3, b"open")
+    append(log, b"behind the open one")
+    logs.close()
+    for index in tmp_path.rglob("*.txnindex"):
+        index.unlink()
+
+    def values(**options: str) -> list[bytes]:
+        return [row["value"] for row in rows(reader(tmp_path, topic="money", **options))]
+
+    everything = values()
+    assert len(everything) == 7
+    decided = [value for value in everything if value not in (b"aborted", b"open", b"behind the open one")]
+    assert values(**{"kafka.isolation.level": "read_committed"}) == decided
+    assert values(**{"kafka.isolation.level": "read_committed", "splitBytes": "1"}) == decided
 
 
 @pytest.mark.parametrize(
