@@ -3,7 +3,7 @@
     python -m bench.kip794                      our producer
     python -m bench.kip794 --java               the producer of Kafka 3.9.1 too (needs ../shared)
 
-Prints a table as in the KIP: throughput, latency percentiles, megabytes by broker and the slow one's share.
+Prints a table of throughput, latency percentiles, megabytes by broker and the slow one's share, beside the KIP's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import trio
 
-from bench.slow_cluster import Ports, create_topic, records_by_node, slow_cluster
+from bench.three_brokers import BROKER_IDS, create_topic, records_by_broker, slow_down, three_brokers
 from gregor.broker.command_line.perf_latency import BYTES_PER_MB, LatencyStatistics, percentiles
 from gregor.broker.command_line.perf_producer import Throttle
 from gregor.client import Delivery, Producer
@@ -29,6 +29,7 @@ from gregor.client.partitioner import StickyPartitioner
 KAFKA = Path(__file__).resolve().parents[2] / "shared" / "peer" / "kafka39"
 RECORD_BYTES = 512
 RECORD_COUNT = 122_880
+DELAY_MS = 20
 VARIANTS: dict[str, dict[str, Any]] = {
     "old sticky": {},
     "adaptive off": {"partitioner_adaptive_partitioning_enable": False},
@@ -52,7 +53,7 @@ class OldStickyPartitioner(StickyPartitioner):
 
     def switch(self, partitions: object, weights: object = None) -> int:
         """Draw uniformly among the others."""
-        others = [p for p in range(3) if p != self.partition]
+        others = [p for p in range(len(BROKER_IDS)) if p != self.partition]
         self.partition = self._random.choice(others)
         return self.partition
 
@@ -69,18 +70,36 @@ class Row:
     average_ms: float
     percentiles_ms: list[float]
     node_mb: list[float]
-    shares: list[float]
-    requests: float
+    share: float
+    """The slow broker's, of the records; of the bytes in the KIP, which does not give the records'."""
+    requests: float | None = None
 
     def markdown(self) -> str:
         p50, p95, p99, p999 = (f"{value:.0f}" for value in self.percentiles_ms)
         megabytes = " | ".join(f"{value:.1f}" for value in self.node_mb)
+        requests = "" if self.requests is None else f"{self.requests:.0f}"
         return (
             f"| {self.producer} | {self.rate} | {self.variant} | {self.records_per_s:.0f} | {self.mb_per_s:.2f} "
-            f"| {self.average_ms:.1f} | {p50} | {p95} | {p99} | {p999} | {megabytes} | {self.shares[0]:.3f} "
-            f"| {self.requests:.0f} |"
+            f"| {self.average_ms:.1f} | {p50} | {p95} | {p99} | {p999} | {megabytes} | {self.share:.3f} | {requests} |"
         )
 
+
+def _of_the_kip(
+    rate: int, variant: str, rates: tuple[float, float], latencies: tuple[float, ...], node_mb: tuple[float, ...]
+) -> Row:
+    average, *of_percent = latencies
+    return Row("the KIP", rate, variant, *rates, average, of_percent, list(node_mb), node_mb[0] / sum(node_mb))
+
+
+KIP_ROWS = (
+    _of_the_kip(2048, "old sticky", (1725, 0.84), (4072.7, 3870, 10221, 10992, 11214), (46.8, 9.2, 9.0)),
+    _of_the_kip(2048, "adaptive off", (2043, 1.00), (49.9, 8, 150, 214, 422), (22.2, 21.6, 22.2)),
+    _of_the_kip(2048, "all defaults", (2045, 1.00), (40.1, 7, 141, 154, 220), (19.2, 23.6, 23.3)),
+    _of_the_kip(2048, "availability 5 ms", (2044, 1.00), (36.3, 6, 138, 150, 184), (17.4, 25.8, 23.0)),
+    _of_the_kip(4096, "adaptive off", (3789, 1.85), (426.2, 8, 2065, 2408, 2468), (22.4, 21.7, 21.4)),
+    _of_the_kip(4096, "all defaults", (4078, 1.99), (34.7, 4, 143, 167, 297), (14.9, 25.2, 25.6)),
+)
+"""What the KIP's text shows; it has no other row for 2 MB/s."""
 
 HEAD = (
     "| producer | rec/s asked | partitioner | rec/s | MB/s | avg ms | p50 | p95 | p99 | p99.9 | slow node MB "
@@ -88,12 +107,12 @@ HEAD = (
 )
 
 
-async def measure_ours(ports: Ports, rate: int, variant: str, count: int) -> Row:
+async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> Row:
     """Send at `rate` and take the time of each acknowledgement."""
     topic = f"ours-{uuid4().hex[:8]}"
-    await create_topic(topic, ports)
+    await create_topic(bootstrap, topic)
     noise = bytes(choices(range(65, 91), k=4 * RECORD_BYTES))
-    async with Producer(ports.bootstrap, **VARIANTS[variant]) as producer:
+    async with Producer(bootstrap, **VARIANTS[variant]) as producer:
         if variant == "old sticky":
             # Not to be had by configuration, on purpose.
             producer._accumulator.new_sticky = OldStickyPartitioner
@@ -110,7 +129,7 @@ async def measure_ours(ports: Ports, rate: int, variant: str, count: int) -> Row
         elapsed = trio.current_time() - statistics.started_at
         latencies = [(delivery.finished_at - at) * 1000 for delivery, at in sent]
         metrics = producer.metrics()
-    counts = await records_by_node(topic, ports)
+    counts = await records_by_broker(bootstrap, topic)
     return Row(
         "gregor",
         rate,
@@ -119,17 +138,17 @@ async def measure_ours(ports: Ports, rate: int, variant: str, count: int) -> Row
         count * RECORD_BYTES / elapsed / BYTES_PER_MB,
         sum(latencies) / len(latencies),
         percentiles(latencies, (0.5, 0.95, 0.99, 0.999)),
-        [metrics[f"node-{node}.outgoing-byte-total"] / 1e6 for node in range(3)],
-        [part / count for part in counts],
-        sum(metrics[f"node-{node}.request-total"] for node in range(3)),
+        [metrics[f"node-{node}.outgoing-byte-total"] / 1e6 for node in BROKER_IDS],
+        counts[0] / count,
+        sum(metrics[f"node-{node}.request-total"] for node in BROKER_IDS),
     )
 
 
-async def measure_java(ports: Ports, rate: int, variant: str, count: int) -> Row:
+async def measure_java(bootstrap: str, rate: int, variant: str, count: int) -> Row:
     """The same with Kafka's own ProducerPerformance."""
     topic = f"java-{uuid4().hex[:8]}"
-    await create_topic(topic, ports)
-    properties = [f"bootstrap.servers={ports.bootstrap}"]
+    await create_topic(bootstrap, topic)
+    properties = [f"bootstrap.servers={bootstrap}"]
     properties += [f"{key.replace('_', '.')}={str(value).lower()}" for key, value in VARIANTS[variant].items()]
     if variant == "old sticky":
         properties.append(f"partitioner.class={OLD_PARTITIONER}")
@@ -141,7 +160,7 @@ async def measure_java(ports: Ports, rate: int, variant: str, count: int) -> Row
     figures = list(JAVA_LINE.finditer(out))[-1]
     node_bytes = {int(node): float(size) for node, size in JAVA_BYTES.findall(out)}
     requests = re.findall(r"producer-metrics:request-total:\{[^}]*\}\s*: ([\d.]+)", out)
-    counts = await records_by_node(topic, ports)
+    counts = await records_by_broker(bootstrap, topic)
     return Row(
         "Java 3.9.1",
         rate,
@@ -150,8 +169,8 @@ async def measure_java(ports: Ports, rate: int, variant: str, count: int) -> Row
         float(figures["mb"]),
         float(figures["avg"]),
         [float(figures[name]) for name in ("p50", "p95", "p99", "p999")],
-        [node_bytes.get(node, 0.0) / 1e6 for node in range(3)],
-        [part / count for part in counts],
+        [node_bytes.get(node, 0.0) / 1e6 for node in BROKER_IDS],
+        counts[0] / count,
         float(requests[-1]) if requests else 0.0,
     )
 
@@ -168,12 +187,16 @@ def main() -> int:
         print(f"--java needs {KAFKA}", file=sys.stderr)
         return 1
     print(HEAD, flush=True)
-    with slow_cluster() as ports:
+    with three_brokers() as bootstrap:
+        trio.run(slow_down, bootstrap, DELAY_MS)
         for rate in map(int, arguments.rates.split(",")):
             for variant in arguments.variants.split(","):
-                print(trio.run(measure_ours, ports, rate, variant, arguments.records).markdown(), flush=True)
+                for row in KIP_ROWS:
+                    if (row.rate, row.variant) == (rate, variant):
+                        print(row.markdown(), flush=True)
+                print(trio.run(measure_ours, bootstrap, rate, variant, arguments.records).markdown(), flush=True)
                 if arguments.java:
-                    print(trio.run(measure_java, ports, rate, variant, arguments.records).markdown(), flush=True)
+                    print(trio.run(measure_java, bootstrap, rate, variant, arguments.records).markdown(), flush=True)
     return 0
 
 
