@@ -19,6 +19,7 @@ from ..client import Admin, Producer
 from ..client.errors import ClientError
 from ..client.group_offsets import CommittedOffset
 from ..protocol.errors import BrokerError
+from ..protocol.records.record import Buffer
 from .clients import bootstrap_of, client_config
 from .errors import PipelineError
 from .offset_options import Partition
@@ -101,7 +102,7 @@ class ExactCopy:
         return committed.offset, note
 
     async def append(
-        self, batches: Sequence[bytes], next_offset: int, note: Callable[[list[int]], Any] = lambda offsets: None
+        self, batches: Sequence[Buffer], next_offset: int, note: Callable[[list[int]], Any] = lambda offsets: None
     ) -> list[int]:
         """Append batches, and commit that the source was read up to `next_offset`, or do neither.
 

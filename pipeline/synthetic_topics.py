@@ -55,7 +55,10 @@ def produce_partition(work: PartitionWork) -> PartitionReceipt:
 
 async def _append(work: PartitionWork, found: int, wanted: int) -> None:
     # A repetition of what is in format v0 or v1 nobody could notice.
-    config: dict[str, Any] = {"enable_idempotence": work.recipe.magic == v2.MAGIC, "max_request_size": MAX_REQUEST_BYTES}
+    config: dict[str, Any] = {
+        "enable_idempotence": work.recipe.magic == v2.MAGIC,
+        "max_request_size": MAX_REQUEST_BYTES,
+    }
     async with Producer(bootstrap_of(work.settings), **config, **client_config(work.settings)) as producer:
         under_way: deque[Delivery] = deque()
         for batch in work.recipe.batches(work.partition, from_offset=found) if found < wanted else ():

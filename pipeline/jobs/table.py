@@ -5,6 +5,7 @@ JOBS = {
     "backfill": "backfill",
     "convert": "convert",
     "generate": "generate",
+    "mirror": "mirror",
     "replay": "replay",
     "restore": "restore",
     "stats": "stats",

@@ -44,8 +44,8 @@ def run_tasks_here(session: object, work: Sequence[Any], do: Callable[[Any], Any
     results = []
     for number, piece in enumerate(work, start=1):
         call, argument = pickle.loads(pickle.dumps((do, piece)))
-        call(argument)
         results.append(pickle.loads(pickle.dumps(call(argument))))
+        call(argument)
         progress.advance(number)
     return results
 

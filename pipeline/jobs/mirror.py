@@ -1,0 +1,112 @@
+"""Copy topics between clusters in raw batches, fetched and produced inside tasks, exactly once.
+
+Batches stay as they are, codec and all; markers and records of aborted transactions are left out. Each partition goes
+to the partition of the same number, so keyed records stay where their key belongs. Progress stands at the target, as
+offsets of the group pipeline.NAME. --offsets-map keeps a table of which offsets became which.
+
+`gregor mirror` does the same without Spark, and without end; this one spreads partitions over a cluster of machines and
+ends when all is copied that is there now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import OptionError, PipelineError
+from ..spark_tasks import run_tasks
+from ..wire import WireSettings
+from .desk import Desk, Summary
+
+if TYPE_CHECKING:
+    from ..shallow_mirror import MirrorWork
+
+HELP = "topics from one cluster to another, batch by batch"
+
+MIB = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """From where, to where, which topics."""
+    parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
+    parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
+    parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
+    parser.add_argument("--name", default="mirror", help="names the progress; another one copies anew (%(default)s)")
+    parser.add_argument("--offsets-map", type=Path, metavar="DIR", help="keep a table of offsets there, as Parquet")
+    parser.add_argument(
+        "--transaction-bytes", type=int, default=16 * MIB, metavar="N", help="about so much a transaction (16 MiB)"
+    )
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Copy what is not copied yet."""
+    from ..shallow_mirror import mirror_partition
+
+    work = plan(options)
+    with desk.progress(len(work), "partitions") as progress:
+        done = run_tasks(desk.session(), work, mirror_partition, progress) if work else []
+    columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS", "BYTES", "REBUILT-BATCHES")
+    rows = [
+        (*each.place, each.began_at, each.until, each.records, each.size_bytes, each.rebuilt_batches) for each in done
+    ]
+    return Summary(columns, rows)
+
+
+def plan(options: argparse.Namespace) -> list[MirrorWork]:
+    """A task for each partition, after its topic was made at the target. Raises PipelineError, OptionError."""
+    from ..cluster_view import ClusterView
+    from ..exact_copy import CopyTarget
+    from ..fetching import FetchOptions
+    from ..offset_options import LATEST
+    from ..shallow_mirror import MirrorWork
+
+    source = WireSettings.from_options({"kafka.bootstrap.servers": options.source})
+    target = WireSettings.from_options({"kafka.bootstrap.servers": options.target})
+    max_batch_bytes = _prepare_topics(options, source, target)
+    with ClusterView(source) as cluster, ClusterView(target) as copies:
+        topics = cluster.topics(max_batch_bytes) if max_batch_bytes else {}
+        for name, copy in copies.topics(topics).items() if topics else ():
+            if copy.partitions != topics[name].partitions:
+                raise PipelineError(
+                    f"topic {name} has {len(copy.partitions)} partitions at the target and "
+                    f"{len(topics[name].partitions)} at the source: batches would come where their keys do not belong"
+                )
+        places = [(name, partition) for name, topic in sorted(topics.items()) for partition in topic.partitions]
+        ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+        purpose = f"mirror of {cluster.cluster_id}"
+    group = f"pipeline.{options.name}"
+    return [
+        MirrorWork(
+            source=FetchOptions(source, read_committed=True),
+            end_offset=ends[place] or 0,
+            target=CopyTarget(target, group, place, f"{purpose} {topics[place[0]].topic_id}"),
+            max_batch_bytes=max_batch_bytes[place[0]],
+            transaction_bytes=options.transaction_bytes,
+            offsets_root=options.offsets_map and options.offsets_map.absolute(),
+        )
+        for place in places
+    ]
+
+
+def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: WireSettings) -> dict[str, int]:
+    """Make the topics that are not there, with the source's settings; their max.message.bytes at the target by name."""
+    from ...client import Admin
+    from ...client.mirroring.topics import matching_topics, prepare_topic
+    from ..clients import bootstrap_of, client_config, run_client
+
+    try:
+        pattern = re.compile(options.topics)
+    except re.error as fault:
+        raise OptionError(f"--topics is no regular expression: {fault}") from fault
+
+    async def prepare() -> dict[str, int]:
+        async with (
+            Admin(bootstrap_of(source), **client_config(source)) as here,
+            Admin(bootstrap_of(target), **client_config(target)) as there,
+        ):
+            topics = await matching_topics(here, pattern)
+            return {topic.name: await prepare_topic(here, there, topic) for topic in topics}
+
+    return run_client("preparing topics", prepare)

@@ -1,0 +1,167 @@
+"""`gregor pipeline mirror`: batches from one broker to another, once, unopened."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+
+import trio
+from pyarrow import parquet
+
+from gregor.client import Admin, Producer
+from gregor.pipeline import exact_copy
+from gregor.pipeline.errors import PipelineError
+from gregor.pipeline.jobs import generate as generate_job
+from gregor.pipeline.jobs import mirror as mirror_job
+from tests.broker_process import BrokerProcess, running_broker
+from tests.pipeline.archive_rows import make_topic, produce
+from tests.pipeline.job_desk import run_job, run_tasks_here
+from tests.pipeline.stored import contents, records_of, stored_batches
+
+
+@pytest.fixture(autouse=True)
+def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (mirror_job, generate_job):
+        monkeypatch.setattr(module, "run_tasks", run_tasks_here)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The cluster that is written to."""
+    overrides = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+    with running_broker(tmp_path_factory.mktemp("target"), *overrides) as broker:
+        yield broker
+
+
+def mirror(source: BrokerProcess, target: BrokerProcess, topics: str, *more: str) -> list[Any]:
+    """Run the job; its table."""
+    summary, _ = run_job("mirror", "--from", source.bootstrap, "--to", target.bootstrap, "--topics", topics, *more)
+    return list(summary.rows)
+
+
+def offsets_table(root: Path, topic: str, partition: int) -> list[tuple[int, ...]]:
+    """Its rows in order."""
+    files = sorted((root / f"topic={topic}" / f"partition={partition}").glob("*.parquet"))
+    return [tuple(row.values()) for path in files for row in parquet.ParquetFile(path).read().to_pylist()]
+
+
+def test_batches_go_as_they_are(broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process, "as-is")
+    produce(broker_process, "as-is", [b"v%d" % n for n in range(80)], batch_size=300, compression_type="zstd")
+    table = mirror(broker_process, target, "as-is", "--offsets-map", str(tmp_path), "--transaction-bytes", "1000")
+    assert [(*row[:5], row[6]) for row in table] == [("as-is", p, 0, 40, 40, 0) for p in (0, 1)]
+    for partition in (0, 1):
+        originals = stored_batches(broker_process, "as-is", partition)
+        copies = stored_batches(target, "as-is", partition)
+        assert [each[2:] for each in copies] == [each[2:] for each in originals]
+        rows = offsets_table(tmp_path, "as-is", partition)
+        assert rows[0][0] == 0
+        assert rows[-1][1] == 40
+        assert sum(row[3] for row in rows) == 40
+        found = records_of(target, "as-is", partition)
+        for source_from, source_until, target_from, records in rows:
+            assert source_until - source_from == records
+            at = {row["offset"]: row["value"] for row in found}
+            for index in range(records):
+                assert at[target_from + index] == records_of_value(source_from + index, partition)
+    produce(broker_process, "as-is", [b"more"])
+    assert [row[4] for row in mirror(broker_process, target, "as-is")] == [1, 0]
+
+
+def records_of_value(offset: int, partition: int) -> bytes:
+    """The value that `produce` gave that offset."""
+    return b"v%d" % (2 * offset + partition)
+
+
+def test_old_formats_and_transactions(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+    for magic in (0, 1):
+        command = ["--bootstrap-server", broker_process.bootstrap, "--topic", f"old-{magic}", "--records", "300"]
+        run_job("generate", *command, "--format", str(magic), "--codec", "gzip", "--value-bytes", "50")
+    make_topic(broker_process, "old-decided", 1)
+
+    async def send() -> None:
+        async with Producer(broker_process.bootstrap, transactional_id="mirrored") as producer:
+            for value in (b"yes", b"no", b"yes"):
+                with contextlib.suppress(ValueError):
+                    async with producer.transaction():
+                        await producer.send("old-decided", value)
+                        await producer.flush()
+                        if value == b"no":
+                            raise ValueError("changed its mind")
+
+    trio.run(send)
+    mirror(broker_process, target, "old-.*")
+    for topic, partitions in (("old-0", 3), ("old-1", 3), ("old-decided", 1)):
+        for partition in range(partitions):
+            originals = records_of(broker_process, topic, partition)
+            assert originals
+            assert contents(records_of(target, topic, partition)) == contents(originals)
+
+
+class CrashError(Exception):
+    """The task is killed here."""
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_a_mirror_that_is_killed_goes_on_exactly(
+    broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    topic = f"killed-{moment.split()[0]}"
+    make_topic(broker_process, topic, 1)
+    produce(broker_process, topic, [b"v%d" % n for n in range(200)], 1, batch_size=300)
+    append = exact_copy.ExactCopy.append
+    calls = 0
+
+    async def append_and_die(copy: exact_copy.ExactCopy, batches: list[bytes], next_offset: int, note: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 3:
+            return await append(copy, batches, next_offset, note)
+        if moment == "before the commit":
+            await append(copy, batches, next_offset, _die)
+        else:
+            await append(copy, batches, next_offset, note)
+        raise CrashError
+
+    monkeypatch.setattr(exact_copy.ExactCopy, "append", append_and_die)
+    for _ in range(30):
+        with contextlib.suppress(CrashError):
+            mirror(broker_process, target, topic, "--transaction-bytes", "500", "--offsets-map", str(tmp_path))
+            break
+    assert calls > 6
+    assert contents(records_of(target, topic, 0)) == contents(records_of(broker_process, topic, 0))
+    rows = offsets_table(tmp_path, topic, 0)
+    assert [row[0] for row in rows[1:]] == [row[1] for row in rows[:-1]]
+    assert (rows[0][0], rows[-1][1], sum(row[3] for row in rows)) == (0, 200, 200)
+
+
+def _die(offsets: list[int]) -> None:
+    raise CrashError
+
+
+def test_what_cannot_be_mirrored_is_told(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+    make_topic(broker_process, "wide", 2)
+    make_topic(target, "wide", 3)
+    with pytest.raises(PipelineError, match="wide has 3 partitions at the target and 2 at the source"):
+        mirror(broker_process, target, "wide")
+    make_topic(broker_process, "anew", 1)
+    produce(broker_process, "anew", [b"1"], 1)
+    mirror(broker_process, target, "anew")
+
+    async def remove() -> None:
+        async with Admin(broker_process.bootstrap) as admin:
+            await admin.delete_topics(["anew"])
+
+    trio.run(remove)
+    make_topic(broker_process, "anew", 1)
+    produce(broker_process, "anew", [b"2", b"3"], 1)
+    with pytest.raises(PipelineError, match="choose another --name"):
+        mirror(broker_process, target, "anew")
+    assert mirror(broker_process, target, "nothing-at-all") == []
