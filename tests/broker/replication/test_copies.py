@@ -24,6 +24,7 @@ SETTINGS = (
     "broker.heartbeat.interval.ms=200",
     "auto.leader.rebalance.enable=false",
     "log.segment.bytes=2000",
+    "log.retention.ms=-1",
 )
 NODES = (1, 2, 3)
 EARLIEST = -2
@@ -62,6 +63,10 @@ def write(cluster: ClusterOfProcesses, topic: str, count: int, *, prefix: bytes 
     for number in range(count):
         value = b"%s-%d-" % (prefix, number) + b"x" * 300
         until(lambda value=value: produce(cluster, leader, topic, 0, value) == 0)  # type: ignore[misc]
+
+
+def wait_until_all_are_in_sync(cluster: ClusterOfProcesses, topic: str) -> None:
+    until(lambda: sorted(cluster.metadata(CONTROLLER, topic).topics[0].partitions[0].isr_nodes) == [1, 2, 3])
 
 
 def wait_for_equal_copies(cluster: ClusterOfProcesses, topic: str) -> bytes:
@@ -143,6 +148,7 @@ def test_old_formats_keep_their_leader_epochs_over_changes_of_leader(cluster: Cl
         with cluster.wire(leader) as wire:
             answer = wire.ask(ApiKey.PRODUCE, 2, request).responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.NONE
+        wait_until_all_are_in_sync(cluster, "old")
         cluster.brokers[leader].kill()
         if leader == CONTROLLER:
             # Nobody is elected before it is back.
