@@ -1,4 +1,7 @@
-"""Exactly once, whatever dies: Kafka's own transactional copiers while they and the broker are killed at random."""
+"""Exactly once, whatever dies: Kafka's own transactional copiers while they and the broker are killed at random.
+
+Those of Kafka 3.9.1, and those of 4.3.0 with transactions V2 (KIP-890).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess, running_broker
@@ -26,6 +30,8 @@ RECORDS_PER_PARTITION = 4_000
 RECORDS_PER_TRANSACTION = 8
 KILLS = 10
 LIMIT_S = 400
+PEER_RELEASE = "3.9.1"
+"""What the peer's script takes unless told otherwise."""
 
 pytestmark = pytest.mark.peer
 
@@ -33,7 +39,11 @@ pytestmark = pytest.mark.peer
 class Copier:
     """Kafka's TransactionalMessageCopier on one partition, started again whenever it has ended."""
 
-    def __init__(self, script: Path, broker: BrokerProcess, partition: int) -> None:
+    def __init__(self, script: Path, broker: BrokerProcess, partition: int, release: str) -> None:
+        self._environment = {**os.environ, "KAFKA_HEAP_OPTS": "-Xmx128m"}
+        if release != PEER_RELEASE:
+            home = Path.home() / ".cache" / f"peer-kafka-{release}"
+            self._environment |= {"PEER_VERSION": release, "PEER_HOME": str(home)}
         self._command = [str(script), "tool", "org.apache.kafka.tools.TransactionalMessageCopier"]
         self._command += ["--broker-list", broker.bootstrap, "--input-topic", INPUT, "--output-topic", OUTPUT]
         self._command += ["--input-partition", str(partition), "--transactional-id", f"copier-{partition}"]
@@ -48,7 +58,7 @@ class Copier:
                 self._command,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "KAFKA_HEAP_OPTS": "-Xmx128m"},
+                env=self._environment,
                 start_new_session=True,
             )
 
@@ -57,6 +67,14 @@ class Copier:
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def finalize(broker: BrokerProcess, transaction_version: int) -> None:
+    """Switch transactions V2 on, or leave them off."""
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version)
+    with Wire(broker.address) as wire:
+        answer = wire.ask(ApiKey.UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[update]))
+    assert [result.error_code for result in answer.results] == [ErrorCode.NONE]
 
 
 def make_topics(broker: BrokerProcess) -> None:
@@ -97,12 +115,16 @@ def committed_output(script: Path, broker: BrokerProcess) -> list[bytes]:
     return done.stdout.split()
 
 
-def test_committed_output_is_the_input_once(shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("release", "transaction_version"), [(PEER_RELEASE, 0), ("4.3.0", 2)])
+def test_committed_output_is_the_input_once(
+    shared: Path, tmp_path: Path, release: str, transaction_version: int
+) -> None:
     script = shared / "peer" / "kafka39"
     dice = random.Random(283)
     with running_broker(tmp_path, "offsets.topic.num.partitions=4", "transaction.state.log.num.partitions=4") as broker:
+        finalize(broker, transaction_version)
         make_topics(broker)
-        copiers = [Copier(script, broker, partition) for partition in range(PARTITIONS)]
+        copiers = [Copier(script, broker, partition, release) for partition in range(PARTITIONS)]
         try:
             output = _copy_among_kills(script, broker, copiers, dice)
         finally:
