@@ -75,6 +75,8 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     # What could not even be looked for comes last, as from Kafka.
     for read in sorted(reads, key=lambda read: read.partition is None):
         await _add_records(read, context, as_stored=as_stored)
+        if read.size_bytes and not limits.is_follower:
+            broker.metrics.count_fetched(read.fetched.topic, read.size_bytes)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
     response = FetchResponse(session_id=session_id, responses=_by_topic(selected))
@@ -158,7 +160,6 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
         read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
     else:
         read.answer.records = FileSlice(records)
-    broker.metrics.count_fetched(read.fetched.topic, records.size_bytes)
 
 
 def newest_readable_magic(version: int) -> int:
