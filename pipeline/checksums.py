@@ -31,9 +31,17 @@ def sum_of_places(topic: str, partition: int, offsets: pa.Array, columns: Sequen
     return _sum(_contents(columns, len(offsets)) ^ _mixed(places))
 
 
-def sum_of_contents(columns: Sequence[pa.Array], rows: int) -> int:
-    """The sum over records of their binary columns alone, wherever they stand."""
-    return _sum(_contents(columns, rows))
+def content_hashes(columns: Sequence[pa.Array], rows: int) -> Hashes:
+    """A hash of each record's binary columns alone, wherever it stands."""
+    return _contents(columns, rows)
+
+
+def unique_count(hashes: Sequence[Hashes]) -> tuple[int, int]:
+    """How many different ones there are, and the sum of all."""
+    if not hashes:
+        return 0, 0
+    joined = np.concatenate(hashes)
+    return len(np.unique(joined)), _sum(joined)
 
 
 def _contents(columns: Sequence[pa.Array], rows: int) -> Hashes:

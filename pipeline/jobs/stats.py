@@ -10,35 +10,22 @@ which should be LogAppendTime, less that.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
-from .sources import add_source_arguments, open_reader
+from .passes import Place, make_pass
+from .sources import add_source_arguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceReader, InputPartition
 
     from ..batch_statistics import BatchStatistics, CompressionReplay, Latencies
 
 HELP = "batch sizes, rates, compression and latencies per partition; --html for plots"
-
-Place = tuple[str, int]
-
-
-class Addable(Protocol):
-    """Sums that take others of their kind."""
-
-    def add(self, other: Any, /) -> None:
-        """Count what `other` counts."""
-
-
-Sums = TypeVar("Sums", bound=Addable)
 
 
 @dataclass(slots=True)
@@ -61,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Read headers, and more if it was asked for."""
-    found = TopicStatistics(_make_pass(options, desk, _read_headers, mode="batches"))
+    found = TopicStatistics(make_pass(options, desk, _read_headers, mode="batches"))
     if options.compression:
-        found.compression = _make_pass(options, desk, _replay, in_order=True, mode="batches", uncompressedSize="true")
+        found.compression = make_pass(options, desk, _replay, in_order=True, mode="batches", uncompressedSize="true")
     if options.latency_header:
-        found.latencies = _make_pass(options, desk, partial(_read_latencies, options.latency_header), mode="records")
+        found.latencies = make_pass(options, desk, partial(_read_latencies, options.latency_header), mode="records")
     columns, rows = statistics_table(found)
     if options.parquet:
         _write_parquet(options.parquet, columns, rows)
@@ -120,7 +107,7 @@ def _ratios(replayed: CompressionReplay) -> list[object]:
     ]
 
 
-# --- passes, and what their tasks do
+# --- what the tasks of a pass do
 
 
 def _read_headers(rows: Iterable[pa.RecordBatch]) -> BatchStatistics:
@@ -154,49 +141,6 @@ def _read_latencies(header: str, rows: Iterable[pa.RecordBatch]) -> Latencies:
     for records in rows:
         latencies.take_records(records, header)
     return latencies
-
-
-def _make_pass(
-    options: argparse.Namespace,
-    desk: Desk,
-    sum_up: Callable[[Iterable[pa.RecordBatch]], Sums],
-    *,
-    in_order: bool = False,
-    **settings: str,
-) -> dict[Place, Sums]:
-    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts."""
-    reader = open_reader(options, **settings)
-    ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
-    by_place: dict[Place, list[InputPartition]] = {}
-    for each in ranges:
-        by_place.setdefault((each.topic, each.partition), []).append(each)
-    work = [
-        (place, group if in_order else [each])
-        for place, group in by_place.items()
-        for each in group[: 1 if in_order else None]
-    ]
-    with desk.progress(len(work), "ranges") as progress:
-        done = run_tasks(desk.session(), work, _Task(reader, sum_up), progress)
-    sums: dict[Place, Sums] = {}
-    for (place, _), part in zip(work, done, strict=True):
-        if place in sums:
-            sums[place].add(part)
-        else:
-            sums[place] = part
-    return sums
-
-
-class _Task(Generic[Sums]):
-    """Reads ranges and sums them up, in a Spark task."""
-
-    def __init__(self, reader: DataSourceReader, sum_up: Callable[[Iterable[pa.RecordBatch]], Sums]) -> None:
-        self._reader = reader
-        self._sum_up = sum_up
-
-    def __call__(self, work: tuple[Place, list[InputPartition]]) -> Sums:
-        """The sums of one piece of work."""
-        _, ranges = work
-        return self._sum_up(rows for each in ranges for rows in self._reader.read(each))
 
 
 def _write_parquet(path: Path, columns: list[str], rows: list[tuple[object, ...]]) -> None:

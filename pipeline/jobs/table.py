@@ -2,6 +2,7 @@
 
 JOBS = {
     "archive": "archive",
+    "audit": "audit",
     "backfill": "backfill",
     "convert": "convert",
     "generate": "generate",

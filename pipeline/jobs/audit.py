@@ -1,0 +1,265 @@
+"""Audit topics, in brokers, log directories or archives: gaps, duplicates, skew, order of times; one against the other.
+
+Headers tell of a log: MARKERS are offsets of control batches, COMPACTED what compaction has taken out of batches (and
+between batches too where the topic is compacted), MISSING what nobody accounts for; DUPLICATES are batches whose
+producer and sequence number were there before; TIMES-BACK batches that are older than the one before; SKEW is the
+partition's share of records, 1 being an even one. --contents reads the records too and counts EQUAL ones; --against
+compares them with another place. Of an archive every row is read, and held against the checksums in its manifest.
+
+The exit code is 1 if anything is missing, doubled or different.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import OptionError
+from ..spark_tasks import run_tasks
+from .desk import Desk, Summary
+from .passes import Place, make_pass
+from .sources import add_source_arguments, broker_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from ..log_audit import LogAudit
+    from ..record_contents import Contents, Records
+
+HELP = "gaps, duplicates, skew, order of times; one place against another"
+
+
+@dataclass(slots=True)
+class Finding:
+    """What is known of one partition; None is unknown."""
+
+    from_offset: int | None = None
+    until_offset: int | None = None
+    records: int | None = None
+    markers: int | None = None
+    compacted: int | None = None
+    missing: int = 0
+    duplicates: int = 0
+    times_back: int | None = None
+    equal_records: int | None = None
+    verdict: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.missing or self.duplicates or self.verdict.startswith("DIFFERS"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to look at, and what to hold it against."""
+    add_source_arguments(parser)
+    parser.add_argument("--archive", type=Path, metavar="DIR", help="or audit this archive")
+    parser.add_argument("--contents", action="store_true", help="read records too, and count equal ones")
+    against = parser.add_mutually_exclusive_group()
+    against.add_argument("--against-bootstrap-server", metavar="HOST:PORT,...", help="compare with these brokers")
+    against.add_argument("--against-log-dir", action="append", metavar="DIR", help="or with this log directory")
+    against.add_argument("--against-archive", type=Path, metavar="DIR", help="or with this archive")
+    parser.add_argument(
+        "--compacted", default="", metavar="NAME,...", help="topics of log directories that are compacted"
+    )
+
+
+def run(options: argparse.Namespace, desk: Desk) -> Summary:
+    """Look, and compare."""
+    is_compared = bool(options.against_bootstrap_server or options.against_log_dir or options.against_archive)
+    contents: dict[Place, Contents] = {}
+    if options.archive or options.contents or is_compared:
+        contents = _read_contents(_records(options), desk)
+    if options.archive:
+        if options.log_dir or options.bootstrap_server:
+            raise OptionError("say where to look: --archive, --log-dir or --bootstrap-server")
+        findings = _archive_findings(options, contents)
+    else:
+        findings = _log_findings(options, desk)
+    for place, found in contents.items():
+        findings.setdefault(place, Finding()).equal_records = found.equal_records
+    if is_compared:
+        _compare(findings, contents, _read_contents(_records(_against(options)), desk))
+    return _summary(findings)
+
+
+def _log_findings(options: argparse.Namespace, desk: Desk) -> dict[Place, Finding]:
+    audits = make_pass(options, desk, _audit_log, in_order=True, mode="batches")
+    compacted = _compacted_topics(options, {topic for topic, _ in audits})
+    findings = {}
+    for place, audit in audits.items():
+        between = audit.holes_between_batches
+        is_compacted = place[0] in compacted
+        findings[place] = Finding(
+            from_offset=audit.first_offset or 0,
+            until_offset=audit.next_offset,
+            records=audit.records,
+            markers=audit.markers,
+            compacted=audit.holes_in_batches + (between if is_compacted else 0),
+            missing=0 if is_compacted else between,
+            duplicates=audit.duplicates,
+            times_back=audit.times_back,
+            notes=[] if is_compacted and not audit.duplicates else audit.examples,
+        )
+    return findings
+
+
+def _audit_log(rows: Iterable[pa.RecordBatch]) -> LogAudit:
+    from ..log_audit import LogAudit
+
+    return LogAudit.of(rows)
+
+
+def _archive_findings(options: argparse.Namespace, contents: dict[Place, Contents]) -> dict[Place, Finding]:
+    from ..archive.reading import archived_partitions, open_archive
+    from ..checksums import MODULUS
+    from ..options import names_of
+
+    description, manifest = open_archive(options.archive.absolute())
+    findings = {}
+    for each in archived_partitions(description, manifest, names_of(options.topics or "")):
+        place = (each.topic, each.partition)
+        holes = [(end, start) for (_, end), (start, _) in zip(each.spans, each.spans[1:], strict=False)]
+        findings[place] = Finding(
+            from_offset=each.spans[0][0],
+            until_offset=each.until_offset,
+            records=contents[place].records,
+            missing=sum(until - start for start, until in holes),
+            notes=[f"offsets {start} to {until - 1} were not archived" for start, until in holes],
+        )
+    if not options.topics:
+        noted = sum(batch.checksum for batch in manifest.batches) % MODULUS
+        found = sum(each.placed_sum for each in contents.values()) % MODULUS
+        for finding in findings.values():
+            finding.verdict = "as noted" if noted == found else "DIFFERS from the manifest's checksum"
+    return findings
+
+
+def _compare(findings: dict[Place, Finding], ours: dict[Place, Contents], theirs: dict[Place, Contents]) -> None:
+    for place in sorted(set(ours) | set(theirs)):
+        finding = findings.setdefault(place, Finding())
+        here, there = ours.get(place), theirs.get(place)
+        if here is None or there is None:
+            records = (here or there).records  # type: ignore[union-attr]
+            side = "here" if there is None else "there"
+            finding.verdict = f"DIFFERS: {records} records {side} only" if records else "the same"
+        elif here.records != there.records:
+            finding.verdict = f"DIFFERS: {here.records} records here, {there.records} there"
+        elif here.content_sum != there.content_sum:
+            finding.verdict = "DIFFERS: other contents"
+        else:
+            finding.verdict = "the same" if here.placed_sum == there.placed_sum else "the same at other offsets"
+
+
+def _summary(findings: dict[Place, Finding]) -> Summary:
+    totals: dict[str, list[int]] = {}
+    for (topic, _), finding in findings.items():
+        totals.setdefault(topic, []).append(finding.records or 0)
+    rows: list[tuple[object, ...]] = []
+    notes: list[str] = []
+    for (topic, partition), finding in sorted(findings.items()):
+        counts = totals[topic]
+        skew = round((finding.records or 0) * len(counts) / sum(counts), 2) if sum(counts) else None
+        rows.append(
+            (
+                topic,
+                partition,
+                finding.from_offset,
+                finding.until_offset,
+                finding.records,
+                finding.markers,
+                finding.compacted,
+                finding.missing,
+                finding.duplicates,
+                finding.times_back,
+                skew,
+                finding.equal_records,
+                finding.verdict,
+            )
+        )
+        notes += [f"{topic}-{partition}: {note}" for note in finding.notes]
+    return Summary(COLUMNS, rows, notes, is_clean=all(finding.is_clean for finding in findings.values()))
+
+
+COLUMNS = (
+    "TOPIC",
+    "PARTITION",
+    "FROM",
+    "UNTIL",
+    "RECORDS",
+    "MARKERS",
+    "COMPACTED",
+    "MISSING",
+    "DUPLICATES",
+    "TIMES-BACK",
+    "SKEW",
+    "EQUAL",
+    "COMPARED",
+)
+
+
+# --- where records are read ---
+
+
+def _against(options: argparse.Namespace) -> argparse.Namespace:
+    return argparse.Namespace(
+        bootstrap_server=options.against_bootstrap_server,
+        log_dir=options.against_log_dir,
+        archive=options.against_archive,
+        topics=options.topics,
+        option=[],
+    )
+
+
+def _records(options: argparse.Namespace) -> dict[Place, list[Records]]:
+    from ..archive.description import Values
+    from ..archive.reading import archived_partitions, open_archive
+    from ..kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..options import SourceOptions, names_of
+    from ..record_contents import archived_records, fetched_records, logged_records
+
+    if options.archive:
+        description, manifest = open_archive(options.archive.absolute())
+        if description.values is Values.BATCHES or description.value_type not in ("binary", "string"):
+            raise OptionError(f"{options.archive}: only archives of raw, string or JSON values can be compared")
+        return archived_records(archived_partitions(description, manifest, names_of(options.topics or "")))
+    if options.log_dir:
+        return logged_records(options.log_dir, names_of(options.topics or ""))
+    return fetched_records(ReadPlan(SourceOptions(broker_options(options), KNOWN_OPTIONS)))
+
+
+def _read_contents(sources: dict[Place, list[Records]], desk: Desk) -> dict[Place, Contents]:
+    from ..record_contents import contents_of
+
+    with desk.progress(len(sources), "partitions") as progress:
+        done = run_tasks(desk.session(), list(sources.items()), contents_of, progress)
+    return dict(zip(sources, done, strict=True))
+
+
+def _compacted_topics(options: argparse.Namespace, topics: set[str]) -> set[str]:
+    """Those whose gaps are compaction's doing: asked of the brokers, said of log directories."""
+    from ...client import Admin
+    from ...client.admin import ResourceType
+    from ..clients import bootstrap_of, client_config, run_client
+    from ..options import names_of
+    from ..wire import WireSettings
+
+    if not options.bootstrap_server:
+        return set(names_of(options.compacted))
+    settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+
+    async def ask() -> set[str]:
+        found = set()
+        async with Admin(bootstrap_of(settings), **client_config(settings)) as admin:
+            for topic in topics:
+                (entry,) = await admin.describe_configs(ResourceType.TOPIC, topic, ["cleanup.policy"])
+                if "compact" in (entry.value or ""):
+                    found.add(topic)
+        return found
+
+    return run_client("asking for cleanup.policy", ask)

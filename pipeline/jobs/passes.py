@@ -1,0 +1,70 @@
+"""One pass over a job's source: rows read in tasks, and summed up there by partition."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..spark_tasks import run_tasks
+from .desk import Desk
+from .sources import open_reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+Place = tuple[str, int]
+
+
+class Addable(Protocol):
+    """Sums that take others of their kind."""
+
+    def add(self, other: Any, /) -> None:
+        """Count what `other` counts."""
+
+
+Sums = TypeVar("Sums", bound=Addable)
+
+
+def make_pass(
+    options: argparse.Namespace,
+    desk: Desk,
+    sum_up: Callable[[Iterable[pa.RecordBatch]], Sums],
+    *,
+    in_order: bool = False,
+    **settings: str,
+) -> dict[Place, Sums]:
+    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts."""
+    reader = open_reader(options, **settings)
+    ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
+    by_place: dict[Place, list[InputPartition]] = {}
+    for each in ranges:
+        by_place.setdefault((each.topic, each.partition), []).append(each)
+    work = [
+        (place, group if in_order else [each])
+        for place, group in by_place.items()
+        for each in group[: 1 if in_order else None]
+    ]
+    with desk.progress(len(work), "ranges") as progress:
+        done = run_tasks(desk.session(), work, _Task(reader, sum_up), progress)
+    sums: dict[Place, Sums] = {}
+    for (place, _), part in zip(work, done, strict=True):
+        if place in sums:
+            sums[place].add(part)
+        else:
+            sums[place] = part
+    return sums
+
+
+class _Task(Generic[Sums]):
+    """Reads ranges and sums them up, in a Spark task."""
+
+    def __init__(self, reader: DataSourceReader, sum_up: Callable[[Iterable[pa.RecordBatch]], Sums]) -> None:
+        self._reader = reader
+        self._sum_up = sum_up
+
+    def __call__(self, work: tuple[Place, list[InputPartition]]) -> Sums:
+        """The sums of one piece of work."""
+        _, ranges = work
+        return self._sum_up(rows for each in ranges for rows in self._reader.read(each))

@@ -1,0 +1,134 @@
+"""`gregor pipeline audit`: what is missing, doubled or different, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+
+import trio
+
+from gregor.client import Producer
+from gregor.pipeline.archive import writing
+from gregor.pipeline.archive.manifest import Manifest
+from gregor.pipeline.jobs import audit as audit_job
+from gregor.pipeline.jobs import passes
+from gregor.pipeline.jobs.desk import Summary
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+from tests.broker_process import BrokerProcess
+from tests.pipeline.archive_rows import arguments, make_topic, produce
+from tests.pipeline.job_desk import run_job, run_tasks_here
+
+
+@pytest.fixture(autouse=True)
+def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (audit_job, passes, writing):
+        monkeypatch.setattr(module, "run_tasks", run_tasks_here)
+
+
+def audit(*command: str) -> Summary:
+    """Run the job."""
+    summary, _ = run_job("audit", *command)
+    return summary
+
+
+def rows_by_name(summary: Summary) -> list[dict[str, Any]]:
+    """The table as dictionaries."""
+    return [dict(zip(summary.columns, row, strict=True)) for row in summary.rows]
+
+
+def segment(root: Path, *batches: bytes) -> list[str]:
+    """A log directory with one partition; the options for it."""
+    folder = root / "logs" / "t-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}.log").write_bytes(b"".join(batches))
+    return ["--log-dir", str(root / "logs")]
+
+
+def batch(first: int, count: int, *, last: int | None = None, timestamp: int = 1, sequence: int = -1) -> bytes:
+    """A batch of producer 7 if it has a sequence number."""
+    records = [Record(first + index, timestamp, None, b"%d" % (first + index)) for index in range(count)]
+    identity: dict[str, Any] = (
+        {} if sequence < 0 else {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+    )
+    return v2.build_batch(records, base_offset=first, last_offset=last, **identity)
+
+
+def test_holes_duplicates_and_times(tmp_path: Path) -> None:
+    stored = [
+        batch(0, 5, sequence=0, timestamp=9),
+        batch(5, 3, last=9, sequence=5),
+        batch(12, 2, sequence=0, timestamp=20),
+    ]
+    summary = audit(*segment(tmp_path, *stored))
+    (row,) = rows_by_name(summary)
+    assert (row["FROM"], row["UNTIL"], row["RECORDS"]) == (0, 14, 10)
+    assert (row["COMPACTED"], row["MISSING"], row["DUPLICATES"], row["TIMES-BACK"]) == (2, 2, 1, 1)
+    assert summary.notes == [
+        "t-0: offsets 10 to 11 are not there",
+        "t-0: offset 12: sequence 0 of producer 7 was there before",
+    ]
+    assert not summary.is_clean
+
+
+def test_a_compacted_topic_has_no_gaps(tmp_path: Path) -> None:
+    command = segment(tmp_path, batch(0, 5), batch(12, 2))
+    summary = audit(*command, "--compacted", "t")
+    (row,) = rows_by_name(summary)
+    assert (row["COMPACTED"], row["MISSING"]) == (7, 0)
+    assert summary.is_clean
+
+
+def test_a_broker_with_transactions_is_clean(broker_process: BrokerProcess) -> None:
+    make_topic(broker_process, "sound", 2)
+    produce(broker_process, "sound", [b"%d" % number for number in range(20)])
+
+    async def send() -> None:
+        async with Producer(broker_process.bootstrap, transactional_id="sound") as producer, producer.transaction():
+            await producer.send("sound", b"1", partition=0)
+
+    trio.run(send)
+    summary = audit("--bootstrap-server", broker_process.bootstrap, "--topics", "sound", "--contents")
+    first, second = rows_by_name(summary)
+    assert summary.is_clean
+    assert (first["RECORDS"], first["MARKERS"], first["SKEW"], first["MISSING"]) == (11, 1, 1.05, 0)
+    assert (second["RECORDS"], second["MARKERS"], second["EQUAL"]) == (10, 0, 0)
+
+
+def test_an_archive_against_its_topic(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process, "kept", 2)
+    produce(broker_process, "kept", [b"%d" % number for number in range(40)])
+    start = '--option=startingOffsets={"kept": {"0": 5}}'
+    run_job("archive", *arguments(broker_process, "kept", tmp_path, start))
+    against = ["--against-bootstrap-server", broker_process.bootstrap, "--topics", "kept"]
+    summary = audit("--archive", str(tmp_path), *against)
+    assert [row["COMPARED"] for row in rows_by_name(summary)] == ["DIFFERS: 15 records here, 20 there", "the same"]
+    assert not summary.is_clean
+    run_job(
+        "backfill", "--log-dir", str(broker_process.directory / "logs"), "--topics", "kept", "--archive", str(tmp_path)
+    )
+    for command in (["--archive", str(tmp_path), *against], _reversed(broker_process, tmp_path)):
+        summary = audit(*command)
+        assert [row["COMPARED"] for row in rows_by_name(summary)] == ["the same", "the same"]
+        assert summary.is_clean
+    assert [row["COMPARED"] for row in rows_by_name(audit("--archive", str(tmp_path)))] == ["as noted"] * 2
+
+
+def _reversed(broker: BrokerProcess, root: Path) -> list[str]:
+    return ["--log-dir", str(broker.directory / "logs"), "--topics", "kept", "--against-archive", str(root)]
+
+
+def test_an_archive_that_was_changed_is_told(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process, "changed", 1)
+    produce(broker_process, "changed", [b"%d" % number for number in range(40)], 1)
+    run_job("archive", *arguments(broker_process, "changed", tmp_path))
+    pieces = Manifest(tmp_path).files()
+    pieces[0].write_bytes(pieces[1].read_bytes())
+    summary = audit("--archive", str(tmp_path))
+    assert [row["COMPARED"] for row in rows_by_name(summary)] == ["DIFFERS from the manifest's checksum"]
+    assert not summary.is_clean
