@@ -128,7 +128,8 @@ class ReplicaFetcher:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
             self._session.reset()
-            logger.info("copying from broker %d: %s", self._leader_id, error.message or error.code.name)
+            level = logging.DEBUG if self._failures else logging.INFO
+            logger.log(level, "copying from broker %d: %s", self._leader_id, error.message or error.code.name)
             await self._pause()
             return
         self._failures = 0
@@ -157,7 +158,8 @@ class ReplicaFetcher:
             if outcome is Outcome.OUT_OF_RANGE:
                 await self._find_range(followed)
         except BrokerError as error:
-            logger.info("copying %s-%d: %s", followed.log.topic, followed.log.partition, error)
+            level = logging.DEBUG if followed.failures else logging.INFO
+            logger.log(level, "copying %s-%d: %s", followed.log.topic, followed.log.partition, error)
             outcome = Outcome.WAIT
         if outcome is Outcome.WAIT:
             followed.wait_until = trio.current_time() + self._pause_s(followed.failures)

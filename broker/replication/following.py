@@ -102,7 +102,7 @@ class Followed:
                 self._append(records)
             self._move_ends(data)
         except BrokerError as fault:
-            logger.error("copying %s-%d from broker offset %d: %s", log.topic, log.partition, asked_offset, fault)
+            logger.error("copying %s-%d at offset %d: %s", log.topic, log.partition, asked_offset, fault)
             return Outcome.WAIT
         return Outcome.GO_ON
 

@@ -31,7 +31,8 @@ from .leadership import InSyncChange
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
-RETRY_S = 0.05
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+"""Between two tries; each further one doubles it."""
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Nothing has changed, and the leader may wish for something else."""
 OVERTAKEN = frozenset(
@@ -69,14 +70,18 @@ class InSyncChanges:
 
     async def run(self) -> None:
         """Ask until cancelled."""
+        pause_s = FIRST_PAUSE_S
         while True:
             await self._has_wishes.wait()
             self._has_wishes = trio.Event()
-            if not await self._ask():
-                self._has_wishes.set()
-                await trio.sleep(RETRY_S)
+            if await self._ask(is_first_try=pause_s == FIRST_PAUSE_S):
+                pause_s = FIRST_PAUSE_S
+                continue
+            self._has_wishes.set()
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _ask(self) -> bool:
+    async def _ask(self, *, is_first_try: bool) -> bool:
         """Bring all open wishes; whether none has to be asked again."""
         asked = {key: wish for key, wish in self._wishes.items() if _is_open(*wish)}
         self._wishes = dict(asked)
@@ -87,7 +92,8 @@ class InSyncChanges:
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
-            logger.info("the in-sync sets stay as they are for now: %s", error.message or error.code.name)
+            level = logging.INFO if is_first_try else logging.DEBUG
+            logger.log(level, "in-sync sets stay as they are for now: %s", error.message or error.code.name)
             return False
         is_done = True
         for topic in answer.topics:

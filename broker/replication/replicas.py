@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from ...protocol.schema import NO_UUID
 from ...storage.log_manager import LogManager
+from ...storage.partition_log import PartitionLog
 from ..metadata.changes import (
     BrokerConfigChanged,
     MetadataChange,
@@ -119,6 +121,10 @@ class Replicas:
             if self._metadata.node_id not in state.replicas:
                 continue
             log = self._logs.get(topic.name, state.index)
+            if log is not None and self._is_of_older_topic(log, topic):
+                logger.warning("%s-%d belongs to a topic that was deleted: removed", topic.name, state.index)
+                self._logs.delete(topic.name, state.index)
+                log = None
             if log is None:
                 log = self._logs.create(topic.name, state.index, topic.topic_id, config)
             else:
@@ -129,6 +135,10 @@ class Replicas:
                 partition.become_follower(_leaderless(state))
             self._partitions.add(partition)
             self._assign(partition, state, is_here_since_now=True)
+
+    def _is_of_older_topic(self, log: PartitionLog, topic: TopicState) -> bool:
+        """Whether the name is all that they have in common: such records must not count as the leader's."""
+        return self._rules is not None and log.topic_id not in (None, NO_UUID, topic.topic_id)
 
     def _change(self, topic: TopicState, states: list[PartitionState]) -> None:
         for state in states:
