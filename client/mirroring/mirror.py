@@ -122,8 +122,8 @@ class Mirror:
                 auto_offset_reset="none",
                 isolation_level="read_committed",
                 fetch_as_stored=True,
-                fetch_max_bytes=FETCH_BYTES,
-                max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
+                fetch_max_bytes=self._portion(FETCH_BYTES),
+                max_partition_fetch_bytes=self._portion(PARTITION_FETCH_BYTES),
                 **self._options.source_config,
             ) as consumer,
         ):
@@ -137,6 +137,11 @@ class Mirror:
                 if self._options.once and all(_is_there(consumer, place, end) for place, end in ends.items()):
                     await writer.settle()
                     return
+
+    def _portion(self, size_bytes: int) -> int:
+        """How much to read at once: what may be copied in half a second, if there is a bound."""
+        rate = self._options.max_bytes_per_second
+        return max(min(size_bytes, int(rate / 2)), 1) if rate else size_bytes
 
     @asynccontextmanager
     async def _writer(self, source: Admin, target: Admin) -> AsyncIterator[MirrorWriter]:
