@@ -21,6 +21,7 @@ from ...protocol.messages.broker_registration import BrokerRegistrationRequest
 from ...protocol.messages.describe_quorum import ReplicaState
 from ...protocol.schema import Message
 from ..config import BrokerConfig
+from ..metadata.changes import BrokerConfigChanged, MetadataChange, TopicConfigChanged
 from ..metadata.state import BrokerState, ClusterState, TopicState
 from ..metadata.store import MetadataStore
 from . import in_sync, liveness, registration
@@ -52,6 +53,8 @@ class Controller:
         self._config = config
         self._sessions = BrokerSessions(config.broker_session_timeout_ms / 1000)
         self._new_session = trio.Event()
+        self._new_configs = trio.Event()
+        metadata.subscribe(self._note)
 
     @property
     def _state(self) -> ClusterState:
@@ -67,6 +70,23 @@ class Controller:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_sessions)
             nursery.start_soon(self._rebalance)
+            nursery.start_soon(self._elect_where_allowed)
+
+    def _note(self, change: MetadataChange) -> None:
+        if isinstance(change, TopicConfigChanged | BrokerConfigChanged):
+            self._new_configs.set()
+
+    async def _elect_where_allowed(self) -> None:
+        """Elect leaders for partitions without one once their topics allow what they did not (unclean elections)."""
+        while True:
+            await self._new_configs.wait()
+            self._new_configs = trio.Event()
+            try:
+                self._commit(
+                    liveness.elections_of_leaderless(self._state, self._allows_unclean, self._metadata.is_active)
+                )
+            except BrokerError as error:
+                logger.error("partitions stay without a leader: %s", error)
 
     async def _watch_sessions(self) -> None:
         while True:

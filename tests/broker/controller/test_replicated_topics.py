@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.alter_partition_reassignments import (
@@ -14,6 +15,11 @@ from gregor.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from gregor.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from gregor.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from gregor.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from gregor.protocol.messages.metadata import MetadataResponsePartition
 from gregor.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -73,6 +79,36 @@ def test_a_broker_that_is_told_to_stop_hands_over_first(cluster: ClusterOfProces
     assert cluster.brokers[2].stop() == 0
     assert 2 not in cluster.leaders(1, "r")
     assert -1 not in cluster.leaders(1, "r")
+
+
+def test_the_controller_hands_over_too_and_others_go_on_without_it(cluster: ClusterOfProcesses) -> None:
+    create(cluster, 1, "r", replicas=3)
+    assert cluster.brokers[1].stop() == 0
+    leaders = cluster.leaders(2, "r")
+    assert set(leaders) <= {2, 3}
+    for index, leader in enumerate(leaders):
+        assert produce(cluster, leader, "r", index, b"without a controller") == 0
+    cluster.brokers[1].start_again()
+    cluster.wait_until_all_see_all()
+    until(lambda: all(len(partition(cluster, "r", index).isr_nodes) == 3 for index in range(3)))
+
+
+def test_an_unclean_leader_leads_once_its_topic_allows_that(cluster: ClusterOfProcesses) -> None:
+    create(cluster, 1, "risky", partitions=1, replicas=2, on=[2, 3])
+    cluster.brokers[3].kill()
+    until(lambda: partition(cluster, "risky", 0).isr_nodes == [2])
+    cluster.brokers[2].kill()
+    until(lambda: cluster.leaders(1, "risky") == [-1])
+    cluster.brokers[3].start_again()
+    until(lambda: cluster.brokers_seen_by(1) == [1, 3])
+    assert cluster.leaders(1, "risky") == [-1]
+    change = AlterableConfig(name="unclean.leader.election.enable", value="true")
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="risky", configs=[change])
+    with cluster.wire(3) as wire:
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        assert wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code == 0
+    until(lambda: cluster.leaders(1, "risky") == [3])
+    until(lambda: produce(cluster, 3, "risky", 0, b"at any price") == 0)
 
 
 def test_a_partition_is_moved_with_its_records(cluster: ClusterOfProcesses) -> None:
