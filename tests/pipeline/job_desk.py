@@ -50,6 +50,11 @@ def run_tasks_here(session: object, work: Sequence[Any], do: Callable[[Any], Any
     return results
 
 
+def run_tasks_once(session: object, work: Sequence[Any], do: Callable[[Any], Any], progress: Progress) -> list[Any]:
+    """As `spark_tasks.run_tasks`, one after the other."""
+    return [do(piece) for piece in work]
+
+
 def run_job(name: str, *arguments: str) -> tuple[Summary, TestDesk]:
     """Run a job as the command line would."""
     module = importlib.import_module(f"gregor.pipeline.jobs.{name}")

@@ -1,0 +1,140 @@
+"""Jobs whose process, or whose broker, is killed again and again: what comes out is what went in, exactly."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+
+from gregor.pipeline.archive import writing
+from gregor.pipeline.archive.manifest import Manifest
+from gregor.pipeline.jobs import generate as generate_job
+from tests.broker_process import BrokerProcess, running_broker
+from tests.pipeline.archive_rows import arguments, rows_of
+from tests.pipeline.job_desk import run_job, run_tasks_once
+from tests.pipeline.stored import contents, records_of
+
+pytestmark = pytest.mark.peer
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "precious"
+RECORDS = 20_000
+PARTITIONS = 2
+LIMIT_S = 300.0
+OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+
+
+@pytest.fixture
+def kills(pytestconfig: pytest.Config) -> int:
+    """How many."""
+    return int(pytestconfig.getoption("--job-kills"))
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerProcess]:
+    """A broker with a topic of compressed batches."""
+    monkeypatch.setattr(generate_job, "run_tasks", run_tasks_once)
+    with running_broker(tmp_path / "source", *OVERRIDES) as broker:
+        command = ["--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--records", str(RECORDS)]
+        command += ["--partitions", str(PARTITIONS), "--value-bytes", "100", "--batch-records", "20", "--codec", "lz4"]
+        run_job("generate", *command)
+        yield broker
+
+
+def start(name: str, *command: str) -> subprocess.Popen[bytes]:
+    """The job, as a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "tests.pipeline.job_process", name, *command], cwd=ROOT)
+
+
+def run_killed(kills: int, name: str, *command: str) -> int:
+    """Run a job to its end, but for so many kills at moments that are drawn; how many of them came before its end."""
+    dice = random.Random(name)
+    done = 0
+    for _ in range(kills):
+        process = start(name, *command)
+        try:
+            status = process.wait(dice.uniform(0.8, 3.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            done += 1
+        else:
+            assert status == 0
+    assert start(name, *command).wait(LIMIT_S) == 0
+    return done
+
+
+def run_while_broker_dies(kills: int, broker: BrokerProcess, name: str, *command: str) -> None:
+    """Run a job to its end while its broker is killed so many times, and started again at once."""
+    dice = random.Random(name)
+    process = start(name, *command)
+    for _ in range(kills):
+        time.sleep(dice.uniform(0.5, 1.5))
+        broker.kill()
+        broker.start_again()
+    assert process.wait(LIMIT_S) == 0
+
+
+def assert_archived(source: BrokerProcess, root: Path) -> None:
+    """Every record once, and nothing else lies in the archive."""
+    rows = rows_of(root)
+    for partition in range(PARTITIONS):
+        originals = records_of(source, TOPIC, partition)
+        found = [row for row in rows if row["partition"] == partition]
+        assert [(row["offset"], row["value"]) for row in found] == [(row["offset"], row["value"]) for row in originals]
+    assert len(rows) == RECORDS
+    assert set((root / "data").rglob("*.parquet")) == set(Manifest(root).files())
+
+
+def assert_copied(source: BrokerProcess, target: BrokerProcess, topic: str) -> None:
+    """The same records in the same order, each once."""
+    for partition in range(PARTITIONS):
+        assert contents(records_of(target, topic, partition)) == contents(records_of(source, TOPIC, partition))
+
+
+def test_an_archive(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+    root = tmp_path / "lake"
+    command = arguments(source, TOPIC, root, "--max-bytes", "20000")
+    assert run_killed(kills, "archive", *command) > kills // 2
+    assert_archived(source, root)
+
+
+def test_an_archive_whose_broker_dies(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
+    root = tmp_path / "lake"
+    run_while_broker_dies(kills, source, "archive", *arguments(source, TOPIC, root, "--max-bytes", "20000"))
+    assert_archived(source, root)
+
+
+@pytest.mark.parametrize("dies", ["the job", "the broker"])
+def test_a_replay(
+    source: BrokerProcess, tmp_path: Path, kills: int, dies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "run_tasks", run_tasks_once)
+    root = tmp_path / "lake"
+    run_job("archive", *arguments(source, TOPIC, root))
+    command = ["--bootstrap-server", source.bootstrap, "--archive", str(root), "--prefix", "again-"]
+    if dies == "the job":
+        assert run_killed(kills, "replay", *command) > kills // 2
+    else:
+        run_while_broker_dies(kills, source, "replay", *command)
+    assert_copied(source, source, f"again-{TOPIC}")
+
+
+@pytest.mark.parametrize("dies", ["the job", "the target"])
+def test_a_mirror(source: BrokerProcess, tmp_path: Path, kills: int, dies: str) -> None:
+    with running_broker(tmp_path / "target", *OVERRIDES) as target:
+        command = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", TOPIC]
+        command += ["--transaction-bytes", "5000"]
+        if dies == "the job":
+            assert run_killed(kills, "mirror", *command) > kills // 2
+        else:
+            run_while_broker_dies(kills, target, "mirror", *command)
+        assert_copied(source, target, TOPIC)
