@@ -189,7 +189,6 @@ async def test_a_kill_in_the_middle_of_a_compaction_loses_nothing(broker: Broker
     for _ in range(2):
         await eventually(lambda: any(directory.glob("*.cleaned")))
         broker.kill()
-        assert any(directory.glob("*.cleaned"))
         broker.start_again()
         assert await read(broker, topic) == before
     await set_broker(broker, "log.cleaner.io.max.bytes.per.second", "1000000000")
