@@ -148,13 +148,13 @@ def test_offset_shell_delete_records_and_log_dirs(kafka: Kafka, tmp_path: Path) 
 def test_quorum_and_features(kafka: Kafka) -> None:
     status = kafka.run(QUORUM, "describe", "--status")
     assert re.search(r"LeaderId: +1\b", status)
-    assert re.search(r"Feature: metadata\.version\t.*FinalizedVersionLevel: 3\.9-IV0", kafka.run(FEATURES, "describe"))
+    assert re.search(r"Feature: metadata\.version\s.*FinalizedVersionLevel: 3\.9-IV0", kafka.run(FEATURES, "describe"))
 
 
 def test_transactions_v2_are_switched_on_and_off(kafka: Kafka) -> None:
     switched = kafka.run(FEATURES, "upgrade", "--feature", "transaction.version=2")
     assert "transaction.version was upgraded to 2." in switched
-    assert re.search(r"Feature: transaction\.version\t.*FinalizedVersionLevel: 2", kafka.run(FEATURES, "describe"))
+    assert re.search(r"Feature: transaction\.version\s.*FinalizedVersionLevel: 2", kafka.run(FEATURES, "describe"))
     kafka.run(FEATURES, "downgrade", "--feature", "transaction.version=0")
     assert "transaction.version" not in kafka.run(FEATURES, "describe")
 
