@@ -174,6 +174,8 @@ class ConsumerConfig(ClientConfig):
     enable_auto_commit: bool = True
     fetch_as_stored: bool = False
     """Ours: a Gregor broker brings old batches into no newer format (Kafka never does); see `Consumer.poll_batches`."""
+    fetch_batch_tags: bool = False
+    """Ours: a Gregor broker sends the enriched tags of batches along; see `FetchedBatches.tags`."""
     fetch_max_bytes: int = 52_428_800
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1

@@ -19,6 +19,7 @@ from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.records.batches import BatchView, iter_batches, iter_records
 from ..protocol.records.control import ControlType, control_type
+from ..protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
 from ..protocol.schema import NO_UUID
 from .cluster import Cluster
 from .config import ConsumerConfig
@@ -53,6 +54,8 @@ class FetchedBatches(NamedTuple):
     first_offset: int
     batches: list[BatchView]
     next_offset: int
+    tags: list[TaggedBatch]
+    """The enriched tags of all stored batches that were fetched, with `fetch_batch_tags` from a Gregor broker."""
 
 
 class FetchedPartition:
@@ -66,6 +69,7 @@ class FetchedPartition:
         "_hides_aborted",
         "_next",
         "_records",
+        "_tags",
         "place",
         "position",
     )
@@ -81,6 +85,7 @@ class FetchedPartition:
         self._end_offset = 0
         self._check_crcs = config.check_crcs
         self._hides_aborted = config.is_read_committed
+        self._tags = data.gregor_batch_tags or b""
         aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
         self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
 
@@ -113,6 +118,10 @@ class FetchedPartition:
                 taken.append(batch)
             self.position.offset = batch.last_offset + 1
         return taken
+
+    def tags(self) -> list[TaggedBatch]:
+        """The enriched tags that came with the batches. Raises BrokerError if they cannot be read."""
+        return decode_tagged_batches(self._tags)
 
     def _open(self, batch: BatchView) -> None:
         """Begin with a batch, or step over it."""
@@ -233,6 +242,7 @@ class Fetcher:
             isolation_level=READ_COMMITTED if self._config.is_read_committed and version >= 4 else 0,
             rack_id=self._config.client_rack,
             gregor_as_stored=self._config.fetch_as_stored,
+            gregor_with_tags=self._config.fetch_batch_tags,
         )
         self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version, topic_ids)
         self._metrics.count("fetch")
@@ -336,7 +346,8 @@ class Fetcher:
             self.wake()
             first_offset = fetched.position.offset or 0
             batches = fetched.take_batches()
-            taken.append(FetchedBatches(*fetched.place, first_offset, batches, fetched.position.offset or 0))
+            next_offset = fetched.position.offset or 0
+            taken.append(FetchedBatches(*fetched.place, first_offset, batches, next_offset, fetched.tags()))
         if not taken:
             self.has_news = trio.Event()
         return taken

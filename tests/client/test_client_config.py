@@ -10,7 +10,15 @@ from gregor.client.errors import ConfigError
 
 KAFKA_CONFIGS = Path(__file__).resolve().parents[3] / "shared" / "protocol" / "configs-3.9.json"
 
-OUR_OWN = {"fetch_as_stored", "explicit", "ssl_context", "api_version", "metadata_evict_ms", "partitioner_class"}
+OUR_OWN = {
+    "fetch_as_stored",
+    "fetch_batch_tags",
+    "explicit",
+    "ssl_context",
+    "api_version",
+    "metadata_evict_ms",
+    "partitioner_class",
+}
 DIFFERENT = {"partition_assignment_strategy", "security_protocol", "retries"}
 
 

@@ -15,6 +15,8 @@ from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import ConfigError
 from gregor.client.offset_lookup import OffsetAndTimestamp
 from gregor.protocol.errors import BrokerError
+from gregor.protocol.records.enriched import KafkaTags
+from gregor.protocol.records.tagged_batches import TaggedBatch
 from tests.broker_process import BrokerProcess
 
 
@@ -240,3 +242,23 @@ async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> Non
             while not seen or seen[-1] != 200:
                 seen += [record.offset for record in await consumer.poll(max_records=50)]
     assert sorted(set(seen)) == list(range(201)), "nothing is lost"
+
+
+async def test_batches_come_with_their_tags_if_asked_for(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process, count=50, compression_type="gzip")
+    for is_asked in (True, False):
+        async with Consumer(
+            broker_process.bootstrap, auto_offset_reset="earliest", fetch_batch_tags=is_asked
+        ) as consumer:
+            consumer.assign([(topic, 0)])
+            with trio.fail_after(10):
+                (fetched,) = await consumer.poll_batches()
+        expected = [
+            TaggedBatch(
+                batch.base_offset,
+                KafkaTags(batch.max_timestamp, batch.record_count, relative_offsets_honoured=True, keyed=False),
+            )
+            for batch in fetched.batches
+        ]
+        assert fetched.tags == (expected if is_asked else [])
+        assert fetched.batches
