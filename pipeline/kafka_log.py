@@ -5,6 +5,7 @@
 Options beside those of `offset_options`:
 
     path                one or more log directories, or directories of single partitions, with commas between them
+    assign              partitions by topic, as JSON: {"clicks": [0, 1]}
     topic               names or globs with commas between them; all topics by default
     mode                records (default), batches, raw or ranges: see `schemas`
     splitBytes          about how much one task reads (128 MiB)
@@ -14,6 +15,11 @@ Options beside those of `offset_options`:
     uncompressedSize    true has mode=batches inflate each batch to tell how large it was
     kafka.isolation.level  read_committed leaves out what is not committed, after a look at all headers
     failOnDataLoss      whether starting offsets that retention has removed are an error (true)
+    pushdown            true leaves out, by the index, what the query's filters on topic, partition, offset and
+                        timestamp do not want; only for a DataFrame that is used with one set of filters
+
+Why `pushdown` is off: Spark 4.2.0 keeps what a filtered query of a DataFrame has planned, and gives its partitions to
+the next query of the same DataFrame that has no filter. Offsets, times and partitions as options have no such trap.
 """
 
 from __future__ import annotations
@@ -30,12 +36,14 @@ from .log_files import list_partitions
 from .log_plan import LogRange, PlanOptions, plan
 from .log_reading import ReadOptions, range_rows, read_range
 from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
-from .options import SourceOptions, names_of
+from .options import SourceOptions, names_of, parse_assign
 from .schemas import Mode, arrow_schema, spark_schema
 
 KNOWN_OPTIONS = (
     "path",
     "topic",
+    "assign",
+    "pushdown",
     "mode",
     "splitBytes",
     "batchRows",
@@ -69,16 +77,9 @@ class KafkaLogSource(DataSource):
         return spark_schema(options.mode, with_values=options.with_values)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads without the help of the query's filters."""
-        return KafkaLogReader(SourceOptions(self.options, KNOWN_OPTIONS))
-
-
-class KafkaLogSourceWithPushdown(KafkaLogSource):
-    """The same where `spark.sql.python.filterPushdown.enabled` is true; Spark refuses such a reader otherwise."""
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads what the query's filters leave."""
-        return KafkaLogReaderWithPushdown(SourceOptions(self.options, KNOWN_OPTIONS))
+        """Reads with the help of the query's filters if `pushdown` allows it."""
+        options = SourceOptions(self.options, KNOWN_OPTIONS)
+        return KafkaLogReaderWithPushdown(options) if options.boolean("pushdown", False) else KafkaLogReader(options)
 
 
 class KafkaLogReader(DataSourceReader):
@@ -88,6 +89,7 @@ class KafkaLogReader(DataSourceReader):
         self._options = options
         self._paths = names_of(options.required("path"))
         self._topics = names_of(options.get("topic", ""))
+        self._assigned = parse_assign(options["assign"]) if "assign" in options else None
         self._starting = starting_bounds(options)
         self._ending = ending_bounds(options)
         self._strategy = strategy(options)
@@ -99,7 +101,7 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A task for each range of bytes. Raises DamagedLogError, DataLossError, OptionError."""
-        found = [item for item in list_partitions(self._paths, self._topics) if self._pruning.wants(*item.name)]
+        found = [item for item in list_partitions(self._paths, self._topics) if self._wants(*item.name)]
         ranges = plan(
             found,
             PlanOptions(
@@ -117,6 +119,10 @@ class KafkaLogReader(DataSourceReader):
         if not ranges or self._options.mode is Mode.RANGES:
             return [_ListedRanges(tuple(ranges))]
         return list(ranges)
+
+    def _wants(self, topic: str, partition: int) -> bool:
+        is_assigned = self._assigned is None or partition in self._assigned.get(topic, ())
+        return is_assigned and self._pruning.wants(topic, partition)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Raises DamagedLogError, DataLossError."""

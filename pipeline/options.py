@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from .errors import OptionError
@@ -73,3 +74,15 @@ class SourceOptions(Mapping[str, str]):
 def names_of(text: str) -> list[str]:
     """The names between commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
+    """The partitions by topic that the connector's option `assign` has as JSON. Raises OptionError."""
+    try:
+        parsed = json.loads(text)
+        chosen = {str(topic): tuple(sorted(int(number) for number in numbers)) for topic, numbers in parsed.items()}
+    except (ValueError, TypeError, AttributeError):
+        chosen = {}
+    if not chosen:
+        raise OptionError(f'assign must be like {{"topic": [0, 1]}}, not {text!r}')
+    return chosen

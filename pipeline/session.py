@@ -59,11 +59,10 @@ def spark_session(
 
 def register_formats(session: SparkSession) -> None:
     """Make `kafka_log` and `kafka_raw` known to any session, so to one that was made elsewhere too."""
-    from .kafka_log import KafkaLogSource, KafkaLogSourceWithPushdown
+    from .kafka_log import KafkaLogSource
     from .kafka_raw import KafkaRawSource
 
-    has_pushdown = session.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
-    session.dataSource.register(KafkaLogSourceWithPushdown if has_pushdown else KafkaLogSource)
+    session.dataSource.register(KafkaLogSource)
     session.dataSource.register(KafkaRawSource)
 
 

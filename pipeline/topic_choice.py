@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from .cluster_view import ClusterView, TopicView
 from .errors import DataLossError, OptionError
 from .offset_options import EARLIEST, LATEST, Bound, Bounds, Partition, WhenNoneIsYounger
-from .options import names_of
+from .options import names_of, parse_assign
 
 CHOICES = ("subscribe", "subscribePattern", "assign")
 
@@ -41,7 +40,7 @@ class TopicChoice:
             except re.error as fault:
                 raise OptionError(f"subscribePattern {text!r}: {fault}") from fault
             return cls(pattern=text)
-        return cls(partitions=_parse_assign(text))
+        return cls(partitions=parse_assign(text))
 
     def find(self, cluster: ClusterView) -> dict[str, TopicView]:
         """The topics, each with the partitions that are meant. Raises PipelineError for one that does not exist."""
@@ -132,14 +131,3 @@ def _resolve(cluster: ClusterView, places: Iterable[Partition], bounds: Bounds) 
 
 def _known(offsets: Mapping[Partition, int | None]) -> dict[Partition, int]:
     return {place: offset or 0 for place, offset in offsets.items()}
-
-
-def _parse_assign(text: str) -> dict[str, tuple[int, ...]]:
-    try:
-        parsed = json.loads(text)
-        chosen = {str(topic): tuple(sorted(int(number) for number in numbers)) for topic, numbers in parsed.items()}
-    except (ValueError, TypeError, AttributeError):
-        chosen = {}
-    if not chosen:
-        raise OptionError(f'assign must be like {{"topic": [0, 1]}}, not {text!r}')
-    return chosen

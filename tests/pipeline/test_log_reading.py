@@ -188,6 +188,11 @@ def test_topics_by_glob_and_several_directories(indexed: Path, plain: Path) -> N
     assert rows(reader(indexed, topic="nothing")) == []
 
 
+def test_partitions_by_name(indexed: Path) -> None:
+    found = rows(reader(indexed, assign='{"events": [1], "other": [0, 7]}', mode="ranges"))
+    assert {(row["topic"], row["partition"]) for row in found} == {("events", 1), ("other", 0)}
+
+
 def test_a_path_that_is_not_there() -> None:
     with pytest.raises(OptionError, match="path /nowhere: No such file"):
         reader(Path("/nowhere")).partitions()
