@@ -79,20 +79,23 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            with trio.CancelScope(deadline=trio.current_time() + CLOSE_GRACE_SECONDS, shield=True):
-                await self._say_goodbye(is_orderly=error is None)
+            if self.config.group_id is not None and self.config.enable_auto_commit:
+                await self._at_last(lambda: self._commit(self._consumed() if error is None else self._processed()))
+            if self._group is not None:
+                await self._at_last(self._group.leave)
         finally:
             self._nursery = None
             await self._background.close()
 
-    async def _say_goodbye(self, *, is_orderly: bool) -> None:
-        try:
-            if self.config.group_id is not None and self.config.enable_auto_commit:
-                await self._commit(self._consumed() if is_orderly else self._processed())
-            if self._group is not None:
-                await self._group.leave()
-        except (ClientError, BrokerError) as failure:
-            logger.info("closing: %s", failure)
+    async def _at_last(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something on the way out, even if cancelled, but not for long; what fails is only logged."""
+        with trio.CancelScope(deadline=trio.current_time() + CLOSE_GRACE_SECONDS, shield=True) as scope:
+            try:
+                await work()
+            except (ClientError, BrokerError) as failure:
+                logger.info("closing: %s", failure)
+        if scope.cancelled_caught:
+            logger.info("closing: nothing came of it in %d s", CLOSE_GRACE_SECONDS)
 
     async def _guard(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a background task; what it dies of is raised from the next `poll`."""

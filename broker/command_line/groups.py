@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from ...client.admin import Admin, assigned_partitions
+from ...client.admin import Admin, GroupMember, GroupOverview
 from ...client.offset_lookup import LATEST
 from ...client.subscription import TopicPartition
 from ...protocol.errors import BrokerError, ErrorCode
-from ...protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from .asking import UsageError, add_connection_options, client_properties, run_client, say
 from .offset_reset import add_reset_options, parse_partitions, reset_offsets
 from .text_table import format_table
@@ -89,11 +88,11 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
 
 async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     for group_id in await _chosen_groups(admin, arguments):
-        group = await admin.describe_group(group_id)
-        if group.group_state == DEAD:
+        group = await admin.group_overview(group_id)
+        if group.state == DEAD:
             raise UsageError(f"Consumer group '{group_id}' does not exist.")
         say()
-        if group.group_state == EMPTY and arguments.view != "state":
+        if group.state == EMPTY and arguments.view != "state":
             say(f"Consumer group '{group_id}' has no active members.")
             say()
         if arguments.view == "state":
@@ -104,18 +103,18 @@ async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
             await _describe_offsets(admin, group)
 
 
-def _describe_state(group: DescribedGroup) -> None:
-    row = (group.group_id, group.protocol_data or None, group.group_state, len(group.members))
+def _describe_state(group: GroupOverview) -> None:
+    row = (group.group_id, group.assignor or None, group.state, len(group.members))
     for line in format_table(("GROUP", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row]):
         say(line)
 
 
-def _describe_members(group: DescribedGroup, *, is_verbose: bool) -> None:
+def _describe_members(group: GroupOverview, *, is_verbose: bool) -> None:
     head = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     rows: list[list[object]] = []
     for member in group.members:
-        places = assigned_partitions(member.member_assignment)
-        row: list[object] = [group.group_id, member.member_id, member.client_host, member.client_id, len(places)]
+        places = member.partitions
+        row: list[object] = [group.group_id, member.member_id, member.host, member.client_id, len(places)]
         if is_verbose:
             row.append(", ".join(f"{topic}({partition})" for topic, partition in places) or None)
         rows.append(row)
@@ -130,19 +129,19 @@ class _Lag:
     place: TopicPartition
     committed: int | None
     end: int | None
-    member: DescribedGroupMember | None
+    member: GroupMember | None
 
     @property
     def row(self) -> list[object]:
         lag = self.end - self.committed if self.end is not None and self.committed is not None else None
         member = self.member
-        who = (member.member_id, member.client_host, member.client_id) if member is not None else (None, None, None)
+        who = (member.member_id, member.host, member.client_id) if member is not None else (None, None, None)
         return [*self.place, self.committed, self.end, lag, *who]
 
 
-async def _describe_offsets(admin: Admin, group: DescribedGroup) -> None:
+async def _describe_offsets(admin: Admin, group: GroupOverview) -> None:
     committed = await admin.group_offsets(group.group_id)
-    readers = {place: member for member in group.members for place in assigned_partitions(member.member_assignment)}
+    readers = {place: member for member in group.members for place in member.partitions}
     places = sorted(committed.keys() | readers.keys())
     ends = await _end_offsets(admin, places)
     lines = [_Lag(place, committed.get(place), ends.get(place), readers.get(place)) for place in places]
@@ -181,11 +180,11 @@ async def _delete_offsets(admin: Admin, arguments: argparse.Namespace) -> None:
 
 async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     for group_id in await _chosen_groups(admin, arguments):
-        group = await admin.describe_group(group_id)
-        if group.group_state not in (DEAD, EMPTY):
+        group = await admin.group_overview(group_id)
+        if group.state not in (DEAD, EMPTY):
             raise BrokerError(
                 ErrorCode.NON_EMPTY_GROUP,
-                f"Assignments can only be reset if the group '{group_id}' is inactive, but it is {group.group_state}",
+                f"Assignments can only be reset if the group '{group_id}' is inactive, but it is {group.state}",
             )
         await reset_offsets(admin, group_id, arguments)
 

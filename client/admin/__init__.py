@@ -8,7 +8,7 @@ from .base import raise_for
 from .client import Admin
 from .cluster import ClusterDescription
 from .configs import AlterOperation, ResourceType
-from .groups import assigned_partitions
+from .groups import GroupMember, GroupOverview
 from .quotas import QuotaAlteration, QuotaEntity
 from .replicas import ElectionType
 from .security import (
@@ -34,6 +34,8 @@ __all__ = [
     "AlterOperation",
     "ClusterDescription",
     "ElectionType",
+    "GroupMember",
+    "GroupOverview",
     "NewTopic",
     "PatternType",
     "QuotaAlteration",
@@ -41,6 +43,5 @@ __all__ = [
     "ResourceType",
     "ScramMechanism",
     "ScramUpsertion",
-    "assigned_partitions",
     "raise_for",
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ...protocol.apis import ApiKey
 from ...protocol.codec import decode
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages import consumer_group_describe
 from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ...protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -24,8 +25,31 @@ from ..group_offsets import CommittedOffset, commit_offsets, fetch_committed
 from ..subscription import TopicPartition, by_topic
 from .base import AdminBase, raise_for
 
+CONSUMER_PROTOCOL = "consumer"
 ASSIGNMENT_VERSION_SIZE = 2
 FIRST_LEAVE_WITH_SEVERAL_MEMBERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group of either protocol, and the partitions that it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOverview:
+    """What groups of both protocols have in common; `assignor` is the classic group's chosen strategy."""
+
+    group_id: str
+    is_classic: bool
+    state: str
+    assignor: str
+    members: list[GroupMember]
 
 
 class GroupAdmin(AdminBase):
@@ -64,6 +88,17 @@ class GroupAdmin(AdminBase):
             return group
 
         return await self._ask_coordinator(group_id, attempt, "ConsumerGroupDescribe")
+
+    async def group_overview(self, group_id: str) -> GroupOverview:
+        """State and members of a group, whichever protocol it speaks; an unknown one is Dead."""
+        if await self.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+            try:
+                return _overview_of_consumer_group(await self.describe_consumer_group(group_id))
+            except BrokerError as error:
+                # Kafka has the API in its table also where the protocol is switched off.
+                if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                    raise
+        return _overview_of_classic_group(await self.describe_group(group_id))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, and their offsets."""
@@ -150,3 +185,32 @@ def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
         return []
     decoded = decode(ConsumerProtocolAssignment, assignment[ASSIGNMENT_VERSION_SIZE:], 0)
     return [(item.topic, partition) for item in decoded.assigned_partitions for partition in item.partitions]
+
+
+def _overview_of_consumer_group(group: consumer_group_describe.DescribedGroup) -> GroupOverview:
+    members = [
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            [(item.topic_name, index) for item in member.assignment.topic_partitions for index in item.partitions],
+        )
+        for member in group.members
+    ]
+    return GroupOverview(group.group_id, False, group.group_state, group.assignor_name, members)
+
+
+def _overview_of_classic_group(group: DescribedGroup) -> GroupOverview:
+    is_of_consumers = group.protocol_type == CONSUMER_PROTOCOL
+    members = [
+        GroupMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            assigned_partitions(member.member_assignment) if is_of_consumers else [],
+        )
+        for member in group.members
+    ]
+    return GroupOverview(group.group_id, True, group.group_state, group.protocol_data, members)
