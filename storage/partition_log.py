@@ -253,9 +253,7 @@ class PartitionLog:
         last_offset = batch.last_offset
         try:
             timestamp_ms = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
-            if not self._rolling.has_room(active, len(data), last_offset) or (
-                active.size_bytes and self._rolling.is_old(active, timestamp_ms)
-            ):
+            if self._rolling.asks_for_new(active, len(data), last_offset, timestamp_ms):
                 active = self._roll(batch.base_offset)
             if leader_epoch != self._epochs.latest:
                 self._epochs.assign(leader_epoch, batch.base_offset)

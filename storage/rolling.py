@@ -25,18 +25,17 @@ class RollingRules:
         longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         self._roll_after_ms = longest_ms - jitter_ms
 
-    def has_room(self, active: Segment, size_bytes: int, last_offset: int) -> bool:
-        """Whether a batch of that size and last offset still belongs into the active segment."""
-        return (
-            size_bytes <= self._segment_bytes - active.size_bytes
-            and last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
-        )
+    def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
+        """Whether a batch of that size, last offset and time belongs into a new segment.
 
-    def is_old(self, active: Segment, timestamp_ms: int) -> bool:
-        """Whether it is as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the next.
-
-        Raises OSError.
+        The active one is full, or as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the
+        next. An empty one is never old. Raises OSError.
         """
+        filled = active.size_bytes
+        if size_bytes > self._segment_bytes - filled or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if not filled:
+            return False
         if active.is_suspect and not active.tail_is_good():
             return True
         first = active.first_timestamp
