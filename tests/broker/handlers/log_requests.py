@@ -10,6 +10,7 @@ from typing import Any
 from gregor.broker.dispatch import Dispatcher
 from gregor.broker.handlers.fetch import handle_fetch
 from gregor.broker.handlers.produce import handle_produce
+from gregor.broker.late_answer import LateAnswer
 from gregor.broker.network.parts import Buffer, Sink, total_size
 from gregor.protocol.apis import (
     ApiKey,
@@ -139,6 +140,7 @@ async def answered(dispatcher: Dispatcher, asking: Asking, frame: memoryview) ->
 def answered_now(dispatcher: Dispatcher, asking: Asking, frame: memoryview) -> bytes | None:
     """The bytes with which the short cut answers a frame, without their length; None if it does not."""
     answer = dispatcher.answer_now(frame, asking.client)
+    assert not isinstance(answer, LateAnswer)
     if not answer:
         return answer
     (size_bytes,) = struct.unpack_from(">i", answer)
