@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
 import subprocess
@@ -93,9 +94,10 @@ class LocalCluster:
     async def _run_broker(
         self, node_id: int, failed: list[int], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        command = [sys.executable, "-m", f"{__package__}.command_line", "serve"]
+        arguments = ["serve"]
         for setting in self.settings(node_id):
-            command += ["--override", setting]
+            arguments += ["--override", setting]
+        command = [sys.executable, "-m", f"{__package__}.command_line", *arguments]
         process = await trio.lowlevel.open_process(
             command,
             stdin=subprocess.DEVNULL,
@@ -111,7 +113,8 @@ class LocalCluster:
                 self._say(node_id, line)
             status = await process.wait()
             if not self._is_stopping:
-                self._say(node_id, f"ended by itself, status {status}")
+                again = shlex.join(["gregor", *arguments])
+                self._say(node_id, f"ended by itself, status {status}; to have it again: {again}")
                 if node_id not in self._started:
                     failed.append(node_id)
                     await self._stop()

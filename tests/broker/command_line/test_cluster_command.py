@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -55,6 +56,28 @@ def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) ->
     assert {line.split(" | ")[0] for line in lines} == {"broker 1", "broker 2"}
     assert rest.count("stopped") == 2
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["broker-1", "broker-2"]
+
+
+def test_the_others_go_on_when_one_is_killed(tmp_path: Path) -> None:
+    with running([*COMMAND, "--brokers", "2", "--dir", str(tmp_path)]) as process:
+        _, ports = lines_until_ready(process)
+        threads = Path(f"/proc/{process.pid}/task").iterdir()
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+        victim = next(child for child in children if "node.id=2" in Path(f"/proc/{child}/cmdline").read_text())
+        os.kill(int(victim), signal.SIGKILL)
+        assert process.stdout is not None
+        while "ended by itself" not in (line := process.stdout.readline()):
+            assert line
+        assert "status -9; to have it again: gregor serve --override" in line
+        answered = 0
+        for port in ports:
+            with contextlib.suppress(OSError), Wire(("127.0.0.1", port)) as wire:
+                wire.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+                answered += 1
+        assert answered == 1
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait(20) == 0
 
 
 def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
