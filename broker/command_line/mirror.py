@@ -41,6 +41,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the group at the target whose offsets hold the progress (default: gregor-mirror- and the source's id)",
     )
     parser.add_argument(
+        "--append", action="store_true", help="begin also where the target has records that are not this mirror's"
+    )
+    parser.add_argument(
         "--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="of topics that are created"
     )
     parser.add_argument("--max-rate", type=float, default=0.0, metavar="MIB/S", help="copy no faster than this")
@@ -66,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             keeps_offsets=arguments.keep_offsets,
             once=arguments.once,
             group_id=arguments.group,
+            appends=arguments.append,
             replication_factor=arguments.replication_factor,
             max_bytes_per_second=arguments.max_rate * MIB,
             refresh_seconds=arguments.refresh,

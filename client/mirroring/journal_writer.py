@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import trio
+
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,6 +24,7 @@ from .journal import Journal, Position, Step, steps_that_fit
 from .outgoing import Outgoing, TargetRules, renumbered
 
 NO_PRODUCER = (-1, -1)
+SECONDS_BETWEEN_REMINDERS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,15 @@ class _Sent:
 
 
 class JournalWriter:
-    """A `MirrorWriter`. `group_id` is where its journals are.
+    """A `MirrorWriter`. `group_id` is where its journals are; with `appends` it may begin behind what others wrote.
 
     `distrusted` are partitions whose sequence numbers the target refuses, having lost what it knew of them: they get
     a new producer id. It outlives the writer.
     """
 
-    def __init__(self, producer: Producer, admin: Admin, group_id: str, distrusted: set[TopicPartition]) -> None:
+    def __init__(
+        self, producer: Producer, admin: Admin, group_id: str, distrusted: set[TopicPartition], *, appends: bool
+    ) -> None:
         self._producer = producer
         self._admin = admin
         self._group_id = group_id
@@ -48,6 +53,8 @@ class JournalWriter:
         self._unsettled: set[TopicPartition] = set()
         self._identity = NO_PRODUCER
         self._distrusted = distrusted
+        self._appends = appends
+        self._all_settled_at = trio.current_time()
         self._max_batch_bytes: dict[str, int] = {}
         self._takes_old_formats: bool | None = None
 
@@ -56,7 +63,7 @@ class JournalWriter:
         self._max_batch_bytes[topic] = max_batch_bytes
 
     async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """See `MirrorWriter`. A partition without a journal begins where the target's log ends now."""
+        """See `MirrorWriter`. A partition without a journal has to be empty at the target, or `appends` be set."""
         committed = await self._admin.committed_offsets(self._group_id, places)
         ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
         found: dict[TopicPartition, int | None] = {}
@@ -74,6 +81,11 @@ class JournalWriter:
                     position = await self._with_new_identity(position)
                 self._at[place] = position
                 found[place] = position.source_offset
+            elif end and not self._appends:
+                raise MirrorError(
+                    f"{place[0]}-{place[1]} of the target has records, and group {self._group_id} has no word of them:"
+                    " they are not this mirror's, or its progress is forgotten"
+                )
             else:
                 self._at[place] = await self._with_new_identity(Position(-1, end, -1, -1, 0))
         self._distrusted.difference_update(places)
@@ -102,7 +114,14 @@ class JournalWriter:
         return count
 
     async def settle(self) -> None:
-        """See `MirrorWriter`: the group's offsets are then the next ones to copy."""
+        """See `MirrorWriter`: the group's offsets are then the next ones to copy.
+
+        Now and then those of quiet partitions too: brokers forget offsets after `offsets.retention.minutes`.
+        """
+        now = trio.current_time()
+        if now - self._all_settled_at > SECONDS_BETWEEN_REMINDERS:
+            self._all_settled_at = now
+            self._unsettled |= {place for place, at in self._at.items() if at.source_offset >= 0}
         journals = {place: Journal(self._at[place]).committed() for place in self._unsettled}
         if journals:
             await self._commit(journals)

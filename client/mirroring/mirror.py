@@ -42,13 +42,15 @@ class MirrorOptions:
     """What to copy and how.
 
     `group_id` names the progress at a target that is not to keep offsets; by default it is made from the source's
-    cluster id. `max_bytes_per_second` bounds the rate, 0 not at all.
+    cluster id. `appends` lets a copy begin behind records that the target has already. `max_bytes_per_second` bounds
+    the rate, 0 not at all.
     """
 
     topics: re.Pattern[str]
     keeps_offsets: bool = False
     once: bool = False
     group_id: str | None = None
+    appends: bool = False
     replication_factor: int = BROKER_DEFAULT
     max_bytes_per_second: float = 0.0
     refresh_seconds: float = 30.0
@@ -161,7 +163,7 @@ class Mirror:
                     **self._options.target_config,
                 )
             )
-            yield JournalWriter(producer, target, group_id, self._distrusted)
+            yield JournalWriter(producer, target, group_id, self._distrusted, appends=self._options.appends)
 
     # --- which topics, and from where ---
 

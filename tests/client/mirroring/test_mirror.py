@@ -213,6 +213,21 @@ async def test_a_deleted_copy_is_made_anew(source: str, target: str, topic: str)
     assert await difference(source, target, topic, 1) is None
 
 
+async def test_a_target_with_records_and_no_journal(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 50)
+    await create(target, topic)
+    async with Producer(target) as producer:
+        await (await producer.send(topic, b"there before"))
+    with pytest.raises(MirrorError, match="has no word of them"):
+        await mirror_once(source, target, topic)
+    await mirror_once(source, target, topic, appends=True)
+    await mirror_once(source, target, topic)
+    first, *copied = (await read_all(target, topic, 1))[0]
+    assert first.value == b"there before"
+    assert contents(copied) == contents((await read_all(source, topic, 1, isolation_level="read_committed"))[0])
+
+
 async def test_a_group_of_someone_else_is_left_alone(source: str, target: str, topic: str) -> None:
     await create(source, topic)
     await fill(source, topic, 1, 50)
