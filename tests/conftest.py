@@ -18,9 +18,9 @@ COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long the tortures go on, and which."""
-    parser.addoption("--failover-rounds", type=int, default=100, help="troubles that brokers get into")
+    parser.addoption("--failover-rounds", type=int, default=15, help="troubles that brokers get into")
     parser.addoption(
-        "--job-kills", type=int, default=20, help="how often a job of the pipeline, or its broker, is killed"
+        "--job-kills", type=int, default=2, help="how often a job of the pipeline, or its broker, is killed"
     )
     parser.addoption("--failover-seed", type=int, default=6, help="another seed makes other troubles")
 
