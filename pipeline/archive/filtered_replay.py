@@ -74,7 +74,7 @@ class _Task:
             tables = partial(_tables, (piece for _, piece in pieces), until_offset)
             # What Spark has handed out it does not hand out again, so a second attempt is for another task.
             receipt = replay(target, self._options, tables, attempts=1)
-            told = dict(zip(RECEIPT.names, (*place, receipt.records, receipt.began_at), strict=True))
+            told = dict(zip(RECEIPT.names, (*receipt.place, receipt.records, receipt.began_at), strict=True))
             yield pa.RecordBatch.from_pylist([told], RECEIPT)
 
 

@@ -65,7 +65,7 @@ def _produce(recipe: Recipe, options: argparse.Namespace, desk: Desk) -> Summary
     from ..wire import WireSettings
 
     settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
-    make_topics(settings, {options.topic: recipe.partitions}, {"retention.ms": "-1"})
+    make_topics(settings, {options.topic: recipe.partitions})
     work = [PartitionWork(recipe, settings, options.topic, partition) for partition in range(recipe.partitions)]
     with desk.progress(len(work), "partitions") as progress:
         made = run_tasks(desk.session(), work, produce_partition, progress)

@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import BrokerError, ErrorCode
 from ..errors import OptionError, PipelineError
 from ..spark_tasks import run_tasks
 from ..wire import WireSettings
@@ -106,7 +107,15 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
             Admin(bootstrap_of(source), **client_config(source)) as here,
             Admin(bootstrap_of(target), **client_config(target)) as there,
         ):
-            topics = await matching_topics(here, pattern)
-            return {topic.name: await prepare_topic(here, there, topic) for topic in topics}
+            sizes = {}
+            for topic in await matching_topics(here, pattern):
+                try:
+                    sizes[topic.name] = await prepare_topic(here, there, topic)
+                except BrokerError as fault:
+                    # Made by a request whose answer was lost: what is left is to look at it.
+                    if fault.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                        raise
+                    sizes[topic.name] = await prepare_topic(here, there, topic)
+            return sizes
 
     return run_client("preparing topics", prepare)

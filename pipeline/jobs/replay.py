@@ -43,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="SQL", help="only rows for which this is true")
     parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: any)")
     parser.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of topics that are made (default: retention.ms=-1)",
+    )
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
@@ -61,7 +68,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
     counts = partition_counts(manifest)
     settings = target_settings(options)
-    make_topics(settings, {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions})
+    wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
+    make_topics(settings, wanted, options.config)
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]

@@ -25,7 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help="a Gregor broker")
     parser.add_argument("--prefix", default="", help="put this before the names of topics")
     parser.add_argument(
-        "--config", action="append", default=[], metavar="NAME=VALUE", help="a setting of topics that are made"
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of topics that are made (default: retention.ms=-1)",
     )
 
 
@@ -43,8 +47,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
     partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
     counts = partition_counts(manifest)
-    configs = dict(assignment.split("=", 1) for assignment in options.config)
-    make_topics(settings, {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}, configs)
+    wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
+    make_topics(settings, wanted, options.config)
     work = [RestoreWork(each, options.prefix + each.topic, settings) for each in partitions]
     with desk.progress(len(work), "partitions") as progress:
         done = run_tasks(desk.session(), work, restore, progress)
