@@ -1,7 +1,8 @@
-"""A trio-native producer, consumer and admin client for any Kafka from 0.10 to 4.x.
+"""A trio-native producer, consumer, admin client and mirror for any Kafka from 0.10 to 4.x.
 
 `connection.py` speaks with one broker, `cluster.py` knows them all; on these stand `producer.py` (KIP-126, 526, 794),
-`consumer.py` and `admin.py`. Configuration keys are Kafka's with underscores, see `config.py`.
+`consumer.py` and `admin/`, and on all three `mirroring/`. Configuration keys are Kafka's with underscores, see
+`config.py`.
 """
 
 from typing import TYPE_CHECKING, Any
