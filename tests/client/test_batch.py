@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from gregor.client.batch import BatchState, ProducerBatch, next_sequence
 from gregor.client.compression_estimator import CompressionRatioEstimator
+from gregor.client.delivery import Delivery
 from gregor.client.record_size import record_size_bound
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
@@ -62,7 +63,7 @@ async def test_splitting_down_to_single_records_keeps_order_content_and_sequence
     records: list[Raw], codec: Codec, sequence: int
 ) -> None:
     batch = batch_of(records, codec)
-    deliveries = list(batch.deliveries)
+    deliveries = [Delivery(batch, index, record[0]) for index, record in enumerate(records)]
     reserved = batch.reserved_bytes
     estimator = CompressionRatioEstimator()
     batch.seal(estimator)
@@ -111,7 +112,7 @@ async def test_legacy_brokers_get_format_v1() -> None:
 
 async def test_states_follow_the_diagram() -> None:
     batch = batch_of([(0, None, b"v", [])])
-    delivery = batch.deliveries[0]
+    delivery = Delivery(batch, 0, 0)
     with pytest.raises(RuntimeError):
         delivery.result()
     batch.seal(CompressionRatioEstimator())
@@ -128,7 +129,7 @@ async def test_states_follow_the_diagram() -> None:
 
 async def test_single_records_can_have_errors_of_their_own() -> None:
     batch = batch_of([(0, None, b"good", []), (0, None, b"bad", [])])
-    good, bad = batch.deliveries
+    good, bad = Delivery(batch, 0, 0), Delivery(batch, 1, 0)
     batch.seal(CompressionRatioEstimator())
     batch.sent()
     batch.failed(ValueError("another record"), {1: ValueError("this record")})
