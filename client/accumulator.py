@@ -167,7 +167,7 @@ class Accumulator:
         batch.reserved_bytes = len(payload)
         self._seal_open(queue)
         self._enqueue(queue, batch)
-        return batch.deliveries[0]
+        return Delivery(batch, 0, batch.max_timestamp)
 
     def _begin_batch(self, queue: PartitionQueue) -> ProducerBatch:
         self._seal_open(queue)
@@ -210,6 +210,8 @@ class Accumulator:
         if partition >= 0:
             batch = queues.queues[partition].open_batch
             fits_open_batch = batch is not None and batch.room >= size_bound
+            if fits_open_batch and sticky.produced_bytes < sticky.finish_limit_bytes:
+                return partition
             growth = size_bound if batch is None else size_bound * batch.growth_factor
             if not sticky.is_due(growth, fits_open_batch):
                 return partition

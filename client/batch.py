@@ -69,7 +69,6 @@ class ProducerBatch:
         "body",
         "codec",
         "created_at",
-        "deliveries",
         "error",
         "finished",
         "finished_at",
@@ -106,13 +105,13 @@ class ProducerBatch:
         self.state = BatchState.OPEN
         self.body = bytearray()
         self.payload = b""
-        self.deliveries: list[Delivery] = []
         self.is_raw = False
         """Whether someone else has built it: then it goes as it is, or not at all."""
         self.keeps_producer = False
         """Whether the producer's identity in it is not ours, and stays."""
         self.magic = v2.MAGIC
-        self.halves: tuple[ProducerBatch, ...] = ()
+        self.halves: tuple[ProducerBatch, ProducerBatch] | tuple[()] = ()
+        """What took its place when it was split; deliveries find their records by it."""
         self.record_count = 0
         self.base_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
@@ -161,9 +160,7 @@ class ProducerBatch:
         self.body += record
         self.room -= len(record) * self.growth_factor
         self.record_count = count + 1
-        delivery = Delivery(self, count, timestamp)
-        self.deliveries.append(delivery)
-        return delivery
+        return Delivery(self, count, timestamp)
 
     # --- bytes ---
 
@@ -211,7 +208,7 @@ class ProducerBatch:
             view = read_batch(payload)
             assert view is not None, "it was looked at just now"
             batch.payload = produced_again(view, is_transactional=is_transactional)
-        batch.deliveries = [Delivery(batch, 0, raw.max_timestamp)]
+        batch.max_timestamp = raw.max_timestamp
         batch._move_to(BatchState.SEALED)
         return batch
 
@@ -246,7 +243,7 @@ class ProducerBatch:
     def split(self, estimator: CompressionRatioEstimator) -> tuple[ProducerBatch, ProducerBatch]:
         """Replace a batch that was too large by two sealed ones, in order and about equal in bytes (KIP-126).
 
-        The deliveries, the reserved memory and the sequence numbers go over to them.
+        The reserved memory and the sequence numbers go over to them; the deliveries follow when they are asked.
         """
         assert self.record_count > 1, "one record cannot be split"
         records = list(self.records())
@@ -269,7 +266,6 @@ class ProducerBatch:
         self.halves = halves
         self.reserved_bytes = 0
         self.payload = b""
-        self.deliveries = []
         self.finished.set()
         return halves
 
@@ -283,12 +279,9 @@ class ProducerBatch:
             created_at=self.created_at,
         )
         part.attempts = self.attempts
-        for index in range(start, end):
-            record = records[index]
+        for record in records[start:end]:
             headers = [(header.key.decode(), header.value) for header in record.headers]
             part.append(record.timestamp, record.key, record.value, headers)
-            self.deliveries[index].move_to(part, index - start)
-        part.deliveries = self.deliveries[start:end]
         return part
 
     # --- the way to the end ---
@@ -320,16 +313,11 @@ class ProducerBatch:
         self.record_errors = record_errors or {}
         self._finish(BatchState.FAILED)
 
-    def error_of(self, index: int) -> Exception | None:
-        """Why the record at `index` failed; None if it did not."""
-        return self.record_errors.get(index, self.error)
-
     def _finish(self, state: BatchState) -> None:
         self._move_to(state)
         self.finished_at = trio.current_time()
         self.payload = b""
         self.body = bytearray()
-        self.deliveries = []
         self.finished.set()
 
     def _move_to(self, state: BatchState) -> None:

@@ -47,19 +47,18 @@ class Delivery:
 
     async def wait_done(self) -> None:
         """Wait until the record was acknowledged or has failed, without raising what it failed with."""
-        # A split moves the delivery to another batch, whose end is then the one to wait for.
-        while not self._batch.is_done:
-            await self._batch.finished.wait()
+        while not (batch := self._whereabouts()).is_done:
+            await batch.finished.wait()
 
     @property
     def finished_at(self) -> float:
         """When that was, on trio's clock."""
-        return self._batch.finished_at
+        return self._whereabouts().finished_at
 
     @property
     def is_done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self._batch.is_done
+        return self._whereabouts().is_done
 
     @property
     def topic(self) -> str:
@@ -79,22 +78,29 @@ class Delivery:
     @property
     def error(self) -> Exception | None:
         """Why the record failed; None if it did not, or not yet."""
-        return self._batch.error_of(self._index)
+        batch = self._whereabouts()
+        return batch.record_errors.get(self._index, batch.error) if batch.record_errors else batch.error
 
     def result(self) -> RecordMetadata:
         """The outcome, without waiting. Raises it if it is an error, RuntimeError if there is none yet."""
-        if not self._batch.is_done:
+        batch = self._whereabouts()
+        if not batch.is_done:
             raise RuntimeError("the record is still on its way; await its delivery")
         if (error := self.error) is not None:
             raise error
-        batch = self._batch
         base_offset = batch.acknowledged_base_offset
         offset = base_offset + self._index if base_offset >= 0 else -1
         append_time = batch.acknowledged_append_time
         timestamp = append_time if append_time != NO_TIMESTAMP else self.timestamp
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
-    def move_to(self, batch: ProducerBatch, index: int) -> None:
-        """Follow the record into the batch that it was split into."""
-        self._batch = batch
-        self._index = index
+    def _whereabouts(self) -> ProducerBatch:
+        """The batch that has the record now: a split puts two in the place of one (KIP-126)."""
+        while halves := self._batch.halves:
+            first, second = halves
+            if self._index < first.record_count:
+                self._batch = first
+            else:
+                self._batch = second
+                self._index -= first.record_count
+        return self._batch

@@ -62,11 +62,13 @@ class StickyPartitioner:
     Invariant: over a long run each visit of a partition is worth `batch_size` bytes, however long it really was.
     """
 
-    __slots__ = ("_batch_size", "_debts", "_random", "partition", "produced_bytes")
+    __slots__ = ("_batch_size", "_debts", "_random", "finish_limit_bytes", "partition", "produced_bytes")
 
     def __init__(self, batch_size: int, random: Random) -> None:
         # batch.size may be 0, which means a batch for each record and a switch after each.
         self._batch_size = max(1, batch_size)
+        self.finish_limit_bytes = 2 * self._batch_size
+        """Below so many bytes a visit is never over while its batch can take more."""
         self._random = random
         self._debts: dict[int, float] = {}
         self.partition = -1
@@ -81,7 +83,7 @@ class StickyPartitioner:
         if self.partition < 0:
             return True
         if fits_open_batch:
-            return self.produced_bytes >= 2 * self._batch_size
+            return self.produced_bytes >= self.finish_limit_bytes
         return self.produced_bytes + next_bytes > self._batch_size and self.produced_bytes > 0
 
     def switch(self, partitions: Sequence[int], weights: Sequence[float] | None = None) -> int:

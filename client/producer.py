@@ -146,7 +146,9 @@ class Producer:
         if queues is None or (partition is not None and partition >= len(queues.queues)):
             queues = await self._metadata.wait_for(topic, partition)
         if partition is None:
-            partition = self._partition_for(queues, key, value)
+            partition = ANY_PARTITION
+            if key is not None or self.config.partitioner_class is not None:
+                partition = self._partition_for(queues, key, value)
         size_bound = record_size_bound(key, value, headers)
         if not self._memory.try_reserve(size_bound):
             await self._reserve(size_bound)

@@ -3,10 +3,13 @@ cimport cython
 
 cdef int TABLE_SIZE
 cdef list _VARINTS
+cdef bytes _ATTRIBUTES
+cdef bytes _NULL
+cdef bytes _NO_HEADERS
 
 cdef bytes _varint(long long value)
 
-@cython.locals(body=bytes)
+@cython.locals(when=bytes, place=bytes, key_size=bytes, value_size=bytes, tail=bytes, size=cython.longlong)
 cpdef bytes encode_record(long long timestamp_delta, long long offset_delta, bytes key, bytes value, headers)
 
 cdef bytes _encode_headers(headers)

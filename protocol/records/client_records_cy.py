@@ -30,6 +30,9 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
+_ATTRIBUTES = b"\x00"
+_NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
 _VARINTS = [encode_varint(number) for number in range(TABLE_SIZE)]
 
 
@@ -45,17 +48,20 @@ def encode_record(
     headers: Sequence[tuple[str, bytes | None]],
 ) -> bytes:
     """One record as it stands in a batch, its length first. Deltas are against the batch's base."""
-    body = b"".join(
-        (
-            b"\x00",
-            _varint(timestamp_delta),
-            _varint(offset_delta),
-            b"\x01" if key is None else _varint(len(key)) + key,
-            b"\x01" if value is None else _varint(len(value)) + value,
-            _encode_headers(headers) if headers else b"\x00",
-        )
-    )
-    return _varint(len(body)) + body
+    when = _varint(timestamp_delta)
+    place = _varint(offset_delta)
+    key_size = value_size = _NULL
+    if key is None:
+        key = b""
+    else:
+        key_size = _varint(len(key))
+    if value is None:
+        value = b""
+    else:
+        value_size = _varint(len(value))
+    tail = _encode_headers(headers) if headers else _NO_HEADERS
+    size = 1 + len(when) + len(place) + len(key_size) + len(key) + len(value_size) + len(value) + len(tail)
+    return b"".join((_varint(size), _ATTRIBUTES, when, place, key_size, key, value_size, value, tail))
 
 
 def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
