@@ -10,14 +10,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...protocol.records.compression import Codec
-from ..format_conversion import Account, Conversion
 from ..log_files import PartitionFiles, SegmentFile, list_partitions, mapped
-from ..log_transactions import aborted_transactions
 from ..segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
+
+if TYPE_CHECKING:
+    from ..format_conversion import Account, Conversion
 
 HELP = "convert log directories between message formats"
 
@@ -49,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Convert what is not converted yet."""
+    from ..format_conversion import Account
+
     tasks = [
         task
         for partition in list_partitions(options.log_dir, options.topics)
@@ -73,12 +77,17 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 def convert_segment(task: SegmentConversion) -> Account:
     """Convert one segment file. Raises DamagedLogError, OSError."""
+    from ..format_conversion import Account
+
     account = Account()
     write_segment(task.target, task.conversion.convert(mapped(task.segment), account))
     return account
 
 
 def _segments(partition: PartitionFiles, options: argparse.Namespace) -> list[SegmentConversion]:
+    from ..format_conversion import Conversion
+    from ..log_transactions import aborted_transactions
+
     conversion = Conversion(
         partition.name.topic,
         partition.name.partition,
