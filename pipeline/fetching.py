@@ -86,6 +86,7 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
                 batch_rows=options.batch_rows,
                 checks_crc=options.checks_crc,
                 with_values=options.with_values,
+                with_headers=options.with_headers,
             )
             yield from RecordBatches(topic, partition, wanted, piece.hides_batch).read(stored)
             continue

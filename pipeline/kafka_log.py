@@ -11,7 +11,7 @@ Options beside those of `offset_options`:
     splitBytes          about how much one task reads (128 MiB)
     batchRows           rows of an Arrow batch at most, where batches are not larger (10,000)
     checkCrc            whether CRCs are checked (true; in mode=batches false, where nothing else reads the records)
-    values              false leaves out key, value and headers
+    values              false leaves out key, value and headers; includeHeaders=false the headers alone
     uncompressedSize    true has mode=batches inflate each batch to tell how large it was
     kafka.isolation.level  read_committed leaves out what is not committed, after a look at all headers
     failOnDataLoss      whether starting offsets that retention has removed are an error (true)
@@ -37,7 +37,7 @@ from .log_plan import LogRange, PlanOptions, plan
 from .log_reading import ReadOptions, range_rows, read_range
 from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
 from .options import SourceOptions, names_of, parse_assign
-from .schemas import Mode, arrow_schema, spark_schema
+from .schemas import Mode
 
 KNOWN_OPTIONS = (
     "path",
@@ -49,6 +49,7 @@ KNOWN_OPTIONS = (
     "batchRows",
     "checkCrc",
     "values",
+    "includeHeaders",
     "uncompressedSize",
     "failOnDataLoss",
     *OFFSET_OPTIONS,
@@ -74,7 +75,7 @@ class KafkaLogSource(DataSource):
     def schema(self) -> str:
         """The columns of the chosen mode."""
         options = SourceOptions(self.options, KNOWN_OPTIONS)
-        return spark_schema(options.mode, with_values=options.with_values)
+        return options.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads with the help of the query's filters if `pushdown` allows it."""
@@ -131,7 +132,7 @@ class KafkaLogReader(DataSourceReader):
             if partition.ranges:
                 yield range_rows(list(partition.ranges))
             else:
-                yield pa.RecordBatch.from_pylist([], arrow_schema(options.mode, with_values=options.with_values))
+                yield pa.RecordBatch.from_pylist([], options.arrow_schema())
             return
         yield from read_range(
             partition,
@@ -140,6 +141,7 @@ class KafkaLogReader(DataSourceReader):
                 batch_rows=options.batch_rows,
                 checks_crc=self._checks_crc,
                 with_values=options.with_values,
+                with_headers=options.with_headers,
                 with_uncompressed_size=self._with_uncompressed_size,
                 least_timestamp=self._pruning.least_timestamp,
                 fails_on_data_loss=self._fails_on_data_loss,

@@ -9,7 +9,8 @@ The options of Spark's own connector mean here what they mean there:
     kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
     kafka.security.protocol (PLAINTEXT or SSL), kafka.ssl.truststore.location (a PEM file)
 
-And these are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, and
+And these are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, where includeHeaders is true
+unless told otherwise, and
 
     maxBytesPerTrigger  about how many stored bytes one micro-batch of a stream reads
 
@@ -41,7 +42,7 @@ from .log_reading import ReadOptions
 from .offset_options import OFFSET_OPTIONS, Partition, ending_bounds, starting_bounds, strategy
 from .options import SourceOptions
 from .record_batches import ANY_TIME
-from .schemas import RANGES, Mode, arrow_schema, spark_schema
+from .schemas import RANGES, Mode, arrow_schema
 from .topic_choice import CHOICES, TopicChoice, partitions_of, resolve_end, resolve_start
 from .wire import WireSettings
 
@@ -52,6 +53,7 @@ KNOWN_OPTIONS = (
     "batchRows",
     "checkCrc",
     "values",
+    "includeHeaders",
     "uncompressedSize",
     "failOnDataLoss",
     "minPartitions",
@@ -79,7 +81,7 @@ class KafkaRawSource(DataSource):
     def schema(self) -> str:
         """The columns of the chosen mode."""
         options = SourceOptions(self.options, KNOWN_OPTIONS)
-        return spark_schema(options.mode, with_values=options.with_values)
+        return options.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads what is there now."""
@@ -128,6 +130,7 @@ class ReadPlan:
             batch_rows=options.batch_rows,
             checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
             with_values=options.with_values,
+            with_headers=options.with_headers,
             with_uncompressed_size=options.boolean("uncompressedSize", False),
             least_timestamp=ANY_TIME,
             fails_on_data_loss=self.fails_on_data_loss,
@@ -174,7 +177,8 @@ class KafkaRawReader(DataSourceReader):
 
 def _listed(ranges: Iterable[FetchRange], read: ReadOptions) -> pa.RecordBatch:
     if read.mode is not Mode.RANGES:
-        return pa.RecordBatch.from_pylist([], arrow_schema(read.mode, with_values=read.with_values))
+        schema = arrow_schema(read.mode, with_values=read.with_values, with_headers=read.with_headers)
+        return pa.RecordBatch.from_pylist([], schema)
     rows = [
         {
             "topic": item.topic,

@@ -40,6 +40,7 @@ class ReadOptions:
     with_uncompressed_size: bool
     least_timestamp: int
     fails_on_data_loss: bool
+    with_headers: bool = True
 
 
 def read_range(log_range: LogRange, options: ReadOptions, attempts: int = ATTEMPTS) -> Iterator[pa.RecordBatch]:
@@ -139,6 +140,7 @@ class _Reader:
                 batch_rows=options.batch_rows,
                 checks_crc=options.checks_crc,
                 with_values=options.with_values,
+                with_headers=options.with_headers,
                 is_exact=True,
             ),
             hides_aborted(log_range.aborted),

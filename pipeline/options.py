@@ -6,9 +6,11 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
+import pyarrow as pa
+
 from .errors import OptionError
 from .offset_options import parse_bool, parse_int
-from .schemas import Mode
+from .schemas import Mode, arrow_schema, spark_schema
 
 DEFAULT_BATCH_ROWS = 10_000
 
@@ -26,6 +28,7 @@ class SourceOptions(Mapping[str, str]):
                 raise OptionError(f"unknown option {name}{hint}")
         self.mode = self._mode()
         self.with_values = self.boolean("values", True)
+        self.with_headers = self.boolean("includeHeaders", True)
         self.batch_rows = self.integer("batchRows", DEFAULT_BATCH_ROWS, least=1)
 
     def __getitem__(self, name: str) -> str:
@@ -55,6 +58,14 @@ class SourceOptions(Mapping[str, str]):
     def boolean(self, name: str, default: bool) -> bool:
         """true or false. Raises OptionError."""
         return parse_bool(name, self[name]) if name in self else default
+
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of what these options ask for."""
+        return arrow_schema(self.mode, with_values=self.with_values, with_headers=self.with_headers)
+
+    def spark_schema(self) -> str:
+        """The same as a DDL string for Spark."""
+        return spark_schema(self.mode, with_values=self.with_values, with_headers=self.with_headers)
 
     @property
     def is_read_committed(self) -> bool:

@@ -55,6 +55,7 @@ class RecordOptions:
     batch_rows: int = 10_000
     checks_crc: bool = True
     with_values: bool = True
+    with_headers: bool = True
     is_exact: bool = False
 
 
@@ -68,7 +69,7 @@ class RecordBatches:
         self._partition = partition
         self._options = options
         self._hides_batch = hides_batch
-        self._schema = arrow_schema(Mode.RECORDS, with_values=options.with_values)
+        self._schema = arrow_schema(Mode.RECORDS, with_values=options.with_values, with_headers=options.with_headers)
         self._inflated: tuple[int, bytes] = (-1, b"")
         self._next_offset = 0
         self.position = 0
@@ -200,6 +201,7 @@ class _Columns:
         self._fixed = tuple(FixedColumn(arrow_type, rows) for arrow_type in _FIXED_TYPES)
         self._header_ends = FixedColumn(pa.int32(), rows + 1)
         self._header_valid = FixedColumn(pa.uint8(), (rows + 7) // 8)
+        self._with_headers = options.with_headers
         self._stores: tuple[BytesStore, ...] = ()
         if options.with_values:
             headers = size_bytes // LEAST_HEADER_BYTES
@@ -235,7 +237,8 @@ class _Columns:
         if self._stores:
             keys, values, _, _ = self._stores
             columns[:0] = [keys.array(pa.binary()), values.array(pa.binary())]
-            columns.insert(_HEADERS_AT, self._headers(rows))
+            if self._with_headers:
+                columns.insert(_HEADERS_AT, self._headers(rows))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _headers(self, rows: int) -> pa.Array:

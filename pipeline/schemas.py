@@ -114,15 +114,17 @@ _SPARK_TYPES = {
 }
 
 
-def arrow_schema(mode: Mode, *, with_values: bool = True) -> pa.Schema:
+def arrow_schema(mode: Mode, *, with_values: bool = True, with_headers: bool = True) -> pa.Schema:
     """The Arrow schema of `mode`; without values `records` lacks `key`, `value` and `headers`."""
     schema = _ARROW[mode]
-    if mode is Mode.RECORDS and not with_values:
-        schema = pa.schema([field for field in schema if field.name not in ("key", "value", "headers")])
+    if mode is Mode.RECORDS:
+        left_out = {"headers"} if with_values else {"key", "value", "headers"}
+        if not (with_values and with_headers):
+            schema = pa.schema([field for field in schema if field.name not in left_out])
     return schema
 
 
-def spark_schema(mode: Mode, *, with_values: bool = True) -> str:
+def spark_schema(mode: Mode, *, with_values: bool = True, with_headers: bool = True) -> str:
     """The same as a DDL string for Spark."""
-    schema = arrow_schema(mode, with_values=with_values)
+    schema = arrow_schema(mode, with_values=with_values, with_headers=with_headers)
     return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)

@@ -53,6 +53,7 @@ def test_all_that_is_there(broker_process: BrokerProcess, topic: str) -> None:
     assert found[7]["key"] == b"k7"
     assert round(found[7]["timestamp"].timestamp() * 1000) == START_MS + 7
     assert {(row["magic"], row["codec"]) for row in found} == {(2, "none")}
+    assert "headers" not in rows(broker_process, subscribe=topic, includeHeaders="false")[0]
 
 
 def test_which_topics(broker_process: BrokerProcess, topic: str) -> None:

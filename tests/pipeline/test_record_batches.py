@@ -184,6 +184,7 @@ def test_arrow_batches_keep_what_they_hold() -> None:
 
 def test_the_schema_is_the_documented_one() -> None:
     stored = v2.build_batch([Record(0, 0, None, b"v", (Header(b"h", None),))])
-    for with_values in (True, False):
-        (batch,) = RecordBatches("t", 0, RecordOptions(with_values=with_values)).read(memoryview(stored))
-        assert batch.schema.equals(arrow_schema(Mode.RECORDS, with_values=with_values))
+    for wanted in ({}, {"with_values": False}, {"with_headers": False}):
+        (batch,) = RecordBatches("t", 0, RecordOptions(**wanted)).read(memoryview(stored))
+        assert batch.schema.equals(arrow_schema(Mode.RECORDS, **wanted))
+        assert ("headers" in batch.schema.names) == (not wanted)
