@@ -10,7 +10,8 @@
 A batch counts when its manifest entry is there, which one rename decides. Files of batches without an entry are
 leftovers of a run that ended early; the next writer removes them (`manifest.Manifest.sweep`).
 
-`description` is archive.json; `writing` puts rounds of ranges into an archive, in tasks: `range_rows` gives them their
-rows, `value_formats` decodes values, `part_files` lays them out. `compaction` makes few files of many, `reading` gives
-back what is there.
+`description` is archive.json. `writing` puts rounds of ranges into an archive, in tasks: `range_rows` gives them their
+rows, `value_formats` decodes values, `part_files` lays them out; `waves` plans rounds from brokers, `log_rounds` from
+log directories. `compaction` makes few files of many. `reading` gives back what is there, `replaying` writes it to
+topics, `restoring` puts stored batches where they were.
 """
