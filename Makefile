@@ -12,17 +12,20 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-.venv/.run: $(BIN)/python pyproject.toml setup.py $(wildcard protocol/records/*_cy.py protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard protocol/records/*_cy.py protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+
+.venv/.run: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-.venv/.dev: .venv/.run
+# Each installation compiles the kernels anew, so the wider ones count as the plain one too.
+.venv/.dev: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@
+	@touch .venv/.run $@
 
-.venv/.spark: .venv/.run
+.venv/.spark: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[spark,jre]'
-	@touch $@
+	@touch .venv/.run $@
 
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)

@@ -58,4 +58,4 @@ def compiled_modules() -> list[Extension]:
     return list(compiled)
 
 
-setup(ext_modules=compiled_modules())
+setup(ext_modules=compiled_modules(), options={"build_ext": {"parallel": os.cpu_count()}})
