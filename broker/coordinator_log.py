@@ -94,11 +94,11 @@ class CoordinatorLog:
     def existing_partition_of(self, key: str) -> int:
         """As `partition_of`, but -1 if the topic does not exist, which then is not created."""
         count = self.existing_partitions()
-        return java_hash(key) % count if count else -1
+        return partition_for(key, count) if count else -1
 
     def partition_of(self, key: str) -> int:
         """The partition that holds all records of a group or transactional id: Java's hash of it, as in Kafka."""
-        return java_hash(key) % self.partition_count
+        return partition_for(key, self.partition_count)
 
     def append(
         self,
@@ -181,6 +181,11 @@ def _entries(batch: BatchView) -> Iterator[Replayed]:
         elif record.key is not None:
             producer_id = batch.producer_id if batch.is_transactional else v2.NO_PRODUCER_ID
             yield ReplayedRecord(record.offset, record.key, record.value, producer_id)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that keeps a group or transactional id (Kafka: Utils.abs(hash) % count)."""
+    return java_hash(key) % partition_count
 
 
 @lru_cache(maxsize=10_000)

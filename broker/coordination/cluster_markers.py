@@ -20,7 +20,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.paths import TopicPartition
-from ..coordinator_log import java_hash
+from ..coordinator_log import partition_for
 from ..metadata.internal_topics import TRANSACTION_STATE
 from ..metadata.store import MetadataStore
 from ..partition import Partition, PartitionRegistry
@@ -97,7 +97,7 @@ class ClusterMarkers:
         topic = self._metadata.topics.get(TRANSACTION_STATE)
         if topic is None:
             return None
-        return self._partitions.find(TRANSACTION_STATE, java_hash(transactional_id) % len(topic.partitions))
+        return self._partitions.find(TRANSACTION_STATE, partition_for(transactional_id, len(topic.partitions)))
 
     async def _is_decided(self, state: Partition) -> bool:
         """Wait until the decision, the newest record here, is replicated; False if this broker leads no more."""

@@ -13,7 +13,7 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ...storage.paths import TopicPartition
-from ..coordinator_log import java_hash
+from ..coordinator_log import partition_for
 from ..metadata.internal_topics import TRANSACTION_STATE
 from ..metadata.state import NO_LEADER
 from ..metadata.store import MetadataStore
@@ -47,7 +47,7 @@ class RemoteTransactions:
         topic = self._metadata.topics.get(TRANSACTION_STATE)
         if topic is None:
             return NO_LEADER
-        return topic.partitions[java_hash(transactional_id) % len(topic.partitions)].leader
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     def is_remote(self, transactional_id: str) -> bool:
         """Whether that is not this broker."""

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ..coordinator_log import java_hash
+from ..coordinator_log import partition_for
 from ..metadata.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ..network.advertised import VisibleBroker, visible_brokers
 from ..requests import RequestContext
@@ -70,7 +70,7 @@ def _leader_of(key: str, topic_name: str, context: RequestContext) -> VisibleBro
             raise
         # Its partitions may be on their way; clients ask again.
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
-    leader = topic.partitions[java_hash(key) % len(topic.partitions)].leader
+    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
     found = next((broker for broker in visible_brokers(context) if broker.node_id == leader), None)
     if found is None:
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
