@@ -89,6 +89,14 @@ async def _ask_leader(
     """Ask one broker; what it answers goes to `found`, the last refusal is returned."""
     connection = await cluster.connection(leader)
     version = connection.versions.version(ApiKey.LIST_OFFSETS)
+    request = list_offsets_request(places, version, read_committed=read_committed)
+    return read_offsets(await connection.request(request, ListOffsetsResponse, version=version), version, found)
+
+
+def list_offsets_request(
+    places: Mapping[TopicPartition, int], version: int, *, read_committed: bool
+) -> ListOffsetsRequest:
+    """What one broker is asked: a timestamp in ms for each partition, or LATEST and the like."""
     topics: dict[str, ListOffsetsTopic] = {}
     for (topic, partition), timestamp in places.items():
         entry = topics.setdefault(topic, ListOffsetsTopic(name=topic))
@@ -96,7 +104,13 @@ async def _ask_leader(
     request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
     if read_committed and version >= 2:
         request.isolation_level = READ_COMMITTED
-    answer = await connection.request(request, ListOffsetsResponse, version=version)
+    return request
+
+
+def read_offsets(
+    answer: ListOffsetsResponse, version: int, found: dict[TopicPartition, OffsetAndTimestamp | None]
+) -> BrokerError | None:
+    """Put what a broker answers into `found`, None where there is no such record; returns the last refusal."""
     failure = None
     for described in answer.topics:
         for part in described.partitions:

@@ -11,14 +11,10 @@ from typing import Self, TypeVar
 from uuid import UUID
 
 from ..client.errors import STALE_METADATA_CODES, ConnectionLostError, is_retriable
+from ..client.offset_lookup import OffsetAndTimestamp, list_offsets_request, read_offsets
 from ..protocol.apis import ApiKey
 from ..protocol.errors import BrokerError, ErrorCode
-from ..protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ..protocol.messages.list_offsets import ListOffsetsResponse
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .errors import PipelineError
 from .offset_options import Partition
@@ -26,7 +22,6 @@ from .wire import Wire, WireSettings
 
 T = TypeVar("T")
 
-CONSUMER_REPLICA_ID = -1
 BACKOFF_S = 0.1
 MAX_BACKOFF_S = 1.0
 PATIENCE_S = 60.0
@@ -197,22 +192,9 @@ def _ask_offsets(
     wire: Wire, places: Mapping[Partition, int], found: dict[Partition, int | None], *, read_committed: bool
 ) -> None:
     version = wire.versions.version(ApiKey.LIST_OFFSETS)
-    topics: dict[str, ListOffsetsTopic] = {}
-    for (topic, partition), timestamp in places.items():
-        entry = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-        entry.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
-    request = ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
-    if read_committed and version >= 2:
-        request.isolation_level = 1
-    failure: BrokerError | None = None
-    for described in wire.request(request, ListOffsetsResponse).topics:
-        for part in described.partitions:
-            if part.error_code:
-                failure = BrokerError(ErrorCode(part.error_code), f"{described.name}-{part.partition_index}")
-            elif version == 0:
-                offsets = part.old_style_offsets
-                found[described.name, part.partition_index] = offsets[0] if offsets else None
-            else:
-                found[described.name, part.partition_index] = part.offset if part.offset >= 0 else None
+    request = list_offsets_request(places, version, read_committed=read_committed)
+    answered: dict[Partition, OffsetAndTimestamp | None] = {}
+    failure = read_offsets(wire.request(request, ListOffsetsResponse), version, answered)
+    found.update({place: None if each is None else each.offset for place, each in answered.items()})
     if failure is not None:
         raise failure
