@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.records.compression import Codec
 from ..errors import PipelineError
 from ..spark_tasks import run_tasks
-from ..wire import WireSettings
 from .desk import Desk, Summary
+from .out_of_archive import add_target_arguments, make_target_topics, target_settings
 
 if TYPE_CHECKING:
     from ..archive.reading import ArchivedPartition
@@ -31,34 +30,21 @@ HELP = "an archive into topics, exactly once"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where, which rows, how fast."""
-    parser.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
-    parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
-    parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT,...", help="write through these brokers"
-    )
-    parser.add_argument("--prefix", default="", help="put this before the names of topics")
+    add_target_arguments(parser, "write through these brokers")
     parser.add_argument("--name", default="replay", help="names the progress; another one replays anew (%(default)s)")
     parser.add_argument("--since", type=milliseconds, metavar="TIME", help="records from then on: ISO 8601, or ms")
     parser.add_argument("--until", type=milliseconds, metavar="TIME", help="records before then")
     parser.add_argument("--where", metavar="SQL", help="only rows for which this is true")
     parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: any)")
     parser.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of topics that are made (default: retention.ms=-1)",
-    )
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Replay what is not replayed yet."""
     from ..archive.description import Values
-    from ..archive.reading import archived_partitions, open_archive, partition_counts
+    from ..archive.reading import archived_partitions, open_archive
     from ..archive.replaying import ReplayOptions
     from ..options import names_of
-    from ..topic_making import make_topics
 
     description, manifest = open_archive(options.archive.absolute())
     if description.values is Values.BATCHES:
@@ -66,10 +52,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     if description.value_type not in ("binary", "string"):
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
     partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
-    counts = partition_counts(manifest)
-    settings = target_settings(options)
-    wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
-    make_topics(settings, wanted, options.config)
+    make_target_topics(options, manifest, partitions)
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]
@@ -91,11 +74,6 @@ def milliseconds(text: str) -> int:
         return int(text)
     moment = datetime.fromisoformat(text)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def target_settings(options: argparse.Namespace) -> WireSettings:
-    """How the brokers that are written to are reached. Raises OptionError."""
-    return WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
 
 
 def _target(options: argparse.Namespace, source: ArchivedPartition) -> CopyTarget:

@@ -8,47 +8,33 @@ their offsets stay empty, as after compaction.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..errors import PipelineError
 from ..spark_tasks import run_tasks
-from ..wire import WireSettings
 from .desk import Desk, Summary
+from .out_of_archive import add_target_arguments, make_target_topics, target_settings
 
 HELP = "an archive of batches into a broker, at the same offsets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where."""
-    parser.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
-    parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help="a Gregor broker")
-    parser.add_argument("--prefix", default="", help="put this before the names of topics")
-    parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of topics that are made (default: retention.ms=-1)",
-    )
+    add_target_arguments(parser, "a Gregor broker")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Restore what is not there yet."""
     from ..archive.description import Values
-    from ..archive.reading import archived_partitions, open_archive, partition_counts
+    from ..archive.reading import archived_partitions, open_archive
     from ..archive.restoring import RestoreWork, restore
     from ..options import names_of
-    from ..topic_making import make_topics
 
     description, manifest = open_archive(options.archive.absolute())
     if description.values is not Values.BATCHES:
         raise PipelineError(f"an archive of {description.values} values has no batches: `replay` is for it")
-    settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
     partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
-    counts = partition_counts(manifest)
-    wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
-    make_topics(settings, wanted, options.config)
+    make_target_topics(options, manifest, partitions)
+    settings = target_settings(options)
     work = [RestoreWork(each, options.prefix + each.topic, settings) for each in partitions]
     with desk.progress(len(work), "partitions") as progress:
         done = run_tasks(desk.session(), work, restore, progress)

@@ -1,0 +1,46 @@
+"""What the jobs that write an archive into topics share: which part of it, where to, and the topics there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..wire import WireSettings
+
+if TYPE_CHECKING:
+    from ..archive.manifest import Manifest
+    from ..archive.reading import ArchivedPartition
+
+
+def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
+    """From where, to where; `brokers` says what is written to."""
+    parser.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
+    parser.add_argument("--prefix", default="", help="put this before the names of topics")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of topics that are made (default: retention.ms=-1)",
+    )
+
+
+def target_settings(options: argparse.Namespace) -> WireSettings:
+    """How the brokers that are written to are reached. Raises OptionError."""
+    return WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+
+
+def make_target_topics(
+    options: argparse.Namespace, manifest: Manifest, partitions: Sequence[ArchivedPartition]
+) -> None:
+    """Make the topics that are not there, with as many partitions as they had. Raises PipelineError."""
+    from ..archive.reading import partition_counts
+    from ..topic_making import make_topics
+
+    counts = partition_counts(manifest)
+    wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
+    make_topics(target_settings(options), wanted, options.config)
