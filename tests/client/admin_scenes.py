@@ -48,6 +48,11 @@ async def new_topic(admin: Admin, partitions: int = 1, **configs: str) -> str:
     name = f"admin-{uuid4().hex[:12]}"
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     await admin.create_topics([NewTopic(name, partitions, 1, settings)])
+
+    async def is_known() -> bool:
+        return name in await admin.list_topics()
+
+    await until(is_known)
     return name
 
 
@@ -55,7 +60,6 @@ async def topics(admin: Admin, bootstrap: str) -> None:
     name = await new_topic(admin, 2)
     await refused(admin.create_topics([NewTopic(name, 1, 1)]), ErrorCode.TOPIC_ALREADY_EXISTS)
     await admin.create_topics([NewTopic(f"{name}-not", 1, 1)], validate_only=True)
-    assert name in await admin.list_topics()
     assert f"{name}-not" not in await admin.list_topics()
     await admin.create_partitions(name, 3)
     await refused(admin.create_partitions(name, 2), ErrorCode.INVALID_PARTITIONS)
@@ -76,20 +80,25 @@ async def topics(admin: Admin, bootstrap: str) -> None:
 async def configs(admin: Admin, bootstrap: str) -> None:
     name = await new_topic(admin, retention_ms="1000")
 
-    async def value(key: str) -> str | None:
-        (entry,) = await admin.describe_configs(ResourceType.TOPIC, name, [key])
-        return entry.value
+    async def values_become(**expected: str) -> None:
+        wanted = {key.replace("_", "."): value for key, value in expected.items()}
 
-    assert await value("retention.ms") == "1000"
+        async def are_so() -> bool:
+            entries = await admin.describe_configs(ResourceType.TOPIC, name, list(wanted))
+            return {entry.name: entry.value for entry in entries} == wanted
+
+        await until(are_so)
+
+    await values_become(retention_ms="1000")
     await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "retention.ms", "2000")])
     await admin.alter_configs(
         ResourceType.TOPIC, name, [(AlterOperation.APPEND, "cleanup.policy", "compact")], validate_only=True
     )
-    assert (await value("retention.ms"), await value("cleanup.policy")) == ("2000", "delete")
+    await values_become(retention_ms="2000", cleanup_policy="delete")
     await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.APPEND, "cleanup.policy", "compact")])
-    assert await value("cleanup.policy") == "delete,compact"
+    await values_become(cleanup_policy="delete,compact")
     await admin.replace_configs(ResourceType.TOPIC, name, {"segment.bytes": "1048576"})
-    assert (await value("retention.ms"), await value("segment.bytes")) == ("604800000", "1048576")
+    await values_become(retention_ms="604800000", segment_bytes="1048576")
     wrong = admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "retention.ms", "soon")])
     await refused(wrong, ErrorCode.INVALID_CONFIG)
     entries = await admin.describe_configs(
