@@ -17,6 +17,7 @@ from typing import Self
 import trio
 
 from ..protocol.errors import BrokerError, ErrorCode
+from .classic_protocol_membership import ClassicProtocolMembership
 from .cluster import Cluster, PartitionMetadata
 from .config import ConsumerConfig
 from .consumer_protocol_membership import ConsumerProtocolMembership
@@ -53,7 +54,7 @@ class Consumer:
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
         self._subscription = Subscription()
         self._fetcher = Fetcher(self._cluster, self._subscription, self.config, self._metrics)
-        self._group: GroupMembership | ConsumerProtocolMembership | None = None
+        self._group: GroupMembership | None = None
         self._pattern: re.Pattern[str] | None = None
         self._user_revoked: RebalanceListener | None = None
         self._user_assigned: RebalanceListener | None = None
@@ -133,7 +134,7 @@ class Consumer:
             self._group.rejoin()
             return
         is_classic = self.config.group_protocol.lower() == "classic"
-        self._group = (GroupMembership if is_classic else ConsumerProtocolMembership)(
+        self._group = (ClassicProtocolMembership if is_classic else ConsumerProtocolMembership)(
             self._cluster,
             self._subscription,
             self.config,
@@ -276,7 +277,7 @@ class Consumer:
         if self._nursery is None:
             raise ClosedError("the consumer is not open")
         if self._group is not None:
-            self._group.last_poll_at = trio.current_time()
+            self._group.polled()
         if self._fetcher.resets:
             self._position_wanted.set()
 

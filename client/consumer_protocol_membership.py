@@ -7,8 +7,8 @@ leaves a static member's place open.
 
 from __future__ import annotations
 
-import logging
 from base64 import urlsafe_b64encode
+from typing import ClassVar
 from uuid import UUID, uuid4
 
 import trio
@@ -21,25 +21,24 @@ from ..protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from .cluster import Cluster, CoordinatorType
+from .cluster import Cluster
 from .config import ConsumerConfig
-from .errors import COORDINATOR_MOVED_CODES, ConnectionLostError
-from .group_membership import Listener
+from .group_membership import GroupMembership, Listener
 from .group_offsets import Membership
 from .subscription import Subscription, TopicPartition, by_topic
-
-logger = logging.getLogger(__name__)
 
 JOINING = 0
 LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
 FIRST_VERSION_WITH_OWN_IDS = 1
 """From here on members make their ids themselves (KIP-1082)."""
-FENCED_CODES = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
-class ConsumerProtocolMembership:
-    """One member; used as `GroupMembership` is."""
+class ConsumerProtocolMembership(GroupMembership):
+    """One member. The coordinator divides the partitions."""
+
+    START_ANEW_CODES: ClassVar = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+    PASSING_CODES: ClassVar = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
 
     def __init__(
         self,
@@ -50,21 +49,12 @@ class ConsumerProtocolMembership:
         on_revoked: Listener,
         on_assigned: Listener,
     ) -> None:
-        assert config.group_id is not None
-        self.last_poll_at = trio.current_time()
-        self._group_id = config.group_id
-        self._cluster = cluster
-        self._subscription = subscription
-        self._config = config
-        self._on_revoked = on_revoked
-        self._on_assigned = on_assigned
-        self._member_id = ""
+        super().__init__(cluster, subscription, config, on_revoked=on_revoked, on_assigned=on_assigned)
         self._epoch = JOINING
         self._interval = config.heartbeat_interval_ms / 1000
         self._told_topics: frozenset[str] | None = None
         self._must_tell_owned = False
         self._beat_wanted = trio.Event()
-        self._lifetime = trio.CancelScope()
 
     @property
     def membership(self) -> Membership:
@@ -80,38 +70,17 @@ class ConsumerProtocolMembership:
         """Never: the coordinator looks at the topics itself."""
         return False
 
-    async def run(self) -> None:
-        """Stay in the group until `leave`. Raises BrokerError for refusals that will not change."""
-        with self._lifetime:
-            await self._stay()
+    async def _take_part(self) -> None:
+        self._beat_wanted = trio.Event()
+        await self._beat()
+        if self._must_tell_owned:
+            return
+        with trio.move_on_after(self._interval):
+            await self._beat_wanted.wait()
+        await self._check_poll()
 
-    async def _stay(self) -> None:
-        while True:
-            self._beat_wanted = trio.Event()
-            try:
-                await self._beat()
-            except ConnectionLostError as failure:
-                logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
-                self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
-                await self._pause()
-                continue
-            except BrokerError as error:
-                await self._recover(error)
-                continue
-            if self._must_tell_owned:
-                continue
-            with trio.move_on_after(self._interval):
-                await self._beat_wanted.wait()
-            if trio.current_time() - self.last_poll_at > self._config.max_poll_interval_ms / 1000:
-                logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
-                await self._say_goodbye()
-                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
-
-    async def leave(self) -> None:
-        """Leave the group at once; a static member only says that it will be back (KIP-345)."""
-        # A heartbeat after the last one would join again.
-        self._lifetime.cancel()
-        await self._say_goodbye()
+    def _forget_place(self, code: ErrorCode) -> None:
+        self._epoch = JOINING
 
     async def _say_goodbye(self) -> None:
         if not self._member_id or self._epoch < JOINING:
@@ -142,8 +111,7 @@ class ConsumerProtocolMembership:
             await self._adopt(await self._places(answer.assignment))
 
     async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
-        connection = await self._cluster.connection(node)
+        connection = await self._coordinator()
         version = connection.versions.version(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         if not self._member_id and version >= FIRST_VERSION_WITH_OWN_IDS:
             self._member_id = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
@@ -155,19 +123,6 @@ class ConsumerProtocolMembership:
         if answer.error_code:
             raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
         return answer
-
-    async def _recover(self, error: BrokerError) -> None:
-        if error.code in COORDINATOR_MOVED_CODES:
-            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
-            await self._pause()
-        elif error.code in FENCED_CODES:
-            logger.info("%s: %s; joining anew", self._group_id, error.code.name)
-            self._epoch = JOINING
-            await self._let_go(list(self._subscription.positions))
-        elif error.code.retriable or error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
-            await self._pause()
-        else:
-            raise error
 
     # --- the assignment ---
 
@@ -190,17 +145,8 @@ class ConsumerProtocolMembership:
 
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
         """Make the assignment ours, and have the next heartbeat say so at once if that changed anything."""
-        positions = self._subscription.positions
-        await self._let_go([place for place in positions if place not in set(assigned)])
-        new = [place for place in assigned if place not in self._subscription.positions]
-        self._subscription.assign(assigned)
+        await self._take_over(assigned)
         self._must_tell_owned = True
-        await self._on_assigned(new)
-
-    async def _let_go(self, places: list[TopicPartition]) -> None:
-        if places:
-            await self._on_revoked(places)
-            self._subscription.revoke(places)
 
     def _owned(self) -> list[TopicPartitions]:
         ids = {name: topic.topic_id for name, topic in self._cluster.topics.items()}
@@ -209,6 +155,3 @@ class ConsumerProtocolMembership:
             for topic, partitions in by_topic(self._subscription.positions).items()
             if topic in ids
         ]
-
-    async def _pause(self) -> None:
-        await trio.sleep(self._config.retry_backoff_ms / 1000)

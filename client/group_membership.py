@@ -1,50 +1,42 @@
-"""Being a member of a consumer group by the classic protocol: join, sync, heartbeat, and again when asked to."""
+"""Being a member of a consumer group: what the classic and the consumer protocol have in common.
+
+A member takes part until it leaves: it finds the group's coordinator, stays in touch with it, takes over the partitions
+that it is given, and begins again after what can be mended. How it takes part is what `classic_protocol_membership.py`
+and `consumer_protocol_membership.py` say.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import ClassVar
 
 import trio
 
-from ..protocol.apis import ApiKey
-from ..protocol.codec import decode, encode
 from ..protocol.errors import BrokerError, ErrorCode
-from ..protocol.messages import consumer_protocol_assignment, consumer_protocol_subscription
-from ..protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from ..protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from ..protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ..protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ..protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ..protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from .assignors import Assignment, Assignor, MemberWish, assignors_named
 from .cluster import Cluster, CoordinatorType
 from .config import ConsumerConfig
 from .connection import Connection
 from .errors import COORDINATOR_MOVED_CODES, ConnectionLostError
 from .group_offsets import Membership
-from .subscription import Subscription, TopicPartition, by_topic
+from .subscription import Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_TYPE = "consumer"
-SUBSCRIPTION_VERSION = 1
-ASSIGNMENT_VERSION = 0
-VERSION_SIZE = 2
-NO_GENERATION = -1
-JOIN_MARGIN_MS = 5_000
-"""How much longer than the rebalance may take the answer to JoinGroup is waited for (Kafka's AbstractCoordinator)."""
-
 Listener = Callable[[list[TopicPartition]], Awaitable[None]]
 
-_START_AGAIN_CODES = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
-
-class GroupMembership:
+class GroupMembership(ABC):
     """One member. `run` keeps it in its group; the assignment goes to `subscription`.
 
     `on_revoked` is called before partitions are let go, `on_assigned` after new ones have come.
     """
+
+    START_ANEW_CODES: ClassVar[frozenset[ErrorCode]]
+    """Refusals by which the group says that it does not count on this member any more."""
+    PASSING_CODES: ClassVar[frozenset[ErrorCode]] = frozenset()
+    """Refusals that may pass, beside those that are retriable for everybody."""
 
     def __init__(
         self,
@@ -62,240 +54,118 @@ class GroupMembership:
         self._config = config
         self._on_revoked = on_revoked
         self._on_assigned = on_assigned
-        self._assignors = assignors_named(config.partition_assignment_strategy)
-        self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
         self._member_id = ""
-        self._generation_id = NO_GENERATION
-        self._rejoin_wanted = trio.Event()
-        self._led_counts: dict[str, int] | None = None
-        self.last_poll_at = trio.current_time()
+        self._last_poll_at = trio.current_time()
+        self._has_polled = trio.Event()
         self._lifetime = trio.CancelScope()
 
+    # --- what the protocols differ in ---
+
     @property
+    @abstractmethod
     def membership(self) -> Membership:
         """As whom offsets are committed now."""
-        return Membership(self._generation_id, self._member_id, self._config.group_instance_id)
 
+    @abstractmethod
     def rejoin(self) -> None:
-        """Meet again: the subscription has changed, or the topics have."""
-        self._rejoin_wanted.set()
+        """Have the group know that the subscription has changed, or the topics have."""
 
+    @abstractmethod
     def topics_changed(self) -> bool:
-        """Whether what this member assigned as leader no longer fits the topics' partitions."""
-        return self._led_counts is not None and self._led_counts != self._partition_counts(self._led_counts)
+        """Whether what this member has assigned to others no longer fits the topics' partitions."""
+
+    @abstractmethod
+    async def _take_part(self) -> None:
+        """Be in the group for a while: a rebalance and the heartbeats after it, or one heartbeat.
+
+        Raises BrokerError and ConnectionLostError.
+        """
+
+    @abstractmethod
+    async def _say_goodbye(self) -> None:
+        """Tell the coordinator that this member leaves, if it is a member."""
+
+    @abstractmethod
+    def _forget_place(self, code: ErrorCode) -> None:
+        """Prepare to join anew, after one of the protocol's START_ANEW_CODES."""
+
+    # --- what they share ---
 
     async def run(self) -> None:
         """Stay in the group until `leave`. Raises BrokerError for refusals that will not change."""
         with self._lifetime:
-            await self._stay()
+            while True:
+                try:
+                    await self._take_part()
+                except ConnectionLostError as failure:
+                    logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
+                    await self._look_for_coordinator()
+                except BrokerError as error:
+                    await self._recover(error)
 
-    async def _stay(self) -> None:
-        while True:
-            try:
-                if await self._join():
-                    await self._heartbeat()
-            except ConnectionLostError as failure:
-                logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
-                self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
-                await self._pause()
-            except BrokerError as error:
-                await self._recover(error)
+    async def leave(self) -> None:
+        """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
+        # A heartbeat after the last one would join again.
+        self._lifetime.cancel()
+        await self._say_goodbye()
 
     async def _recover(self, error: BrokerError) -> None:
         if error.code in COORDINATOR_MOVED_CODES:
-            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
-            await self._pause()
-        elif error.code in _START_AGAIN_CODES:
+            await self._look_for_coordinator()
+        elif error.code in self.START_ANEW_CODES:
             logger.info("%s: %s; joining anew", self._group_id, error.code.name)
-            self._generation_id = NO_GENERATION
-            if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-                self._member_id = ""
-            await self._let_go(list(self._subscription.positions))
-        elif error.code is ErrorCode.REBALANCE_IN_PROGRESS:
-            pass
-        elif error.code.retriable:
+            self._forget_place(error.code)
+            await self._let_go(self._subscription.positions)
+        elif error.code.retriable or error.code in self.PASSING_CODES:
             await self._pause()
         else:
             raise error
 
-    async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
-        # A heartbeat that finds that the member has left would join again.
-        self._lifetime.cancel()
-        await self._say_goodbye()
+    def polled(self) -> None:
+        """Note that the user has asked for records."""
+        self._last_poll_at = trio.current_time()
+        self._has_polled.set()
 
-    async def _say_goodbye(self) -> None:
-        if not self._member_id or self._config.group_instance_id is not None:
+    async def _check_poll(self) -> None:
+        """Leave if the user has not asked for records within `max.poll.interval.ms`, until he does (KIP-62).
+
+        Raises BrokerError with UNKNOWN_MEMBER_ID then.
+        """
+        if trio.current_time() - self._last_poll_at <= self._config.max_poll_interval_ms / 1000:
             return
-        node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
-        connection = await self._cluster.connection(node)
-        version = connection.versions.version(ApiKey.LEAVE_GROUP)
-        request = LeaveGroupRequest(group_id=self._group_id)
-        if version >= 3:
-            request.members = [MemberIdentity(member_id=self._member_id, reason="the consumer is being closed")]
-        else:
-            request.member_id = self._member_id
-        await connection.request(request, LeaveGroupResponse, version=version)
+        logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
+        self._has_polled = trio.Event()
+        await self._let_go(self._subscription.positions)
+        await self._say_goodbye()
+        await self._has_polled.wait()
+        raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
 
-    # --- join and sync ---
-
-    async def _join(self) -> bool:
-        """Go through one rebalance; False if it has to be begun again at once."""
-        self._rejoin_wanted = trio.Event()
-        if not self._is_cooperative:
-            await self._let_go(list(self._subscription.positions))
-        answer = await self._ask_join()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
-            answer = await self._ask_join()
-        _raise_for(answer.error_code, "JoinGroup")
-        self._member_id, self._generation_id = answer.member_id, answer.generation_id
-        self._led_counts = None
-        assignments: list[SyncGroupRequestAssignment] = []
-        if answer.leader == answer.member_id:
-            assignments = await self._divide(answer)
-        assigned = await self._sync(answer.protocol_name or "", assignments)
-        return await self._adopt(assigned)
-
-    async def _ask_join(self) -> JoinGroupResponse:
-        subscription = ConsumerProtocolSubscription(
-            topics=sorted(self._subscription.topics),
-            owned_partitions=[
-                consumer_protocol_subscription.TopicPartition(topic=topic, partitions=partitions)
-                for topic, partitions in by_topic(self._subscription.positions).items()
-            ],
-        )
-        metadata = _versioned(SUBSCRIPTION_VERSION, encode(subscription, SUBSCRIPTION_VERSION))
-        connection = await self._coordinator()
-        version = connection.versions.version(ApiKey.JOIN_GROUP)
-        request = JoinGroupRequest(
-            group_id=self._group_id,
-            session_timeout_ms=self._config.session_timeout_ms,
-            rebalance_timeout_ms=self._config.max_poll_interval_ms,
-            member_id=self._member_id,
-            group_instance_id=self._config.group_instance_id if version >= 5 else None,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=a.name, metadata=metadata) for a in self._assignors],
-        )
-        timeout_ms = max(self._config.max_poll_interval_ms, self._config.session_timeout_ms) + JOIN_MARGIN_MS
-        return await connection.request(request, JoinGroupResponse, version=version, timeout_ms=timeout_ms)
-
-    async def _divide(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """As the leader: read what the members want and run the assignor that the group has chosen."""
-        assignor: Assignor = next(a for a in self._assignors if a.name == answer.protocol_name)
-        members = {member.member_id: _read_wish(member.metadata) for member in answer.members}
-        topics = {topic for wish in members.values() for topic in wish.topics}
-        await self._cluster.refresh(topics, allow_auto_create=self._config.allow_auto_create_topics)
-        counts = self._partition_counts(topics)
-        self._led_counts = {topic: counts.get(topic, 0) for topic in topics}
-        assignment: Assignment = assignor.assign(counts, members)
-        return [
-            SyncGroupRequestAssignment(
-                member_id=member,
-                assignment=_versioned(
-                    ASSIGNMENT_VERSION,
-                    encode(
-                        ConsumerProtocolAssignment(
-                            assigned_partitions=[
-                                consumer_protocol_assignment.TopicPartition(topic=topic, partitions=partitions)
-                                for topic, partitions in by_topic(places).items()
-                            ]
-                        ),
-                        ASSIGNMENT_VERSION,
-                    ),
-                ),
-            )
-            for member, places in assignment.items()
-        ]
-
-    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        known = self._cluster.topics
-        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
-
-    async def _sync(
-        self, protocol_name: str, assignments: list[SyncGroupRequestAssignment]
-    ) -> Sequence[TopicPartition]:
-        connection = await self._coordinator()
-        version = connection.versions.version(ApiKey.SYNC_GROUP)
-        request = SyncGroupRequest(
-            group_id=self._group_id,
-            generation_id=self._generation_id,
-            member_id=self._member_id,
-            group_instance_id=self._config.group_instance_id if version >= 3 else None,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=protocol_name,
-            assignments=assignments,
-        )
-        timeout_ms = self._config.max_poll_interval_ms + JOIN_MARGIN_MS
-        answer = await connection.request(request, SyncGroupResponse, version=version, timeout_ms=timeout_ms)
-        _raise_for(answer.error_code, "SyncGroup")
-        if not answer.assignment:
-            return []
-        assignment = decode(ConsumerProtocolAssignment, answer.assignment[VERSION_SIZE:], ASSIGNMENT_VERSION)
-        return [(item.topic, partition) for item in assignment.assigned_partitions for partition in item.partitions]
-
-    async def _adopt(self, assigned: Sequence[TopicPartition]) -> bool:
-        """Take over an assignment; False if partitions were let go for it, so that the group has to meet again."""
-        lost = [place for place in self._subscription.positions if place not in set(assigned)]
-        await self._let_go(lost)
+    async def _take_over(self, assigned: Iterable[TopicPartition]) -> bool:
+        """Make an assignment ours, letting go what is not in it; says whether there was any such."""
+        assigned = list(assigned)
+        lost = self._subscription.positions.keys() - set(assigned)
+        await self._let_go(place for place in self._subscription.positions if place in lost)
         new = [place for place in assigned if place not in self._subscription.positions]
         missing = {topic for topic, _ in assigned if topic not in self._cluster.topics}
         if missing:
             await self._cluster.refresh(missing)
         self._subscription.assign(assigned)
         await self._on_assigned(new)
-        return not (lost and self._is_cooperative)
+        return bool(lost)
 
-    async def _let_go(self, places: list[TopicPartition]) -> None:
-        if places:
+    async def _let_go(self, places: Iterable[TopicPartition]) -> None:
+        if places := list(places):
             await self._on_revoked(places)
             self._subscription.revoke(places)
-
-    # --- staying alive ---
-
-    async def _heartbeat(self) -> None:
-        """Beat until the group has to meet again."""
-        while not self._rejoin_wanted.is_set():
-            with trio.move_on_after(self._config.heartbeat_interval_ms / 1000):
-                await self._rejoin_wanted.wait()
-                return
-            if trio.current_time() - self.last_poll_at > self._config.max_poll_interval_ms / 1000:
-                logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
-                await self._say_goodbye()
-                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
-            connection = await self._coordinator()
-            version = connection.versions.version(ApiKey.HEARTBEAT)
-            request = HeartbeatRequest(
-                group_id=self._group_id,
-                generation_id=self._generation_id,
-                member_id=self._member_id,
-                group_instance_id=self._config.group_instance_id if version >= 3 else None,
-            )
-            answer = await connection.request(
-                request, HeartbeatResponse, version=version, timeout_ms=self._config.session_timeout_ms
-            )
-            _raise_for(answer.error_code, "Heartbeat")
 
     async def _coordinator(self) -> Connection:
         node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
         return await self._cluster.connection(node)
 
+    async def _look_for_coordinator(self) -> None:
+        """Have the next request ask who the coordinator is, after a while."""
+        self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+        await self._pause()
+
     async def _pause(self) -> None:
         await trio.sleep(self._config.retry_backoff_ms / 1000)
-
-
-def _raise_for(code: int, what: str) -> None:
-    if code:
-        raise BrokerError(ErrorCode(code), what)
-
-
-def _versioned(version: int, body: bytes) -> bytes:
-    return version.to_bytes(VERSION_SIZE, "big") + body
-
-
-def _read_wish(metadata: bytes) -> MemberWish:
-    """What a member said of itself; versions newer than ours begin alike."""
-    version = min(int.from_bytes(metadata[:VERSION_SIZE], "big"), SUBSCRIPTION_VERSION)
-    subscription = decode(ConsumerProtocolSubscription, metadata[VERSION_SIZE:], version)
-    owned = [(item.topic, partition) for item in subscription.owned_partitions for partition in item.partitions]
-    return MemberWish(subscription.topics, owned)

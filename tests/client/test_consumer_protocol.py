@@ -87,6 +87,25 @@ async def test_a_group_goes_on_where_it_has_committed(quick_broker: BrokerProces
     assert seen == [b"%d" % n for n in range(10)]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_who_does_not_poll_leaves_until_he_does(quick_broker: BrokerProcess, protocol: str) -> None:
+    topic = await new_topic(quick_broker.bootstrap, 2)
+    config = settings(topic, group_protocol=protocol, heartbeat_interval_ms=50)
+    with trio.fail_after(20):
+        async with (
+            Consumer(quick_broker.bootstrap, **config, max_poll_interval_ms=500) as slow,
+            Consumer(quick_broker.bootstrap, **config) as busy,
+        ):
+            slow.subscribe([topic])
+            await until_assigned(slow, 2)
+            busy.subscribe([topic])
+            await until_assigned(busy, 2)
+            assert slow.assignment() == []
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(until_assigned, slow, 1)
+                nursery.start_soon(until_assigned, busy, 1)
+
+
 async def test_a_subscription_that_changes(quick_broker: BrokerProcess) -> None:
     one, other = await new_topic(quick_broker.bootstrap, 1), await new_topic(quick_broker.bootstrap, 2)
     with trio.fail_after(10):
