@@ -273,7 +273,7 @@ class Broker:
             for index in range(self._transaction_log.existing_partitions()):
                 for entries in self._transaction_log.replay(index):
                     self.transactions.replay(entries)
-            self.transactions.finish_prepared()
+            self.transactions.resume()
 
     def _take_faults(self) -> None:
         if self.faults is not None:
@@ -307,7 +307,7 @@ class Broker:
             await trio.sleep(pause_s)
             try:
                 self.transactions.abort_timed_out()
-                self.transactions.finish_prepared()
+                self.transactions.resume()
                 self.transactions.forget_expired()
             except BrokerError as error:
                 logger.error("upkeep of transactions: %s", error)

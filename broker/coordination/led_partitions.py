@@ -25,8 +25,8 @@ class Reading(Protocol):
     def replay(self, entries: Iterable[Replayed]) -> None:
         """Take in some more of it."""
 
-    def finish(self) -> None:
-        """That was all: serve."""
+    def resume(self) -> None:
+        """That was all: go on where the coordinator before has stopped."""
 
 
 class LedPartitions:
@@ -91,7 +91,7 @@ class LedPartitions:
         except BrokerError as error:
             logger.error("%s-%d is damaged; what follows is not loaded: %s", self._log.topic, index, error)
         del self._unread[index]
-        reading.finish()
+        reading.resume()
 
 
 class Elections:

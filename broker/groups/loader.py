@@ -85,7 +85,7 @@ class PartitionLoader:
         else:
             self._groups[group_id] = parse_group(group_id, record.value)
 
-    def finish(self) -> None:
+    def resume(self) -> None:
         """Make a group for every one that only has offsets, and let all go on."""
         for group_id in self.group_ids:
             is_known = group_id in self._groups or group_id in self._consumer_groups

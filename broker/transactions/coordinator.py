@@ -78,7 +78,7 @@ class TransactionCoordinator:
         self._transactions: dict[str, Transaction] = {}
 
     def replay(self, records: Iterable[Replayed]) -> None:
-        """Take in the records of `__transaction_state`, oldest first; call `finish_prepared` once all are in."""
+        """Take in the records of `__transaction_state`, oldest first; call `resume` once all are in."""
         for record in records:
             if isinstance(record, ReplayedMarker):
                 continue
@@ -98,17 +98,13 @@ class TransactionCoordinator:
         for transactional_id in [known for known in self._transactions if self._log.partition_of(known) == index]:
             del self._transactions[transactional_id]
 
-    def finish(self) -> None:
-        """All records of a partition are in: go on with what was decided and not done."""
-        self.finish_prepared()
-
     def markers_written(self, prepared: Transaction) -> None:
         """All partitions of a transaction that `Markers.write` could not end at once have their marker now."""
         if self._transactions.get(prepared.transactional_id) == prepared:
             self._store(prepared.completed(self._clock.now_ms()))
 
-    def finish_prepared(self) -> None:
-        """Write the markers that are still missing: after a restart, or where a partition refused before."""
+    def resume(self) -> None:
+        """Go on with what was decided: write the markers that are missing since a restart or a partition's refusal."""
         for transaction in list(self._transactions.values()):
             if transaction.state in PREPARED:
                 self._finish(transaction)

@@ -20,8 +20,18 @@ from ...protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
-from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from ...protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ...protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ...protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from ...protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribeDelegationTokenOwner,
@@ -149,30 +159,11 @@ class SecurityAdmin(AdminBase):
 
     async def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
         """The ACLs that match."""
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
+        request = DescribeAclsRequest()
+        _put_filter(request, wanted)
         answer = await self.ask_any(request, DescribeAclsResponse)
         raise_for(answer.error_code, answer.error_message)
-        return [
-            AclBinding(
-                AclResourceType(resource.resource_type),
-                resource.resource_name,
-                acl.principal,
-                AclOperation(acl.operation),
-                AclPermission(acl.permission_type),
-                acl.host,
-                PatternType(resource.pattern_type),
-            )
-            for resource in answer.resources
-            for acl in resource.acls
-        ]
+        return [_binding(resource, acl) for resource in answer.resources for acl in resource.acls]
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Add ACLs."""
@@ -196,37 +187,18 @@ class SecurityAdmin(AdminBase):
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
         """Remove the ACLs that match any of `filters`; returns them."""
-        request = DeleteAclsRequest(
-            filters=[
-                DeleteAclsFilter(
-                    resource_type_filter=wanted.resource_type,
-                    resource_name_filter=wanted.resource_name,
-                    pattern_type_filter=wanted.pattern_type,
-                    principal_filter=wanted.principal,
-                    host_filter=wanted.host,
-                    operation=wanted.operation,
-                    permission_type=wanted.permission,
-                )
-                for wanted in filters
-            ]
-        )
+        request = DeleteAclsRequest()
+        for wanted in filters:
+            meant = DeleteAclsFilter()
+            _put_filter(meant, wanted)
+            request.filters.append(meant)
         answer = await self.ask_controller(request, DeleteAclsResponse)
         removed = []
         for result in answer.filter_results:
             raise_for(result.error_code, result.error_message)
             for acl in result.matching_acls:
                 raise_for(acl.error_code, acl.error_message)
-                removed.append(
-                    AclBinding(
-                        AclResourceType(acl.resource_type),
-                        acl.resource_name,
-                        acl.principal,
-                        AclOperation(acl.operation),
-                        AclPermission(acl.permission_type),
-                        acl.host,
-                        PatternType(acl.pattern_type),
-                    )
-                )
+                removed.append(_binding(acl, acl))
         return removed
 
     # --- SCRAM ---
@@ -296,6 +268,31 @@ class SecurityAdmin(AdminBase):
         answer = await self.ask_any(DescribeDelegationTokenRequest(owners=wanted), DescribeDelegationTokenResponse)
         raise_for(answer.error_code, "DescribeDelegationToken")
         return answer.tokens
+
+
+def _put_filter(request: DescribeAclsRequest | DeleteAclsFilter, wanted: AclFilter) -> None:
+    request.resource_type_filter = wanted.resource_type
+    request.resource_name_filter = wanted.resource_name
+    request.pattern_type_filter = wanted.pattern_type
+    request.principal_filter = wanted.principal
+    request.host_filter = wanted.host
+    request.operation = wanted.operation
+    request.permission_type = wanted.permission
+
+
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescription | DeleteAclsMatchingAcl
+) -> AclBinding:
+    """An ACL as brokers tell it: apart from its resource when asked for, in one with it when deleted."""
+    return AclBinding(
+        AclResourceType(resource.resource_type),
+        resource.resource_name,
+        acl.principal,
+        AclOperation(acl.operation),
+        AclPermission(acl.permission_type),
+        acl.host,
+        PatternType(resource.pattern_type),
+    )
 
 
 def _salted(upsertion: ScramUpsertion) -> ScramCredentialUpsertion:

@@ -91,6 +91,6 @@ async def test_the_next_transaction_waits_for_the_marker_of_the_last(
         following = await ended(asking, producer)
         assert await written(asking, following, PART_2) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert end_offset(asking) == 1
-    asking.broker.transactions.finish_prepared()
+    asking.broker.transactions.resume()
     assert await written(asking, following, PART_2) == ErrorCode.NONE
     assert end_offset(asking) == 3

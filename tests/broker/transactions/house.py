@@ -56,7 +56,7 @@ class House:
     def restart(self) -> None:
         self.coordinator = self.fresh()
         self.coordinator.replay(self.journal.records)
-        self.coordinator.finish_prepared()
+        self.coordinator.resume()
 
     def init(self, expected: ProducerIdentity | None = None) -> ProducerIdentity:
         return self.coordinator.init_producer_id("tx", 60_000, expected)

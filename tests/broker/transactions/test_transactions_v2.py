@@ -75,7 +75,7 @@ def test_while_markers_are_missing_the_retry_waits_and_then_gets_its_answer(hous
     if restarts:
         house.restart()
     else:
-        house.coordinator.finish_prepared()
+        house.coordinator.resume()
     assert house.coordinator.end_v2("tx", producer, commit=True) == following
     assert house.journal.markers == [(A, following.epoch, True)]
 
