@@ -25,16 +25,16 @@ the next query of the same DataFrame that has no filter. Offsets, times and part
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from .filters import Pruning, pruning_of
+from .listed_ranges import ListedRanges
 from .log_files import list_partitions
-from .log_plan import LogRange, PlanOptions, plan
-from .log_reading import ReadOptions, range_rows, read_range
+from .log_plan import PlanOptions, plan
+from .log_reading import ReadOptions, range_row, read_range
 from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
 from .options import SourceOptions, names_of, parse_assign
 from .schemas import Mode
@@ -55,13 +55,6 @@ KNOWN_OPTIONS = (
     *OFFSET_OPTIONS,
 )
 DEFAULT_SPLIT_BYTES = 128 << 20
-
-
-@dataclass(frozen=True)
-class _ListedRanges(InputPartition):
-    """The one task of `mode=ranges`, which reads nothing."""
-
-    ranges: tuple[LogRange, ...]
 
 
 class KafkaLogSource(DataSource):
@@ -118,7 +111,7 @@ class KafkaLogReader(DataSourceReader):
             ),
         )
         if not ranges or self._options.mode is Mode.RANGES:
-            return [_ListedRanges(tuple(ranges))]
+            return [ListedRanges(tuple(map(range_row, ranges)))]
         return list(ranges)
 
     def _wants(self, topic: str, partition: int) -> bool:
@@ -128,11 +121,8 @@ class KafkaLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Raises DamagedLogError, DataLossError."""
         options = self._options
-        if isinstance(partition, _ListedRanges):
-            if partition.ranges:
-                yield range_rows(list(partition.ranges))
-            else:
-                yield pa.RecordBatch.from_pylist([], options.arrow_schema())
+        if isinstance(partition, ListedRanges):
+            yield partition.batch(options.arrow_schema())
             return
         yield from read_range(
             partition,

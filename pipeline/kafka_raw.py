@@ -20,8 +20,8 @@ that was deleted and made anew has another id, and is not gone on with. For the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -38,11 +38,12 @@ from .cluster_view import ClusterView
 from .errors import OptionError
 from .fetch_plan import split_ranges
 from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
+from .listed_ranges import ListedRanges
 from .log_reading import ReadOptions
 from .offset_options import OFFSET_OPTIONS, Partition, ending_bounds, starting_bounds, strategy
 from .options import SourceOptions
 from .record_batches import ANY_TIME
-from .schemas import RANGES, Mode, arrow_schema
+from .schemas import Mode
 from .topic_choice import CHOICES, TopicChoice, partitions_of, resolve_end, resolve_start
 from .wire import WireSettings
 
@@ -61,13 +62,6 @@ KNOWN_OPTIONS = (
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
 )
-
-
-@dataclass(frozen=True)
-class ListedRanges(InputPartition):
-    """The one task of `mode=ranges`, or of a read that has nothing to read."""
-
-    ranges: tuple[FetchRange, ...]
 
 
 class KafkaRawSource(DataSource):
@@ -140,13 +134,13 @@ class ReadPlan:
         """A task for each range, or one that lists them all in `mode=ranges`; at least one."""
         ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
         if self.options.mode is Mode.RANGES or not ranges:
-            return [ListedRanges(tuple(ranges))]
+            return [ListedRanges(tuple(map(_range_row, ranges)))]
         return list(ranges)
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """What a task gives."""
         if isinstance(partition, ListedRanges):
-            yield _listed(partition.ranges, self._read)
+            yield partition.batch(self.options.arrow_schema())
         else:
             yield from fetch_rows(partition, self._fetch, self._read)
 
@@ -175,17 +169,10 @@ class KafkaRawReader(DataSourceReader):
         return self._plan.rows(partition)
 
 
-def _listed(ranges: Iterable[FetchRange], read: ReadOptions) -> pa.RecordBatch:
-    if read.mode is not Mode.RANGES:
-        schema = arrow_schema(read.mode, with_values=read.with_values, with_headers=read.with_headers)
-        return pa.RecordBatch.from_pylist([], schema)
-    rows = [
-        {
-            "topic": item.topic,
-            "partition": item.partition,
-            "fromOffset": item.first_offset,
-            "untilOffset": item.end_offset,
-        }
-        for item in ranges
-    ]
-    return pa.RecordBatch.from_pylist(rows, RANGES)
+def _range_row(item: FetchRange) -> dict[str, Any]:
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "fromOffset": item.first_offset,
+        "untilOffset": item.end_offset,
+    }

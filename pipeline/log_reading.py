@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from .log_plan import LogRange, PlanOptions, plan
 from .log_transactions import hides_aborted
 from .offset_options import Bound, Bounds, WhenNoneIsYounger
 from .record_batches import RecordBatches, RecordOptions
-from .schemas import RANGES, Mode
+from .schemas import Mode
 
 PIECE_BYTES = 8 << 20
 """Read at once, unless a batch is larger."""
@@ -190,20 +191,14 @@ class _Reader:
         return DamagedLogError(self._range.topic, self._range.partition, self._next_offset, f"{place}: {problem}")
 
 
-def range_rows(ranges: list[LogRange]) -> pa.RecordBatch:
-    """The rows of `mode=ranges`."""
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "topic": item.topic,
-                "partition": item.partition,
-                "fromOffset": item.first_offset,
-                "untilOffset": item.end_offset,
-                "segment": os.path.basename(item.segment.path),
-                "position": item.start,
-                "sizeInBytes": item.stop - item.start,
-            }
-            for item in ranges
-        ],
-        schema=RANGES,
-    )
+def range_row(item: LogRange) -> dict[str, Any]:
+    """Its row in `mode=ranges`."""
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "fromOffset": item.first_offset,
+        "untilOffset": item.end_offset,
+        "segment": os.path.basename(item.segment.path),
+        "position": item.start,
+        "sizeInBytes": item.stop - item.start,
+    }

@@ -1,0 +1,20 @@
+"""The task that reads nothing: of `mode=ranges`, whose rows the driver knows already, and of a read without ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+
+@dataclass(frozen=True)
+class ListedRanges(InputPartition):
+    """Rows with the columns of `schemas.RANGES`, or none."""
+
+    rows: tuple[dict[str, Any], ...]
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows, with the columns of the mode that is read; what a row does not have is null."""
+        return pa.RecordBatch.from_pylist(list(self.rows), schema)
