@@ -3,14 +3,7 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
-cdef extern from "message_bytes.h" nogil:
-    void crc_prepare()
-    Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end)
-    int16_t int16_at(const unsigned char *data, Py_ssize_t position)
-    int32_t int32_at(const unsigned char *data, Py_ssize_t position)
-    int64_t int64_at(const unsigned char *data, Py_ssize_t position)
-    uint32_t crc32_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
-    uint32_t crc32c_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+from .message_bytes cimport batch_size_at, crc32_of, crc32c_of, crc_prepare, int16_at, int32_at, int64_at
 
 cdef int UNKNOWN
 cdef int64_t MAX_INT64

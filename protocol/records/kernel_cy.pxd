@@ -3,22 +3,20 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 
-cdef extern from "message_bytes.h" nogil:
-    void crc_prepare()
-    Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end)
-    int16_t int16_at(const unsigned char *data, Py_ssize_t position)
-    int32_t int32_at(const unsigned char *data, Py_ssize_t position)
-    int64_t int64_at(const unsigned char *data, Py_ssize_t position)
-    void put_int32(unsigned char *out, Py_ssize_t position, int64_t value)
-    void put_uint32(unsigned char *out, Py_ssize_t position, uint32_t value)
-    void put_v0_head(unsigned char *out, Py_ssize_t position, int64_t offset, int64_t size, int attributes,
-                     int64_t key_length)
-    void put_v1_head(unsigned char *out, Py_ssize_t position, int64_t offset, int64_t size, int attributes,
-                     int64_t timestamp, int64_t key_length)
-    void copy_bytes(unsigned char *out, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
-                    Py_ssize_t size_bytes)
-    uint32_t crc32_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
-    uint32_t crc32c_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+from .message_bytes cimport (
+    batch_size_at,
+    copy_bytes,
+    crc32_of,
+    crc32c_of,
+    crc_prepare,
+    int16_at,
+    int32_at,
+    int64_at,
+    put_int32,
+    put_uint32,
+    put_v0_head,
+    put_v1_head,
+)
 
 cdef int64_t MAX_INT64, MIN_INT64
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT

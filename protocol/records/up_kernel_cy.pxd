@@ -3,17 +3,16 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-cdef extern from "message_bytes.h" nogil:
-    void crc_prepare()
-    Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end)
-    int32_t int32_at(const unsigned char *data, Py_ssize_t position)
-    int64_t int64_at(const unsigned char *data, Py_ssize_t position)
-    void put_uint32(unsigned char *out, Py_ssize_t position, uint32_t value)
-    void put_v2_head(unsigned char *out, Py_ssize_t position, int64_t base_offset, int64_t length, int attributes,
-                     int64_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp, int64_t record_count)
-    void copy_bytes(unsigned char *out, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
-                    Py_ssize_t size_bytes)
-    uint32_t crc32c_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+from .message_bytes cimport (
+    batch_size_at,
+    copy_bytes,
+    crc32c_of,
+    crc_prepare,
+    int32_at,
+    int64_at,
+    put_uint32,
+    put_v2_head,
+)
 
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT
 cdef int64_t V2_HEADER_SIZE, MAX_OFFSET_DELTA, MAX_INT64
