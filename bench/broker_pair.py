@@ -34,6 +34,12 @@ class BenchBroker:
         """What starts it."""
         raise NotImplementedError
 
+    @property
+    def pid(self) -> int:
+        """The process id; while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def spawn(self) -> None:
         """Start it and do not wait."""
         with (self.log_directory.parent / "server.log").open("ab") as log:
@@ -58,14 +64,21 @@ class BenchBroker:
 
     def cpu_seconds(self) -> float:
         """User and system time of the process so far."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
     def remove(self) -> None:
         """End it and delete its data."""
         self.stop()
         shutil.rmtree(self.log_directory.parent, ignore_errors=True)
+
+
+def gregor_command(*settings: str) -> list[str]:
+    """What starts a broker of this checkout; of settings that are given twice the later one counts."""
+    command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+    for setting in settings:
+        command += ["--override", setting]
+    return command
 
 
 class Gregor(BenchBroker):
@@ -78,23 +91,20 @@ class Gregor(BenchBroker):
 
     def command(self) -> list[str]:
         """`gregor serve`."""
-        command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
         listener = f"listeners=PLAINTEXT://{self.address[0]}:{self.address[1]}"
-        for setting in (listener, f"log.dirs={self.log_directory}", *self._settings):
-            command += ["--override", setting]
-        return command
+        return gregor_command(listener, f"log.dirs={self.log_directory}", *self._settings)
 
 
 class Kafka(BenchBroker):
     """Apache Kafka 3.9.1 as ../shared/peer makes one."""
 
-    def __init__(self, settings: tuple[str, ...]) -> None:
-        directory = KAFKA_HOME / f"data-{KAFKA_PORT}"
-        super().__init__("Kafka 3.9.1", KAFKA_PORT, directory / "log")
+    def __init__(self, settings: tuple[str, ...], port: int = KAFKA_PORT) -> None:
+        directory = KAFKA_HOME / f"data-{port}"
+        super().__init__("Kafka 3.9.1", port, directory / "log")
         # The peer's script fetches the jars, writes the configuration and formats the directory.
         script = SHARED / "peer" / "kafka39"
-        subprocess.run([script, "stop", str(KAFKA_PORT)], check=True)
-        subprocess.run([script, "start", str(KAFKA_PORT), *settings], check=True, stdout=sys.stderr)
+        subprocess.run([script, "stop", str(port)], check=True)
+        subprocess.run([script, "start", str(port), *settings], check=True, stdout=sys.stderr)
         pid = int((directory / "pid").read_text())
         os.kill(pid, signal.SIGTERM)
         while Path(f"/proc/{pid}").exists():
