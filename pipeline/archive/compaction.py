@@ -26,49 +26,47 @@ WANTED_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Files of one folder that become one."""
+    """Files of one folder, relative to `root`, that become one below `staging`."""
 
     root: Path
+    staging: Path
     number: int
     names: Sequence[str]
 
 
-def compact(desk: Desk, manifest: Manifest) -> tuple[int, int]:
-    """Merge what is small; returns how many files became how many. Whoever calls holds the WriterLock.
+def merge_small_files(desk: Desk, manifest: Manifest) -> ArchivedBatch | None:
+    """Stage merged files; returns the batch by which they replace what they were made of, if any are worth it.
 
-    Who reads the archive by an older state of its manifest meanwhile may miss files. Raises OSError.
+    Raises OSError.
     """
     groups = list(_groups(manifest))
     if not groups:
-        return 0, 0
-    work = [Merger(manifest.root, manifest.next_number, names) for names in groups]
+        return None
+    work = [Merger(manifest.root, manifest.staging, manifest.next_number, names) for names in groups]
     with desk.progress(len(work), "files") as progress:
         made = run_tasks(desk.session(), work, merge, progress)
-    replaced = [name for names in groups for name in names]
-    manifest.commit(
-        ArchivedBatch(
-            number=manifest.next_number,
-            ranges=(),
-            files=made,
-            rows=0,
-            dead_letters=0,
-            checksum=0,
-            topic_ids={},
-            replaces=replaced,
-        )
+    return ArchivedBatch(
+        number=manifest.next_number,
+        ranges=(),
+        files=made,
+        rows=0,
+        dead_letters=0,
+        checksum=0,
+        topic_ids={},
+        replaces=[name for names in groups for name in names],
     )
-    manifest.sweep()
-    return len(replaced), len(made)
 
 
 def merge(work: Merger) -> str:
-    """Make one file, in the order of offsets; returns its name. Raises OSError."""
+    """Make one file, in the order of offsets; returns the name that it will have. Raises OSError."""
     tables = [parquet.ParquetFile(work.root / name).read() for name in work.names]
     table = pa.concat_tables(tables)
     offset = "offset" if "offset" in table.column_names else "lastOffset"
     table = table.sort_by([("partition", "ascending"), (offset, "ascending")])
     name = part_name(str(Path(work.names[0]).parent), work.number)
-    parquet.write_table(table, work.root / name, compression=CODEC)
+    path = work.staging / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path, compression=CODEC)
     return name
 
 

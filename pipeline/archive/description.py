@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from .durable_files import write_json
 from .manifest import ManifestError
 
 FILE_NAME = "archive.json"
@@ -35,6 +35,15 @@ class Period(StrEnum):
     HOUR = "hour"
 
 
+class TableFormat(StrEnum):
+    """Where rows are."""
+
+    PARQUET = "parquet"
+    """Files, of which the manifest says which count."""
+    DELTA = "delta"
+    """Tables of Delta Lake."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveDescription:
     """What must stay the same for an archive's whole life. `value_type` is Arrow's, as text."""
@@ -43,6 +52,7 @@ class ArchiveDescription:
     values: Values
     period: Period
     value_type: str
+    table_format: TableFormat = TableFormat.PARQUET
 
     @classmethod
     def read(cls, root: Path) -> ArchiveDescription | None:
@@ -51,7 +61,11 @@ class ArchiveDescription:
         try:
             fields = json.loads(path.read_text())
             return cls(
-                fields["cluster_id"], Values(fields["values"]), Period(fields["period"]), str(fields["value_type"])
+                fields["cluster_id"],
+                Values(fields["values"]),
+                Period(fields["period"]),
+                str(fields["value_type"]),
+                TableFormat(fields.get("table_format", TableFormat.PARQUET)),
             )
         except FileNotFoundError:
             return None
@@ -62,24 +76,16 @@ class ArchiveDescription:
         """Make this the archive's description, or raise ManifestError where it has another one already."""
         known = ArchiveDescription.read(root)
         if known is None:
-            self._write(root / FILE_NAME)
+            write_json(root / FILE_NAME, asdict(self))
             return self
         for name, ours, theirs in (
             ("values", self.values, known.values),
             ("folders by", self.period, known.period),
             ("value type", self.value_type, known.value_type),
+            ("format", self.table_format, known.table_format),
         ):
             if ours != theirs:
                 raise ManifestError(f"{root}: the archive was made with {name} {theirs}, not {ours}: use another root")
         if self.cluster_id and known.cluster_id and self.cluster_id != known.cluster_id:
             raise ManifestError(f"{root}: the archive is of cluster {known.cluster_id}, not of {self.cluster_id}")
         return known
-
-    def _write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".part")
-        with temporary.open("w") as file:
-            json.dump(asdict(self), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)

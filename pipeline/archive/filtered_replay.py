@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from ..errors import OptionError
 from ..exact_copy import CopyTarget
 from ..offset_options import Partition
-from .manifest import DATA, Manifest
 from .reading import ArchivedPartition
 from .replaying import ReplayOptions, ReplayReceipt, Rows, replay
+from .row_table import RowTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ RECEIPT_FOR_SPARK = "topic STRING, partition INT, records BIGINT, beganAt BIGINT
 
 def replay_where(
     session: SparkSession,
-    manifest: Manifest,
+    table: RowTable,
     work: Sequence[tuple[ArchivedPartition, CopyTarget]],
     options: ReplayOptions,
     condition: str,
@@ -40,15 +40,12 @@ def replay_where(
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    # A topic may be called 2020, and shall not become a number.
-    session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     names = {span.name for source, _ in work for span in source.files}
-    paths = [str(manifest.root / name) for name in sorted(names)]
-    if not paths:
+    if not names:
         return []
-    archived = session.read.option("basePath", str(manifest.root / DATA)).parquet(*paths)
+    archived = table.frame(session, names)
     try:
-        chosen = archived.where(condition)
+        chosen = archived.where(archived["topic"].isin({source.topic for source, _ in work})).where(condition)
     except (AnalysisException, ParseException) as fault:
         raise OptionError(f"--where {condition!r}: {str(fault).splitlines()[0]}") from fault
     in_order = chosen.repartition(len(work), "topic", "partition").sortWithinPartitions("topic", "partition", "offset")
@@ -70,6 +67,9 @@ class _Task:
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A row of RECEIPT for each partition."""
         for place, pieces in groupby(_pieces(rows), key=itemgetter(0)):
+            if place not in self._targets:
+                # Of a batch that does not count yet.
+                continue
             target, until_offset = self._targets[place]
             tables = partial(_tables, (piece for _, piece in pieces), until_offset)
             # What Spark has handed out it does not hand out again, so a second attempt is for another task.

@@ -1,25 +1,28 @@
-"""The manifest of an archive: which batches it holds, which offsets those cover, and in which files their rows are.
+"""The manifest of an archive: which batches it holds, which offsets those cover, and in which files their rows came.
 
-Entries are numbered from 0 without holes. An entry is written to a temporary file, synced and renamed, so it is there
-whole or not at all; what it names must be on the disk before (`Manifest.commit` sees to that).
+Entries are numbered from 0 without holes. A batch takes two steps. When its files lie whole under `staged/`, its entry
+is staged there too (`Manifest.stage`): from then on the batch will count, whatever ends the process. Then its rows are
+put where the archive's rows are, which may be done again (`row_table.RowTable.publish`), and the entry moves to where
+entries count (`Manifest.count`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import PipelineError
+from .durable_files import PART, sync, sync_folders, write_json
 
 DATA = "data"
 DEAD_LETTERS = "dead_letters"
+STAGED = "staged"
 _ENTRY_NAME = re.compile(r"(\d{20})\.json")
-_BATCH_FILE = re.compile(r"(\d+)-.+")
 
 
 class ManifestError(PipelineError):
@@ -38,7 +41,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedBatch:
-    """One entry. `files` are relative to the archive's root; `topic_ids` are by topic, as text."""
+    """One entry. `files` are those that tasks wrote, relative to the root; `topic_ids` are by topic, as text."""
 
     number: int
     ranges: Sequence[OffsetRange]
@@ -60,6 +63,8 @@ class Manifest:
     def __init__(self, root: Path) -> None:
         """Read the manifest under `root`; an archive without one has no batches. Raises ManifestError."""
         self.root = root
+        self.staging = root / STAGED
+        """Where tasks write the files of the next batch, under the names that these will have below the root."""
         self._directory = root / "manifest"
         self.batches: list[ArchivedBatch] = []
         """All entries in the order of their numbers."""
@@ -68,6 +73,9 @@ class Manifest:
             if batch.number != number:
                 raise ManifestError(f"{path}: entry {number} is missing")
             self.batches.append(batch)
+        staged = self._staged_entry(self.next_number)
+        self.pending = _read_entry(staged) if staged.exists() else None
+        """The batch that will count, but whose rows may not yet be where they belong."""
 
     @property
     def next_number(self) -> int:
@@ -102,11 +110,11 @@ class Manifest:
         return parts
 
     def files(self) -> list[Path]:
-        """Every data file that counts."""
-        return [self.root / name for name in self._names() if name.startswith(f"{DATA}/")]
+        """Every data file that counts, in an archive whose rows are in Parquet files."""
+        return [self.root / name for name in self.names() if name.startswith(f"{DATA}/")]
 
-    def _names(self) -> dict[str, None]:
-        """The files that count, in the order of their entries."""
+    def names(self) -> dict[str, None]:
+        """The files that count, data and dead letters, in the order of their entries."""
         names: dict[str, None] = {}
         for batch in self.batches:
             for replaced in batch.replaces:
@@ -124,36 +132,41 @@ class Manifest:
                         "archived: it was made again, so its offsets mean other records; archive it under another root"
                     )
 
-    def commit(self, batch: ArchivedBatch) -> None:
-        """Make `batch` count: its files and their folders are synced first. Raises ManifestError, OSError."""
+    def stage(self, batch: ArchivedBatch) -> None:
+        """Decide that `batch` will count; its staged files are synced first. Raises ManifestError, OSError."""
         if batch.number != self.next_number:
             raise ManifestError(f"batch {batch.number} is not the next one, {self.next_number}")
-        for folder in _sync_files(self.root, (self.root / name for name in batch.files)):
-            _sync(folder)
+        staged = [self.staging / name for name in batch.files]
+        for path in staged:
+            sync(path)
+        if staged:
+            sync_folders(self.staging, staged)
+        write_json(self._staged_entry(batch.number), asdict(batch))
+        self.pending = batch
+
+    def count(self, batch: ArchivedBatch) -> None:
+        """Make the staged batch count; its rows are where they belong. Raises OSError."""
+        path = self._directory / self._staged_entry(batch.number).name
         self._directory.mkdir(parents=True, exist_ok=True)
-        path = self._directory / f"{batch.number:020d}.json"
-        temporary = path.with_suffix(".part")
-        with temporary.open("w") as file:
-            json.dump(asdict(batch), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync(self._directory)
+        self._staged_entry(batch.number).rename(path)
+        sync(self._directory)
         self.batches.append(batch)
+        self.pending = None
 
     def sweep(self) -> list[Path]:
-        """Remove the files of batches that were not committed, or were replaced; returns what was removed."""
-        known = {self.root / name for name in self._names()}
-        removed = []
-        for folder in (self.root / DATA, self.root / DEAD_LETTERS):
-            for path in sorted(folder.rglob("*")):
-                if path.is_file() and path not in known and _BATCH_FILE.fullmatch(path.name):
-                    path.unlink()
-                    removed.append(path)
-        for leftover in self._directory.glob("*.part"):
+        """Remove what is staged for no batch, and half-written entries; returns the files that were removed.
+
+        Call it when no batch is pending. What tasks of a run that ended early still write is left for the next time.
+        """
+        removed = [path for path in self.staging.rglob("*") if path.is_file()]
+        shutil.rmtree(self.staging, ignore_errors=True)
+        for leftover in self._directory.glob(f"*{PART}"):
             leftover.unlink()
             removed.append(leftover)
         return removed
+
+    def _staged_entry(self, number: int) -> Path:
+        return self.staging / f"{number:020d}.json"
 
     def _entry_paths(self) -> list[Path]:
         return sorted(path for path in self._directory.glob("*.json") if _ENTRY_NAME.fullmatch(path.name))
@@ -167,20 +180,3 @@ def _read_entry(path: Path) -> ArchivedBatch:
         return ArchivedBatch(**fields)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ManifestError(f"{path} is damaged: {error}") from error
-
-
-def _sync_files(root: Path, paths: Iterable[Path]) -> list[Path]:
-    """Sync each file; returns the folders between them and the root, deepest first."""
-    folders: set[Path] = {root}
-    for path in paths:
-        _sync(path)
-        folders.update(folder for folder in path.parents if folder.is_relative_to(root))
-    return sorted(folders, key=lambda folder: len(folder.parts), reverse=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

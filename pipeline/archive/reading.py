@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from .description import ArchiveDescription, Values
+from ..schemas import TIMESTAMP
+from .archive import Archive
+from .description import Values
 from .manifest import DATA, Manifest, ManifestError
 from .writing import joined
 
@@ -56,26 +58,17 @@ class ArchivedPartition:
         at = pc.field(self.order_by)
         wanted = (pc.field("partition") == self.partition) & (at >= first) & (at < end)
         tables = [
-            parquet.read_table(self.root / span.name, filters=wanted, partitioning=None)
+            _with_micros(parquet.read_table(self.root / span.name, filters=wanted, partitioning=None))
             for span in self.files
             if span.first_offset < end and span.last_offset >= first
         ]
         return pa.concat_tables(tables).sort_by(self.order_by) if tables else pa.table({})
 
 
-def open_archive(root: Path) -> tuple[ArchiveDescription, Manifest]:
-    """An archive that must be there. Raises ManifestError."""
-    description = ArchiveDescription.read(root)
-    if description is None:
-        raise ManifestError(f"{root} is no archive: there is no archive.json")
-    return description, Manifest(root)
-
-
-def archived_partitions(
-    description: ArchiveDescription, manifest: Manifest, topics: Collection[str] = ()
-) -> list[ArchivedPartition]:
-    """The partitions of these topics, or of all. Raises ManifestError for a topic that is not there, OSError."""
-    order_by = "lastOffset" if description.values is Values.BATCHES else "offset"
+def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[ArchivedPartition]:
+    """The partitions of these topics, or of all. Raises PipelineError, for a topic that is not there too, OSError."""
+    manifest = archive.manifest
+    order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for covered in joined(manifest.ranges()):
         place = (covered.topic, covered.partition)
@@ -84,7 +77,7 @@ def archived_partitions(
     if unknown:
         raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
     files: dict[tuple[str, int], list[FileSpan]] = {}
-    for path in manifest.files():
+    for path in archive.table.files():
         name = path.relative_to(manifest.root).as_posix()
         topic = topic_of(name)
         if not topics or topic in topics:
@@ -110,10 +103,16 @@ def topic_of(name: str) -> str:
     return name.removeprefix(f"{DATA}/").split("/", 1)[0].removeprefix(_TOPIC_FOLDER)
 
 
+def _with_micros(rows: pa.Table) -> pa.Table:
+    """The same rows with the time as archives have it: Spark may have written its files anew, and nanoseconds."""
+    at = rows.schema.get_field_index("timestamp")
+    return rows.set_column(at, "timestamp", rows["timestamp"].cast(TIMESTAMP, safe=False))
+
+
 def _spans_of(path: Path, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
     """By partition the offsets that a file may have, from the statistics in its footer."""
     metadata = parquet.read_metadata(path)
-    columns = {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
+    columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     found: dict[int, tuple[int, int]] = {}
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -13,8 +13,9 @@ import pyarrow as pa
 from ..checksums import MODULUS, sum_of_places
 from ..schemas import RECORDS
 from ..spark_tasks import run_tasks
+from .archive import Archive
 from .description import ArchiveDescription, Values
-from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, Manifest, OffsetRange
+from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, OffsetRange
 from .part_files import PartFiles
 from .range_rows import STORED_BATCHES, RowSource
 from .value_formats import ValueFormat
@@ -37,9 +38,9 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class RangeWork:
-    """One task: a range, and where its rows go."""
+    """One task: a range, and below which folder its rows are staged."""
 
-    root: Path
+    staging: Path
     number: int
     description: ArchiveDescription
     values: ValueFormat
@@ -73,25 +74,24 @@ class Share:
 
 
 class ArchiveWriter:
-    """Puts rounds into the archive under `root`; whoever has one holds its WriterLock."""
+    """Puts rounds into an archive; whoever has one holds its WriterLock."""
 
-    def __init__(self, root: Path, description: ArchiveDescription, values: ValueFormat) -> None:
-        """Raises ManifestError, also where the archive was made with another description."""
-        self.manifest = Manifest(root)
-        self.description = description.establish(root)
+    def __init__(self, archive: Archive, values: ValueFormat) -> None:
+        self.archive = archive
+        self.manifest = archive.manifest
         self._values = values
 
     def write_round(
         self, session: SparkSession, sources: Sequence[RowSource], facts: TopicFacts, progress: Progress
     ) -> list[RangeReceipt]:
         """Archive these ranges as the next batch; returns what became of each. Raises PipelineError, OSError."""
-        manifest = self.manifest
+        manifest, description = self.manifest, self.archive.description
         work = [
-            RangeWork(manifest.root, manifest.next_number, self.description, self._values, source) for source in sources
+            RangeWork(manifest.staging, manifest.next_number, description, self._values, source) for source in sources
         ]
         receipts = run_tasks(session, work, archive_range, progress)
         topics = {source.covers.topic for source in sources}
-        manifest.commit(
+        self.archive.commit(
             ArchivedBatch(
                 number=manifest.next_number,
                 ranges=joined(receipt.covers for receipt in receipts),
@@ -118,8 +118,8 @@ def archive_range(work: RangeWork) -> RangeReceipt:
     """Write one range, in a task. Raises PipelineError, OSError."""
     covers = work.source.covers
     schema = row_schema(work.description, work.values)
-    files = PartFiles(work.root, DATA, covers.topic, work.number, schema, work.description.period)
-    letters = PartFiles(work.root, DEAD_LETTERS, covers.topic, work.number, DEAD_LETTER, None)
+    files = PartFiles(work.staging, DATA, covers.topic, work.number, schema, work.description.period)
+    letters = PartFiles(work.staging, DEAD_LETTERS, covers.topic, work.number, DEAD_LETTER, None)
     rows = dead_letters = checksum = 0
     if work.description.values is Values.BATCHES:
         for batch in work.source.batches():

@@ -1,4 +1,4 @@
-"""Archive topics as Parquet, by topic and date or hour, exactly once over kill -9.
+"""Archive topics as Parquet or in Delta Lake, by topic and date or hour, exactly once over kill -9.
 
 Each round reads ranges of offsets from where the archive's manifest ends, writes their rows, and then counts by one
 entry of the manifest. A run that is broken off leaves files that do not count and that the next one removes. Only
@@ -19,7 +19,7 @@ from .sources import add_broker_arguments, broker_options
 if TYPE_CHECKING:
     from ..archive.writing import RangeReceipt
 
-HELP = "topics to Parquet, exactly once"
+HELP = "topics to Parquet or Delta Lake, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,4 +56,4 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         except KeyboardInterrupt:
             if not options.follow:
                 raise
-        return finish(options, desk, writer.manifest, done)
+        return finish(options, desk, writer.archive, done)

@@ -6,14 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..archive.description import ArchiveDescription, Period, Values
+from ..archive.description import ArchiveDescription, Period, TableFormat, Values
 from ..archive.writer_lock import WriterLock
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..archive.manifest import Manifest
+    from ..archive.archive import Archive
     from ..archive.writing import ArchiveWriter, RangeReceipt
 
 MIB = 1 << 20
@@ -23,6 +23,12 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     """Which archive, and what it is to hold."""
     made = parser.add_argument_group("archive")
     made.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    made.add_argument(
+        "--format",
+        type=TableFormat,
+        choices=list(TableFormat),
+        help="Parquet files, or Delta Lake with gregor[delta] (default: as the archive has it, parquet for a new one)",
+    )
     made.add_argument(
         "--values",
         type=Values,
@@ -46,6 +52,7 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk) -> ArchiveWriter:
     """The archive, swept of what a run that ended early has left. Hold its lock. Raises PipelineError."""
+    from ..archive.archive import Archive
     from ..archive.value_formats import ValueFormat
     from ..archive.writing import ArchiveWriter
 
@@ -53,12 +60,14 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk)
     known = ArchiveDescription.read(root)
     kind = options.values or (known.values if known else Values.RAW)
     period = options.by or (known.period if known else Period.DATE)
+    table_format = options.format or (known.table_format if known else TableFormat.PARQUET)
     values = ValueFormat.from_options(kind, options.schema)
-    writer = ArchiveWriter(root, ArchiveDescription(cluster_id, kind, period, str(values.arrow_type())), values)
-    removed = writer.manifest.sweep()
+    description = ArchiveDescription(cluster_id, kind, period, str(values.arrow_type()), table_format)
+    archive = Archive.establish(root, description, desk)
+    removed = archive.sweep()
     if removed:
         desk.say(f"removed {len(removed)} files that a run which ended early has left")
-    return writer
+    return ArchiveWriter(archive, values)
 
 
 def lock_of(options: argparse.Namespace) -> WriterLock:
@@ -66,15 +75,13 @@ def lock_of(options: argparse.Namespace) -> WriterLock:
     return WriterLock(options.archive.absolute())
 
 
-def finish(options: argparse.Namespace, desk: Desk, manifest: Manifest, done: Sequence[RangeReceipt]) -> Summary:
+def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Sequence[RangeReceipt]) -> Summary:
     """Compact if that is asked for, remove what tasks have written in vain, and sum up."""
     notes = []
     if options.compact:
-        from ..archive.compaction import compact
-
-        merged, files = compact(desk, manifest)
+        merged, files = archive.compact(desk)
         notes.append(f"{merged} files became {files}" if merged else "no small files to compact")
-    manifest.sweep()
+    archive.sweep()
     if not done:
         notes.append("nothing new: everything is archived")
     return Summary(COLUMNS, summary_rows(done), notes)

@@ -72,19 +72,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Look, and compare."""
     is_compared = bool(options.against_bootstrap_server or options.against_log_dir or options.against_archive)
-    contents: dict[Place, Contents] = {}
-    if options.archive or options.contents or is_compared:
-        contents = _read_contents(_records(options), desk)
+    reads_records = bool(options.archive or options.contents or is_compared)
+    # Before any work: an archive in Delta Lake says what Spark is to be started with.
+    ours = _records(options, desk) if reads_records else {}
+    theirs = _records(_against(options), desk) if is_compared else {}
+    contents = _read_contents(ours, desk) if reads_records else {}
     if options.archive:
         if options.log_dir or options.bootstrap_server:
             raise OptionError("say where to look: --archive, --log-dir or --bootstrap-server")
-        findings = _archive_findings(options, contents)
+        findings = _archive_findings(options, desk, contents)
     else:
         findings = _log_findings(options, desk)
     for place, found in contents.items():
         findings.setdefault(place, Finding()).equal_records = found.equal_records
     if is_compared:
-        _compare(findings, contents, _read_contents(_records(_against(options)), desk))
+        _compare(findings, contents, _read_contents(theirs, desk))
     return _summary(findings)
 
 
@@ -115,14 +117,15 @@ def _audit_log(rows: Iterable[pa.RecordBatch]) -> LogAudit:
     return LogAudit.of(rows)
 
 
-def _archive_findings(options: argparse.Namespace, contents: dict[Place, Contents]) -> dict[Place, Finding]:
-    from ..archive.reading import archived_partitions, open_archive
+def _archive_findings(options: argparse.Namespace, desk: Desk, contents: dict[Place, Contents]) -> dict[Place, Finding]:
+    from ..archive.archive import Archive
+    from ..archive.reading import archived_partitions
     from ..checksums import MODULUS
     from ..options import names_of
 
-    description, manifest = open_archive(options.archive.absolute())
+    archive = Archive.open(options.archive.absolute(), desk)
     findings = {}
-    for each in archived_partitions(description, manifest, names_of(options.topics or "")):
+    for each in archived_partitions(archive, names_of(options.topics or "")):
         place = (each.topic, each.partition)
         holes = [(end, start) for (_, end), (start, _) in zip(each.spans, each.spans[1:], strict=False)]
         findings[place] = Finding(
@@ -133,7 +136,7 @@ def _archive_findings(options: argparse.Namespace, contents: dict[Place, Content
             notes=[f"offsets {start} to {until - 1} were not archived" for start, until in holes],
         )
     if not options.topics:
-        noted = sum(batch.checksum for batch in manifest.batches) % MODULUS
+        noted = sum(batch.checksum for batch in archive.manifest.batches) % MODULUS
         found = sum(each.placed_sum for each in contents.values()) % MODULUS
         for finding in findings.values():
             finding.verdict = "as noted" if noted == found else "DIFFERS from the manifest's checksum"
@@ -216,18 +219,20 @@ def _against(options: argparse.Namespace) -> argparse.Namespace:
     )
 
 
-def _records(options: argparse.Namespace) -> dict[Place, list[Records]]:
+def _records(options: argparse.Namespace, desk: Desk) -> dict[Place, list[Records]]:
+    from ..archive.archive import Archive
     from ..archive.description import Values
-    from ..archive.reading import archived_partitions, open_archive
+    from ..archive.reading import archived_partitions
     from ..kafka_raw import KNOWN_OPTIONS, ReadPlan
     from ..options import SourceOptions, names_of
     from ..record_contents import archived_records, fetched_records, logged_records
 
     if options.archive:
-        description, manifest = open_archive(options.archive.absolute())
+        archive = Archive.open(options.archive.absolute(), desk)
+        description = archive.description
         if description.values is Values.BATCHES or description.value_type not in ("binary", "string"):
             raise OptionError(f"{options.archive}: only archives of raw, string or JSON values can be compared")
-        return archived_records(archived_partitions(description, manifest, names_of(options.topics or "")))
+        return archived_records(archived_partitions(archive, names_of(options.topics or "")))
     if options.log_dir:
         return logged_records(options.log_dir, names_of(options.topics or ""))
     return fetched_records(ReadPlan(SourceOptions(broker_options(options), KNOWN_OPTIONS)))

@@ -30,4 +30,4 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         partitions = find_partitions(options.log_dir, names_of(options.topics or ""))
         writer = open_writer(options, cluster_id_of(options.log_dir), desk)
         done = archive_logs(partitions, writer, desk, options.max_bytes)
-        return finish(options, desk, writer.manifest, done)
+        return finish(options, desk, writer.archive, done)

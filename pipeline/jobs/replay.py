@@ -41,18 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Replay what is not replayed yet."""
+    from ..archive.archive import Archive
     from ..archive.description import Values
-    from ..archive.reading import archived_partitions, open_archive
+    from ..archive.reading import archived_partitions
     from ..archive.replaying import ReplayOptions
     from ..options import names_of
 
-    description, manifest = open_archive(options.archive.absolute())
+    archive = Archive.open(options.archive.absolute(), desk)
+    description = archive.description
     if description.values is Values.BATCHES:
         raise PipelineError("an archive of batches is for `restore`; replay needs one of records")
     if description.value_type not in ("binary", "string"):
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
-    partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
-    make_target_topics(options, manifest, partitions)
+    partitions = archived_partitions(archive, names_of(options.topics or ""))
+    make_target_topics(options, archive.manifest, partitions)
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]
@@ -60,7 +62,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         if options.where:
             from ..archive.filtered_replay import replay_where
 
-            done = replay_where(desk.session(), manifest, work, chosen, options.where)
+            done = replay_where(desk.session(), archive.table, work, chosen, options.where)
         else:
             done = run_tasks(desk.session(), work, partial(_replay_partition, chosen), progress)
     rows = [(*receipt.place, receipt.began_at, receipt.records) for receipt in done]

@@ -24,16 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Restore what is not there yet."""
+    from ..archive.archive import Archive
     from ..archive.description import Values
-    from ..archive.reading import archived_partitions, open_archive
+    from ..archive.reading import archived_partitions
     from ..archive.restoring import RestoreWork, restore
     from ..options import names_of
 
-    description, manifest = open_archive(options.archive.absolute())
-    if description.values is not Values.BATCHES:
-        raise PipelineError(f"an archive of {description.values} values has no batches: `replay` is for it")
-    partitions = archived_partitions(description, manifest, names_of(options.topics or ""))
-    make_target_topics(options, manifest, partitions)
+    archive = Archive.open(options.archive.absolute(), desk)
+    if archive.description.values is not Values.BATCHES:
+        raise PipelineError(f"an archive of {archive.description.values} values has no batches: `replay` is for it")
+    partitions = archived_partitions(archive, names_of(options.topics or ""))
+    make_target_topics(options, archive.manifest, partitions)
     settings = target_settings(options)
     work = [RestoreWork(each, options.prefix + each.topic, settings) for each in partitions]
     with desk.progress(len(work), "partitions") as progress:

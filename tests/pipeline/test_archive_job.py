@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import trio
 from pyarrow import parquet
 
 from gregor.client import Admin, Producer
-from gregor.pipeline.archive import compaction, writing
-from gregor.pipeline.archive.manifest import Manifest, ManifestError
+from gregor.pipeline.archive import compaction, manifest, writing
+from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError
+from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.errors import DataLossError, OptionError
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
@@ -60,11 +62,11 @@ def test_rounds_are_bounded(broker_process: BrokerProcess, tmp_path: Path) -> No
     make_topic(broker_process, "bounded")
     produce(broker_process, "bounded", [b"x" * 1000 for _ in range(200)], batch_size=2000)
     run_job("archive", *arguments(broker_process, "bounded", tmp_path, "--max-bytes", "50000", "--by", "hour"))
-    manifest = Manifest(tmp_path)
-    assert 3 < len(manifest.batches) < 8
+    batches = Manifest(tmp_path).batches
+    assert 3 < len(batches) < 8
     assert len(rows_of(tmp_path)) == 200
     assert rows_of(tmp_path)[0]["path"].endswith("/date=1970-01-02/hour=00")
-    assert sum(batch.rows for batch in manifest.batches) == 200
+    assert sum(batch.rows for batch in batches) == 200
 
 
 def test_aborted_records_are_not_archived(broker_process: BrokerProcess, tmp_path: Path) -> None:
@@ -97,7 +99,18 @@ class CrashError(Exception):
     """The driver is killed here."""
 
 
-@pytest.mark.parametrize("step", ["before the tasks", "after the tasks", "before the rename", "after the rename"])
+STEPS = (
+    "before the tasks",
+    "after the tasks",
+    "before it is decided",
+    "after it is decided",
+    "between files",
+    "before it counts",
+    "after it counts",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("kind", ["raw", "batches"])
 def test_whatever_step_it_dies_at_nothing_is_lost_or_doubled(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, kind: str
@@ -141,10 +154,24 @@ def _crash_at(patch: pytest.MonkeyPatch, step: str) -> None:
         patch.setattr(writing, "run_tasks", crash)
     elif step == "after the tasks":
         patch.setattr(writing, "run_tasks", after(run_tasks_here))
-    elif step == "before the rename":
-        patch.setattr(Path, "rename", crash)
+    elif step == "before it is decided":
+        patch.setattr(manifest, "write_json", crash)
+    elif step == "after it is decided":
+        patch.setattr(Manifest, "stage", after(Manifest.stage))
+    elif step == "between files":
+        patch.setattr(ParquetFiles, "publish", _publish_some)
+    elif step == "before it counts":
+        patch.setattr(Manifest, "count", crash)
     else:
-        patch.setattr(Manifest, "commit", after(Manifest.commit))
+        patch.setattr(Manifest, "count", after(Manifest.count))
+
+
+def _publish_some(table: ParquetFiles, batch: ArchivedBatch) -> None:
+    publish(table, replace(batch, files=batch.files[: len(batch.files) // 2]))
+    raise CrashError
+
+
+publish = ParquetFiles.publish
 
 
 def test_compaction_keeps_every_row(broker_process: BrokerProcess, tmp_path: Path) -> None:

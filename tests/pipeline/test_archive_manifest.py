@@ -9,12 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError, OffsetRange
+from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.archive.writer_lock import WriterLock
 
 
 def batch(number: int, *ranges: OffsetRange, files: tuple[str, ...] = (), topic_id: str = "a") -> ArchivedBatch:
     """An entry with one topic id."""
     return ArchivedBatch(number, list(ranges), list(files), 10, 0, 1, {"t": topic_id})
+
+
+def commit(root: Path, entry: ArchivedBatch) -> None:
+    """Make it count, its files being staged."""
+    manifest = Manifest(root)
+    manifest.stage(entry)
+    ParquetFiles(manifest).publish(entry)
+    manifest.count(entry)
 
 
 def data_file(root: Path, name: str) -> str:
@@ -26,11 +35,10 @@ def data_file(root: Path, name: str) -> str:
 
 
 def test_what_is_committed_is_there_when_opened_again(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path)
-    assert manifest.next_number == 0
+    assert Manifest(tmp_path).next_number == 0
     entries = [batch(0, OffsetRange("t", 0, 0, 5)), batch(1, OffsetRange("t", 0, 5, 9), OffsetRange("t", 1, 0, 3))]
     for entry in entries:
-        manifest.commit(entry)
+        commit(tmp_path, entry)
     again = Manifest(tmp_path)
     assert again.batches == entries
     assert again.positions() == {("t", 0): 9, ("t", 1): 3}
@@ -38,19 +46,23 @@ def test_what_is_committed_is_there_when_opened_again(tmp_path: Path) -> None:
 
 def test_a_batch_out_of_turn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="batch 1 is not the next one, 0"):
-        Manifest(tmp_path).commit(batch(1))
+        Manifest(tmp_path).stage(batch(1))
 
 
-def test_files_of_a_batch_without_an_entry_are_swept(tmp_path: Path) -> None:
-    counted = data_file(tmp_path, "data/topic=t/date=2020-01-01/0-a.parquet")
-    leftover = data_file(tmp_path, "data/topic=t/date=2020-01-01/1-b.parquet")
-    letter = data_file(tmp_path, "dead_letters/topic=t/1-c.parquet")
+def test_files_of_a_batch_that_was_never_decided_are_swept(tmp_path: Path) -> None:
+    counted = "data/topic=t/date=2020-01-01/0-a.parquet"
+    data_file(tmp_path, f"staged/{counted}")
+    commit(tmp_path, batch(0, files=(counted,)))
+    leftovers = {
+        data_file(tmp_path, f"staged/{name}")
+        for name in ("data/topic=t/date=2020-01-01/1-b.parquet", "dead_letters/topic=t/1-c.parquet", f"{1:020d}.part")
+    }
+    leftovers.add(data_file(tmp_path, "data/topic=t/date=2020-01-01/0-replaced.parquet"))
     foreign = data_file(tmp_path, "data/README")
     manifest = Manifest(tmp_path)
-    manifest.commit(batch(0, files=(counted,)))
-    half_written = data_file(tmp_path, "manifest/00000000000000000001.part")
-    removed = Manifest(tmp_path).sweep()
-    assert {path.relative_to(tmp_path).as_posix() for path in removed} == {leftover, letter, half_written}
+    removed = [*manifest.sweep(), *ParquetFiles(manifest).sweep()]
+    assert {path.relative_to(tmp_path).as_posix() for path in removed} == leftovers
+    assert not (tmp_path / "staged").exists()
     assert (tmp_path / counted).exists()
     assert (tmp_path / foreign).exists()
     assert Manifest(tmp_path).files() == [tmp_path / counted]
@@ -58,8 +70,41 @@ def test_files_of_a_batch_without_an_entry_are_swept(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_does_not_count(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Manifest(tmp_path).commit(batch(0, files=("data/0-missing.parquet",)))
-    assert Manifest(tmp_path).next_number == 0
+        Manifest(tmp_path).stage(batch(0, files=("data/0-missing.parquet",)))
+    manifest = Manifest(tmp_path)
+    assert manifest.next_number == 0
+    assert manifest.pending is None
+
+
+def test_a_batch_that_was_decided_counts_whatever_happens(tmp_path: Path) -> None:
+    names = [f"data/topic=t/0-{number}.parquet" for number in range(3)]
+    for name in names:
+        data_file(tmp_path, f"staged/{name}")
+    entry = batch(0, files=tuple(names))
+    Manifest(tmp_path).stage(entry)
+    assert not (tmp_path / "data").exists(), "nobody sees rows of what does not count"
+    # As if the process had died after the first file.
+    (tmp_path / "data" / "topic=t").mkdir(parents=True)
+    (tmp_path / "staged" / names[0]).rename(tmp_path / names[0])
+    manifest = Manifest(tmp_path)
+    assert manifest.pending == entry
+    assert manifest.files() == []
+    ParquetFiles(manifest).publish(entry)
+    manifest.count(entry)
+    again = Manifest(tmp_path)
+    assert again.pending is None
+    assert again.files() == [tmp_path / name for name in names]
+    assert all(path.exists() for path in again.files())
+
+
+def test_a_decided_batch_whose_files_are_gone_is_told(tmp_path: Path) -> None:
+    name = data_file(tmp_path, "staged/data/topic=t/0-a.parquet").removeprefix("staged/")
+    entry = batch(0, files=(name,))
+    manifest = Manifest(tmp_path)
+    manifest.stage(entry)
+    (tmp_path / "staged" / name).unlink()
+    with pytest.raises(ManifestError, match=r"0-a\.parquet is gone, and batch 0 was to have its rows"):
+        ParquetFiles(manifest).publish(entry)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"number": 0}', "\x00"])
@@ -71,17 +116,16 @@ def test_a_damaged_entry_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_hole_in_the_numbers_is_named(tmp_path: Path) -> None:
-    manifest = Manifest(tmp_path)
     for number in range(3):
-        manifest.commit(batch(number))
+        commit(tmp_path, batch(number))
     (tmp_path / "manifest" / f"{1:020d}.json").unlink()
     with pytest.raises(ManifestError, match="entry 1 is missing"):
         Manifest(tmp_path)
 
 
 def test_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
+    commit(tmp_path, batch(0, topic_id="a"))
     manifest = Manifest(tmp_path)
-    manifest.commit(batch(0, topic_id="a"))
     manifest.check_topic_ids({"t": "a", "other": "z"})
     with pytest.raises(ManifestError, match="topic t has id b and had a"):
         manifest.check_topic_ids({"t": "b"})

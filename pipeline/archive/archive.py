@@ -1,0 +1,80 @@
+"""An archive that is open: what it is, what counts, and where its rows are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from .description import ArchiveDescription, TableFormat
+from .manifest import ArchivedBatch, Manifest, ManifestError
+from .row_table import ParquetFiles, RowTable
+
+if TYPE_CHECKING:
+    from ..jobs.desk import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """One archive. Whoever changes it holds its WriterLock."""
+
+    description: ArchiveDescription
+    manifest: Manifest
+    table: RowTable
+
+    @classmethod
+    def open(cls, root: Path, desk: Desk) -> Self:
+        """An archive that must be there, to be read. Raises PipelineError."""
+        description = ArchiveDescription.read(root)
+        if description is None:
+            raise ManifestError(f"{root} is no archive: there is no archive.json")
+        return cls._of(description, root, desk)
+
+    @classmethod
+    def establish(cls, root: Path, description: ArchiveDescription, desk: Desk) -> Self:
+        """The archive of this description, new or known, to be written; a batch that is pending counts from now on.
+
+        Raises PipelineError, also where the archive was made with another description; OSError.
+        """
+        archive = cls._of(description.establish(root), root, desk)
+        archive._finish_pending()
+        return archive
+
+    @classmethod
+    def _of(cls, description: ArchiveDescription, root: Path, desk: Desk) -> Self:
+        manifest = Manifest(root)
+        if description.table_format is TableFormat.PARQUET:
+            return cls(description, manifest, ParquetFiles(manifest))
+        from .delta_tables import DeltaTables
+
+        return cls(description, manifest, DeltaTables(description, manifest, desk))
+
+    @property
+    def root(self) -> Path:
+        """Its directory."""
+        return self.manifest.root
+
+    def commit(self, batch: ArchivedBatch) -> None:
+        """Make a batch count whose files are staged. Raises PipelineError, OSError."""
+        self.manifest.stage(batch)
+        self._finish_pending()
+
+    def compact(self, desk: Desk) -> tuple[int, int]:
+        """Make few files of many small ones; returns how many became how many. Raises PipelineError, OSError.
+
+        Who reads the archive by an older state of its manifest meanwhile may miss files.
+        """
+        replaced, made, batch = self.table.compact(desk, self.manifest)
+        if batch is not None:
+            self.commit(batch)
+        return replaced, made
+
+    def sweep(self) -> list[Path]:
+        """Remove the files of batches that were never decided or were replaced; returns them. Raises OSError."""
+        return [*self.manifest.sweep(), *self.table.sweep()]
+
+    def _finish_pending(self) -> None:
+        pending = self.manifest.pending
+        if pending is not None:
+            self.table.publish(pending)
+            self.manifest.count(pending)

@@ -1,0 +1,69 @@
+"""Spark with Delta Lake: the extra `delta`, and the jars that belong to it.
+
+The jars come from the directory where `session.connector_jars` looks, if they are there; else Spark gets them from
+Maven Central when it first starts with them (`spark.jars.packages`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from .errors import PipelineError
+from .session import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .jobs.desk import Desk
+
+PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_EXCLUDED = (
+    "org.slf4j:*",
+    "org.apache.hadoop:*",
+    "org.apache.parquet:*",
+    "org.apache.logging.log4j:*",
+    "com.fasterxml.jackson.core:*",
+    "com.fasterxml.jackson.datatype:*",
+    "com.github.luben:*",
+    "org.roaringbitmap:*",
+    "org.xerial.snappy:*",
+)
+"""Spark has them itself."""
+
+
+def delta_settings() -> dict[str, str]:
+    """What a session needs from its start. Raises PipelineError without the extra `delta`."""
+    if importlib.util.find_spec("delta") is None:
+        raise PipelineError("an archive in Delta Lake needs `pip install 'gregor[delta]'`")
+    import pyspark
+
+    settings = {
+        "spark.sql.extensions": EXTENSION,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Files have times as Arrow writes them, not in the way that Parquet has given up.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    if not any("/delta-spark_" in jar for jar in connector_jars(pyspark.__version__)):
+        settings["spark.jars.packages"] = PACKAGE
+        settings["spark.jars.excludes"] = ",".join(_EXCLUDED)
+    return settings
+
+
+def delta_session(desk: Desk) -> SparkSession:
+    """The desk's session, which must be started with Delta Lake or have it. Raises PipelineError."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkRuntimeError
+
+    settings = delta_settings()
+    try:
+        session = desk.session(settings)
+        # A session that was there before has the jars or not.
+        session.sparkContext._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
+    except (PySparkRuntimeError, Py4JJavaError) as fault:
+        raise PipelineError(
+            f"Spark has no Delta Lake: {PACKAGE} could not be had from Maven Central (Spark has printed why); its jars "
+            "may also lie in $SPARK_JARS_HOME, see docs/pipeline-jobs.md"
+        ) from fault
+    return session
