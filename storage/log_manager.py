@@ -10,7 +10,7 @@ from functools import partial
 
 from ..protocol.errors import BrokerError
 from . import paths
-from .checkpoints import encode_uuid
+from .checkpoints import encode_uuid, write_topic_id
 from .cleaner import LogCleaner
 from .clock import Clock
 from .compaction import Compaction
@@ -191,6 +191,14 @@ class LogManager:
         )
         self._add(directory, name, log)
         return log
+
+    def note_topic_id(self, log: PartitionLog, topic_id: uuid.UUID) -> None:
+        """Give a log the id that it came without: who made it was killed in the middle, or knew no ids. Raises OSError.
+
+        Source: Kafka `UnifiedLog.assignTopicId`.
+        """
+        write_topic_id(self._files, f"{log.directory}/{paths.PARTITION_METADATA}", topic_id)
+        log.topic_id = topic_id
 
     def restore_high_watermark(self, log: PartitionLog) -> None:
         """Begin with a log that has other replicas: no more counts as replicated than the last checkpoint knew of."""

@@ -348,6 +348,9 @@ class OffsetIndex:
     def _map(self, size_bytes: int, *, create: bool = False) -> MappedTable:
         file = self._pool.files.open(self.path, create=create)
         try:
+            if create:
+                # What is beyond the first bytes would come to light again when the index grows.
+                file.truncate(0)
             table = file.map_table(size_bytes)
         finally:
             file.close()

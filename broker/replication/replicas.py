@@ -129,6 +129,8 @@ class Replicas:
                 log = self._logs.create(topic.name, state.index, topic.topic_id, config)
             else:
                 log.config = config
+                if log.topic_id is None:
+                    self._logs.note_topic_id(log, topic.topic_id)
             partition = Partition(log, leader_epoch=state.leader_epoch)
             if not self._is_alone(state):
                 self._logs.restore_high_watermark(log)

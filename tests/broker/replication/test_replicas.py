@@ -140,3 +140,16 @@ def test_records_of_an_older_topic_of_that_name_do_not_count(tmp_path: Path) -> 
     log = broker.partitions.get("t", 0).log
     assert (log.topic_id, log.log_end_offset) == (UUID(int=7), 0)
     broker.logs.close()
+
+
+def test_a_log_that_was_made_without_its_id_gets_it(tmp_path: Path) -> None:
+    """Killed while it made the log: leaders would never know what a fetch without an id is about."""
+    broker = Broker(tmp_path)
+    append(broker.logs.create("t", 0), b"kept")
+    broker.add("t", OTHER, [OTHER, ME], topic_id=7)
+    log = broker.partitions.get("t", 0).log
+    assert (log.topic_id, log.log_end_offset) == (UUID(int=7), 1)
+    broker.logs.close()
+    again = Broker(tmp_path)
+    assert again.logs.create("t", 0).topic_id == UUID(int=7)
+    again.logs.close()

@@ -1,0 +1,25 @@
+"""The index of a segment by itself; what it is for is tested with logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gregor.storage.files import OsFiles
+from gregor.storage.offset_index import OffsetIndex
+from gregor.storage.open_files import OpenFiles
+
+
+def written(path: Path, entry_count: int) -> None:
+    """An index that is begun, filled, and not finished, as in a process that is killed."""
+    index = OffsetIndex(OpenFiles(OsFiles()), str(path), 0, 1)
+    index.create(has_gaps=False)
+    for number in range(1, entry_count + 1):
+        index.offer(number, number * 100, number)
+    index.let_go()
+
+
+def test_an_index_that_is_begun_anew_keeps_nothing_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.gindex"
+    written(path, 500)
+    written(path, 200)
+    assert OffsetIndex(OpenFiles(OsFiles()), str(path), 0, 1).entry_count == 200
