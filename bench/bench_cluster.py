@@ -71,11 +71,12 @@ class BenchCluster:
     async def _create_topic(self, name: str, partitions: int, replicas: int) -> None:
         async with Admin(self.bootstrap) as admin:
             with trio.fail_after(READY_LIMIT_S):
-                await until(self._has_all_brokers, admin)
+                await until(self.has_all_brokers, admin)
                 await admin.create_topics([NewTopic(name, partitions, replicas)])
                 await until(self.is_in_sync, admin, name, replicas)
 
-    async def _has_all_brokers(self, admin: Admin) -> bool:
+    async def has_all_brokers(self, admin: Admin) -> bool:
+        """Whether clients see all nodes."""
         return len((await admin.describe_cluster()).brokers) == len(self.nodes)
 
     @staticmethod
