@@ -44,6 +44,8 @@ def delta_settings() -> dict[str, str]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # Files have times as Arrow writes them, not in the way that Parquet has given up.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # How many tasks read a table's log; 50 is for logs of millions of files.
+        "spark.databricks.delta.snapshotPartitions": "4",
     }
     if not any("/delta-spark_" in jar for jar in connector_jars(pyspark.__version__)):
         settings["spark.jars.packages"] = PACKAGE

@@ -1,10 +1,15 @@
-"""One Spark session for the whole run, and log directories to read."""
+"""One Spark session for the whole run, and jobs in it."""
 
+import contextlib
 import importlib.util
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from gregor.pipeline.jobs.desk import Progress, Summary
+from tests.pipeline import job_desk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,16 +17,36 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """A small Spark on two cores, whose tasks are tried three times."""
+    """A small Spark on two cores, whose tasks are tried three times; with Delta Lake, where that can be had."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("the pipeline needs gregor[spark]: `make pipeline` installs it")
+    from pyspark.errors import PySparkRuntimeError
+
+    from gregor.pipeline.delta_lake import delta_settings
+    from gregor.pipeline.errors import PipelineError
     from gregor.pipeline.session import spark_session
 
-    session = spark_session(
-        "gregor-tests",
-        master="local[2,3]",
-        config={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-    )
+    config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    try:
+        session = spark_session("gregor-tests", master="local[2,3]", config=config | delta_settings())
+    except (PipelineError, PySparkRuntimeError):
+        session = spark_session("gregor-tests", master="local[2,3]", config=config)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def in_spark(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Callable[..., Summary]:
+    """Runs a job at a desk that has a session."""
+
+    class SparkDesk(job_desk.TestDesk):
+        def session(self, config: Mapping[str, str] | None = None) -> Any:
+            return spark
+
+        @contextlib.contextmanager
+        def progress(self, total: int, unit: str) -> Iterator[Progress]:
+            yield SimpleNamespace(advance=lambda done: None)
+
+    monkeypatch.setattr(job_desk, "TestDesk", SparkDesk)
+    return lambda name, *command: job_desk.run_job(name, *command)[0]

@@ -7,10 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,36 +19,16 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 from gregor.pipeline.archive import writing
 from gregor.pipeline.archive.manifest import Manifest
 from gregor.pipeline.jobs import generate as generate_job
-from gregor.pipeline.jobs.desk import Progress, Summary
+from gregor.pipeline.jobs.desk import Summary
 from tests.broker_process import GREGOR, BrokerProcess
-from tests.pipeline import job_desk
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_once
 from tests.pipeline.stored import records_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.peer
 
 KILLED_AFTER_ROUNDS = 3
 LIMIT_S = 300.0
-
-
-@pytest.fixture
-def in_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Summary]:
-    """Runs a job at a desk that has a session."""
-
-    class SparkDesk(job_desk.TestDesk):
-        def session(self, config: Mapping[str, str] | None = None) -> Any:
-            return spark
-
-        @contextlib.contextmanager
-        def progress(self, total: int, unit: str) -> Iterator[Progress]:
-            yield SimpleNamespace(advance=lambda done: None)
-
-    monkeypatch.setattr(job_desk, "TestDesk", SparkDesk)
-    return lambda name, *command: run_job(name, *command)[0]
 
 
 def failing_once(work: Callable[[Any], Any], folder: Path) -> Callable[[Any], Any]:
