@@ -26,16 +26,11 @@ def aborted_transactions(partition: PartitionFiles) -> tuple[AbortedTransaction,
     return read_transactions(partition)[0]
 
 
-def stable_end(partition: PartitionFiles) -> int:
-    """The offset up to which every transaction is decided, the partition's end at most.
+def read_transactions(partition: PartitionFiles) -> tuple[tuple[AbortedTransaction, ...], int]:
+    """The same, and the offset up to which every transaction is decided, the partition's end at most.
 
     Raises DamagedLogError, OSError.
     """
-    return read_transactions(partition)[1]
-
-
-def read_transactions(partition: PartitionFiles) -> tuple[tuple[AbortedTransaction, ...], int]:
-    """What `aborted_transactions` and `stable_end` say, in one pass. Raises DamagedLogError, OSError."""
     aborted: list[AbortedTransaction] = []
     begun: dict[int, int] = {}
     for batch in _transactional_batches(partition):

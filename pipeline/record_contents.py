@@ -16,7 +16,6 @@ from .cluster_view import ClusterView
 from .fetching import FetchOptions, FetchRange
 from .kafka_raw import ReadPlan
 from .log_plan import PlanOptions, plan
-from .log_transactions import aborted_transactions, stable_end
 from .offset_options import Bound, Bounds, Partition, WhenNoneIsYounger, ending_bounds, starting_bounds
 from .topic_choice import partitions_of, resolve_end, resolve_start
 
@@ -86,15 +85,15 @@ def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Par
     """What log directories have. Raises PipelineError."""
     found: dict[Partition, list[Records]] = {}
     for partition in find_partitions(directories, globs):
-        aborted = aborted_transactions(partition)
         options = PlanOptions(
             starting=Bounds(Bound(partition.log_start_offset)),
-            ending=Bounds(Bound(stable_end(partition))),
+            ending=Bounds(Bound(partition.log_end_offset)),
             when_none_is_younger=WhenNoneIsYounger.LATEST,
             split_bytes=SPLIT_BYTES,
+            read_committed=True,
         )
         place = (partition.name.topic, partition.name.partition)
-        found[place] = [LoggedRange(each, aborted) for each in plan([partition], options)]
+        found[place] = [LoggedRange(each) for each in plan([partition], options)]
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...storage import checkpoints, paths
 from ..jobs.desk import Desk
 from ..log_files import PartitionFiles, ReadOnlyFiles, list_partitions
 from ..log_plan import PlanOptions, plan
-from ..log_transactions import aborted_transactions, stable_end
+from ..log_transactions import read_transactions
 from ..offset_options import Bound, Bounds, WhenNoneIsYounger
 from .manifest import Manifest, OffsetRange
 from .range_rows import LoggedRange
@@ -53,8 +54,7 @@ def cluster_id_of(directories: Iterable[str]) -> str | None:
 
 
 def _missing(partition: PartitionFiles, manifest: Manifest) -> Iterator[LoggedRange]:
-    end = stable_end(partition)
-    aborted = aborted_transactions(partition)
+    aborted, end = read_transactions(partition)
     for hole in manifest.missing(OffsetRange(*partition.name, partition.log_start_offset, end)):
         options = PlanOptions(
             starting=Bounds(Bound(hole.from_offset)),
@@ -62,7 +62,7 @@ def _missing(partition: PartitionFiles, manifest: Manifest) -> Iterator[LoggedRa
             when_none_is_younger=WhenNoneIsYounger.LATEST,
             split_bytes=SPLIT_BYTES,
         )
-        yield from (LoggedRange(each, aborted) for each in plan([partition], options))
+        yield from (LoggedRange(replace(each, aborted=aborted)) for each in plan([partition], options))
 
 
 def _rounds(ranges: Iterable[LoggedRange], max_bytes: int) -> Iterator[list[LoggedRange]]:

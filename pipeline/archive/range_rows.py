@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 
 from ...protocol.records import v2
-from ...protocol.records.batches import BatchView, iter_batches
-from ...storage.transaction_index import AbortedTransaction
+from ...protocol.records.batches import iter_batches
+from ..errors import DamagedLogError
 from ..fetching import FetchOptions, FetchRange, fetch_pieces
-from ..log_files import mapped
 from ..log_plan import LogRange
-from ..record_batches import BatchFilter, RecordBatches, RecordOptions
-from ..schemas import TIMESTAMP
+from ..log_reading import ReadOptions, read_range
+from ..log_transactions import hides_aborted
+from ..record_batches import ANY_TIME, BatchFilter, RecordBatches, RecordOptions
+from ..schemas import TIMESTAMP, Mode
 from .manifest import OffsetRange
 
 STORED_BATCHES = pa.schema(
@@ -29,6 +30,17 @@ STORED_BATCHES = pa.schema(
     ]
 )
 """Of an archive of batches; `timestamp` is the youngest record's, `baseOffset` null where the header does not say."""
+
+
+_LOGGED_RECORDS = ReadOptions(
+    mode=Mode.RECORDS,
+    batch_rows=10_000,
+    checks_crc=True,
+    with_values=True,
+    with_uncompressed_size=False,
+    least_timestamp=ANY_TIME,
+    fails_on_data_loss=True,
+)
 
 
 class RowSource(Protocol):
@@ -76,10 +88,9 @@ class FetchedRange:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """A range of a segment file; `aborted` are the partition's aborted transactions."""
+    """A range of a segment file, with the partition's aborted transactions."""
 
     log_range: LogRange
-    aborted: Sequence[AbortedTransaction]
 
     @property
     def covers(self) -> OffsetRange:
@@ -89,29 +100,28 @@ class LoggedRange:
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """See RowSource."""
-        yield from _decoded(self.covers, self._stored(), self._hides if self.aborted else None)
+        yield from read_range(self.log_range, _LOGGED_RECORDS)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See RowSource."""
-        yield stored_batches(self.covers, self._stored(), self._hides)
-
-    def _stored(self) -> memoryview:
-        return mapped(self.log_range.segment, self.log_range.stop)[self.log_range.start :]
-
-    def _hides(self, batch: BatchView) -> bool:
-        return batch.is_transactional and any(
-            each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.last_offset
-            for each in self.aborted
-        )
+        hides = hides_aborted(self.log_range.aborted)
+        for rows in read_range(self.log_range, replace(_LOGGED_RECORDS, mode=Mode.RAW)):
+            # Arrow has them one behind the other, as the file had.
+            yield stored_batches(self.covers, memoryview(rows["raw"].buffers()[2]), hides)
 
 
 def stored_batches(covers: OffsetRange, stored: memoryview, hides: BatchFilter | None) -> pa.RecordBatch:
-    """Rows of STORED_BATCHES for the batches of `stored` that belong to the range; control batches never do."""
+    """Rows of STORED_BATCHES for the batches of `stored` that belong to the range; control batches never do.
+
+    Raises DamagedLogError.
+    """
     rows = []
     for batch in iter_batches(stored):
         is_hidden = hides is not None and hides(batch)
         if is_hidden or batch.is_control or not covers.from_offset <= batch.last_offset < covers.until_offset:
             continue
+        if not batch.crc_is_valid:
+            raise DamagedLogError(covers.topic, covers.partition, batch.stored_offset, f"{batch!r} has a wrong CRC")
         has_time = batch.max_timestamp >= 0
         rows.append(
             {
