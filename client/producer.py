@@ -19,9 +19,10 @@ idempotence. Batch states: `batch.py`; choice of partition: `partitioner.py`; re
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -264,11 +265,11 @@ class Producer:
             yield self
             await self.flush()
             transactions.check_open()
-        except BaseException:
-            with trio.CancelScope(deadline=trio.current_time() + CLOSE_GRACE_SECONDS, shield=True):
-                await self._abort(transactions)
+        except BaseException as cause:
+            await self._abort(transactions, cause)
             raise
-        await transactions.end(commit=True)
+        with transactions.ending():
+            await transactions.end(commit=True)
 
     async def send_offsets_to_transaction(
         self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
@@ -276,18 +277,23 @@ class Producer:
         """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`."""
         await self._transactional().send_offsets(group_id, offsets, **membership)
 
-    async def _abort(self, transactions: TransactionManager) -> None:
-        cause = transactions.error
-        self._sender.abandon(AbandonedError("the transaction was aborted"), only_unsent=True)
-        await self.flush()
-        try:
+    async def _abort(self, transactions: TransactionManager, cause: BaseException) -> None:
+        """Abort after ``cause``; who is cancelled or interrupted is not kept for long."""
+        is_leaving = not isinstance(cause, Exception)
+        limit_s = CLOSE_GRACE_SECONDS if is_leaving else math.inf
+        with (
+            suppress(BrokerError, ClientError),
+            transactions.ending(),
+            trio.CancelScope(deadline=trio.current_time() + limit_s, shield=is_leaving),
+        ):
+            has_lost_records = transactions.error is not None
+            self._sender.abandon(AbandonedError("the transaction was aborted"), only_unsent=True)
+            await self.flush()
             await transactions.end(commit=False)
-            if cause is not None:
-                # Records were lost, so sequence numbers may have gaps: a new epoch makes them start again (KIP-360).
+            if has_lost_records:
+                # Sequence numbers may have gaps: a new epoch makes them start again (KIP-360).
                 await transactions.initialize()
                 self._restart_sequences()
-        except (ClientError, Exception) as error:
-            transactions.fail(error)
 
     def _restart_sequences(self) -> None:
         for queues in self._accumulator.topics.values():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from itertools import groupby
 from typing import TypeVar
@@ -25,7 +26,7 @@ from ..protocol.messages.txn_offset_commit import (
 from ..protocol.schema import Message
 from .cluster import Cluster, CoordinatorType
 from .config import ProducerConfig
-from .errors import COORDINATOR_MOVED_CODES, ClientError
+from .errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError
 from .group_offsets import CommittedOffset
 from .retry import retry
 
@@ -37,6 +38,7 @@ class TransactionState(Enum):
     """Where a transactional producer is.
 
     UNINITIALIZED -> READY -> IN_TRANSACTION -> ENDING -> READY; IN_TRANSACTION -> MUST_ABORT -> ENDING; any -> FENCED.
+    FENCED is also who does not know how its last transaction ended: only a new producer of its id can go on.
     """
 
     UNINITIALIZED = auto()
@@ -84,6 +86,7 @@ class TransactionManager:
 
         Raises BrokerError or DeadlineExceededError (`max.block.ms`).
         """
+        self.state = TransactionState.UNINITIALIZED
         answer = await self._ask(
             InitProducerIdRequest(
                 transactional_id=self._transactional_id,
@@ -182,6 +185,19 @@ class TransactionManager:
         self._new.clear()
         self._has_offsets = False
         self.state = TransactionState.READY
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Around all that ends a transaction: if it fails, or is cancelled, the producer can only be closed."""
+        try:
+            yield
+        except (BrokerError, ClientError) as error:
+            self.error = error
+            raise
+        finally:
+            if self.state not in (TransactionState.READY, TransactionState.FENCED):
+                self.error = self.error or AbandonedError("nobody waited until the last transaction had ended")
+                self.state = TransactionState.FENCED
 
     def fail(self, error: Exception) -> None:
         """Note that a record of the open transaction was lost: it can only be aborted, or not even that."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
+from gregor.client import producer as producer_module
 from gregor.client.admin import NewTopic
 from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.errors import AbandonedError
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
@@ -100,6 +105,53 @@ async def test_a_transaction_survives_the_brokers_death(tmp_path: Path) -> None:
                     await kill_and_restart(broker)
                     await producer.send(topic, b"%d" % (2 * round_number + 1))
         assert await read(broker.bootstrap, topic, 6, isolation_level="read_committed") == expected(6)
+
+
+async def test_an_abort_waits_for_its_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
+    with running_broker(tmp_path, *ONE_PARTITION) as broker:
+        topic = await create(broker.bootstrap)
+        async with (
+            Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer,
+            trio.open_nursery() as nursery,
+        ):
+            with suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await (await producer.send(topic, b"aborted"))
+                    broker.process.send_signal(signal.SIGSTOP)
+                    nursery.start_soon(let_go_on, broker)
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await producer.send(topic, b"0")
+        assert await read(broker.bootstrap, topic, 1, isolation_level="read_committed") == expected(1)
+
+
+async def let_go_on(broker: BrokerProcess) -> None:
+    """After a moment."""
+    await trio.sleep(0.3)
+    broker.process.send_signal(signal.SIGCONT)
+
+
+async def test_who_left_before_the_transaction_had_ended_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
+    with running_broker(tmp_path, *ONE_PARTITION) as broker:
+        topic = await create(broker.bootstrap)
+        async with Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer:
+            with trio.CancelScope() as scope:
+                async with producer.transaction():
+                    await (await producer.send(topic, b"aborted"))
+                    broker.process.send_signal(signal.SIGSTOP)
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+            broker.process.send_signal(signal.SIGCONT)
+            with pytest.raises(AbandonedError):
+                async with producer.transaction():
+                    pass
+        async with Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer, producer.transaction():
+            await producer.send(topic, b"0")
+        assert await read(broker.bootstrap, topic, 1, isolation_level="read_committed") == expected(1)
 
 
 async def commit_when_joined(consumer: Consumer, seen: list[bytes | None]) -> None:
