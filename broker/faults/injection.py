@@ -50,6 +50,7 @@ class FaultInjection:
                 logger.warning("fault rule %s is in force: %s", name, text)
         for name, known in self._rules.items():
             if rules.get(name) is not known:
+                known.has_ended.set()
                 self._strikes_of_the_past[name] += known.strike_count
                 logger.warning("fault rule %s has ended after %d strikes", name, known.strike_count)
         if clock_offset_ms != self.clock.offset_ms:
@@ -76,6 +77,10 @@ class FaultInjection:
         """The rules for requests that match one and strike it now, in the order of their names."""
         now_s = self._now_s()
         return [known for known in self._request_rules if matches(known) and known.strikes(now_s)]
+
+    def remaining_s(self, known: RuleInForce) -> float:
+        """How long a rule's present turn still lasts, if nobody takes it back."""
+        return known.remaining_s(self._now_s())
 
     def _strike_disk(self, operation: DiskOperation, place: DiskPlace) -> None:
         if not self._disk_rules:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
+
+import trio
 
 from .rule import FaultRule
 
@@ -22,6 +25,8 @@ class RuleInForce:
         self._random = random.Random(f"{name} {rule.occasions.seed}")
         self._lock = threading.Lock()
         self._matches = 0
+        self.has_ended = trio.Event()
+        """Set by whoever takes the rule back."""
         self.strike_count = 0
         """How often it has struck."""
 
@@ -41,6 +46,11 @@ class RuleInForce:
             self.strike_count += 1
             return True
 
+    def remaining_s(self, now_s: float) -> float:
+        """How long its present turn still lasts, by `until`."""
+        until_ms = self.rule.occasions.until_ms
+        return math.inf if until_ms is None else max(0.0, (until_ms - self._age_ms(now_s)) / MS_PER_S)
+
     def delay_s(self) -> float:
         """How long to wait this time."""
         low_ms, high_ms = self.rule.delay_ms
@@ -48,7 +58,11 @@ class RuleInForce:
 
     def _is_scheduled(self, now_s: float) -> bool:
         occasions = self.rule.occasions
-        age_ms = (now_s - self._since_s) * MS_PER_S
-        if occasions.period_ms is not None:
-            age_ms %= occasions.period_ms
+        age_ms = self._age_ms(now_s)
         return age_ms >= occasions.from_ms and (occasions.until_ms is None or age_ms < occasions.until_ms)
+
+    def _age_ms(self, now_s: float) -> float:
+        """Since when it has been in force, or since when its present period lasts."""
+        age_ms = (now_s - self._since_s) * MS_PER_S
+        period_ms = self.rule.occasions.period_ms
+        return age_ms if period_ms is None else age_ms % period_ms

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import NoReturn
 from uuid import UUID
 
 import trio
@@ -105,7 +106,7 @@ class FaultyDispatcher(Dispatcher):
         def matches(known: RuleInForce) -> bool:
             nonlocal places
             rule = known.rule
-            if not _is_meant(rule, key, peer, context):
+            if not (_is_meant(rule, key, peer, context) and rule.is_between(self._broker.config.node_id, peer)):
                 return False
             if not rule.names_places:
                 return True
@@ -143,11 +144,24 @@ class FaultyDispatcher(Dispatcher):
                 case Action.DISCONNECT:
                     raise UnanswerableError(_reason(known))
                 case Action.STALL:
-                    await context.hangup.wait()
-                    raise ClientGoneError(_reason(known))
+                    await self._stall(known, context)
                 case Action.TRUNCATE:
                     self._cuts[context.client] = known
                     return
+
+    async def _stall(self, known: RuleInForce, context: RequestContext) -> NoReturn:
+        """Answer nothing until the client gives up, or the rule's turn is over: then hang up, so that it asks again.
+
+        Raises ClientGoneError, UnanswerableError.
+        """
+        is_gone = False
+        with trio.move_on_after(self._faults.remaining_s(known)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_after, known.has_ended, nursery.cancel_scope)
+                await context.hangup.wait()
+                is_gone = True
+                nursery.cancel_scope.cancel()
+        raise ClientGoneError(_reason(known)) if is_gone else UnanswerableError(_reason(known))
 
     async def _refused_or_handled(
         self, striking: Sequence[RuleInForce], api: Api, request: Message, context: RequestContext
@@ -216,8 +230,15 @@ class FaultyDispatcher(Dispatcher):
         return response
 
 
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
 def _is_spared(request: Message, context: RequestContext) -> bool:
-    """Whether it is about taking rules back, perhaps sent on by another broker."""
+    """Whether it is about taking rules back, perhaps sent on by another broker, or went over no network at all."""
+    if not context.listener_name:
+        return True
     if isinstance(request, EnvelopeRequest):
         with suppress(DecodeError):
             return parse_header(memoryview(request.request_data)).client_id == SPARED_CLIENT_ID

@@ -83,6 +83,8 @@ class FaultRule:
     listeners: tuple[str, ...] = ()
     brokers: frozenset[int] = frozenset()
     """Node ids of the brokers whose requests are struck."""
+    isolated: frozenset[int] = frozenset()
+    """Node ids of the brokers between which and all others requests are struck, both ways."""
     disk: DiskOperation | None = None
     directories: tuple[str, ...] = ()
     """Log directories."""
@@ -92,6 +94,10 @@ class FaultRule:
     def names_places(self) -> bool:
         """Whether it is about some topics or partitions rather than about whole requests."""
         return bool(self.topics or self.partitions)
+
+    def is_between(self, here: int, peer: int | None) -> bool:
+        """Whether requests of broker ``peer`` to broker ``here`` are struck, as far as `isolated` tells."""
+        return not self.isolated or (peer is not None and (here in self.isolated) != (peer in self.isolated))
 
     def concerns_place(self, topic: str, partition: int | None) -> bool:
         """Whether it strikes a request that speaks of a partition, or of all partitions of a topic (None)."""

@@ -31,12 +31,13 @@ WORDS: Mapping[str, str] = {
     "client": "client ids, * for any text: client=analytics-*",
     "listener": "listeners by name: listener=INTERNAL",
     "broker": "requests that these brokers send: broker=2,3",
+    "isolate": "requests between these brokers and all others, both ways: isolate=3",
     "disk": "not requests but files: disk=append, disk=fsync or disk=read",
     "dir": "log directories, with disk: dir=/data/1",
     "delay": "wait before going on: delay=20ms, or delay=10ms..50ms for anything between",
     "error": "refuse with one of Kafka's codes: error=NOT_LEADER_OR_FOLLOWER; with disk: error=ENOSPC or error=EIO",
     "disconnect": "close the connection (a word without a value)",
-    "stall": "never answer (a word without a value)",
+    "stall": "never answer, and hang up when the rule ends (a word without a value)",
     "truncate": "close the connection after so many bytes of the answer: truncate=10",
     "at": "at=request: before anything is done; at=answer: all is done and only the answer suffers",
     "every": "only every so many-th time: every=10",
@@ -113,6 +114,7 @@ def rule_of_words(words: Mapping[str, str]) -> FaultRule:
         clients=_list(words, "client"),
         listeners=_list(words, "listener"),
         brokers=frozenset(map(_count, _list(words, "broker"))),
+        isolated=frozenset(map(_count, _list(words, "isolate"))),
         disk=disk,
         directories=_list(words, "dir"),
         occasions=_occasions(words),
@@ -132,6 +134,7 @@ def format_rule(rule: FaultRule) -> str:
         "client": ",".join(rule.clients),
         "listener": ",".join(rule.listeners),
         "broker": ",".join(map(str, sorted(rule.brokers))),
+        "isolate": ",".join(map(str, sorted(rule.isolated))),
         "disk": rule.disk.value if rule.disk else "",
         "dir": ",".join(rule.directories),
         **_action_words(rule),
@@ -211,7 +214,7 @@ def _check_company(words: Mapping[str, str], action: Action, disk: DiskOperation
         return
     if action not in (Action.DELAY, Action.ERROR):
         raise FaultRuleError(f"a disk can be slow (delay) or fail (error), not {action.value}")
-    for word in ("api", "client", "listener", "broker", "at"):
+    for word in ("api", "client", "listener", "broker", "isolate", "at"):
         if word in words:
             raise FaultRuleError(f"{word} is about requests and does not go with disk")
 

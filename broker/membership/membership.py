@@ -127,16 +127,15 @@ class Membership:
         config = self._config
         backoff_s = config.controller_quorum_retry_backoff_ms / 1000
         address = (controller.host, controller.port)
-        # A fetch that waits for news must not keep heartbeats waiting: it has a connection of its own.
-        fetching, asking = (
+        # What waits for news, or for a client's sake, must not keep heartbeats waiting: each has its own connection.
+        fetching, asking, forwarding = self._remotes = [
             RemoteController(address, f"{what}-{config.node_id}", retry_backoff_s=backoff_s)
-            for what in ("metadata", "broker")
-        )
-        self._remotes = [fetching, asking]
+            for what in ("metadata", "broker", "broker")
+        ]
         timeout_s = config.controller_quorum_request_timeout_ms / 1000
         self._follower = MetadataFollower(self._metadata, fetching, timeout_s=timeout_s, retry_backoff_s=backoff_s)
         self.link = asking
-        self.forwarding = Forwarding(asking)
+        self.forwarding = Forwarding(forwarding)
         self._topic_creation = TopicCreation(asking)
         self._metadata.create_elsewhere = self._topic_creation.request
         logger.info("node %d follows the controller at %s:%d", config.node_id, *address)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gregor.protocol.apis import ApiKey
-from gregor.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from gregor.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
@@ -21,12 +26,14 @@ def create(
     partitions: int = 3,
     replicas: int = 1,
     on: Sequence[int] = (),
+    configs: Mapping[str, str] | None = None,
 ) -> None:
     """Create a topic through one broker, and wait until all know it; with ``on``, one partition on these brokers."""
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
     if on:
         placed = CreatableReplicaAssignment(partition_index=0, broker_ids=list(on))
         topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[placed])
+    topic.configs = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     with cluster.wire(through) as wire:
         answer = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
     assert [result.error_code for result in answer.topics] == [0], answer

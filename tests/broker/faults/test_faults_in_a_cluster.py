@@ -17,6 +17,7 @@ from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.faults.faulty_broker import FaultyBroker, ask
 
@@ -103,6 +104,17 @@ async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair:
     assert "news" not in pair.follower.broker.metadata.topics
     pair.rule("1", "")
     await until(lambda: "news" in pair.follower.broker.metadata.topics)
+
+
+@pytest.mark.parametrize("action", ["disconnect", "stall"])
+async def test_what_a_node_asks_itself_goes_over_no_network(pair: Pair, action: str) -> None:
+    pair.rule("1", f"api=AlterPartition {action}")
+    membership = pair.controller.broker.membership
+    assert membership is not None
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=-7)
+    with trio.fail_after(20):
+        answer = await membership.link.ask(request, AlterPartitionResponse)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 async def test_rules_can_be_taken_back_through_a_broker_whose_envelopes_are_struck(pair: Pair) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gregor.broker.faults.occasions import RuleInForce
 from gregor.broker.faults.rule_syntax import parse_rule
 
@@ -39,6 +41,13 @@ def test_a_schedule_is_counted_from_when_the_rule_was_set() -> None:
 
 def test_a_schedule_may_repeat() -> None:
     assert pattern("stall from=1s until=2s period=3s", 9, step_s=1) == ".x..x..x."
+
+
+def test_a_turn_lasts_until_its_end() -> None:
+    assert in_force("stall").remaining_s(107.0) == math.inf
+    assert in_force("stall until=4s").remaining_s(101.0) == 3.0
+    assert in_force("stall until=4s").remaining_s(107.0) == 0.0
+    assert in_force("stall from=1s until=2s period=3s").remaining_s(107.5) == 0.5
 
 
 def test_what_is_not_scheduled_does_not_count() -> None:

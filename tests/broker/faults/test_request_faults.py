@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
@@ -17,6 +18,7 @@ from gregor.protocol.messages.find_coordinator import FindCoordinatorRequest
 from gregor.protocol.messages.heartbeat import HeartbeatRequest
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.faults.faulty_broker import FaultyBroker, ask, fetch_request, produce, produce_request
+from tests.wire import Wire
 
 ORDERS, OTHER_ORDERS, PAYMENTS = ("orders", 0), ("orders", 1), ("payments", 0)
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -88,6 +90,43 @@ async def test_a_stalled_request_is_never_answered_and_other_connections_are(fau
         await produce(stalled, ORDERS)
     assert patience.cancelled_caught
     assert await produce(await faulty.connect(), ORDERS) == {ORDERS: 0}
+
+
+async def test_whoever_is_stalled_is_hung_up_on_when_the_rule_is_taken_back(faulty: FaultyBroker) -> None:
+    async def lose_a_request(wire: Wire) -> None:
+        with pytest.raises(ConnectionError):
+            await produce(wire, ORDERS)
+
+    faulty.rules(hole="api=Produce stall")
+    async with trio.open_nursery() as clients:
+        clients.start_soon(lose_a_request, await faulty.connect())
+        while not faulty.strikes:
+            await trio.lowlevel.checkpoint()
+        faulty.rules()
+    assert end_offset(faulty) == 0
+
+
+async def test_a_stall_ends_as_its_schedule_says(faulty: FaultyBroker) -> None:
+    wire = await faulty.connect()
+    faulty.rules(hole="api=Produce stall until=20ms")
+    with contextlib.suppress(ConnectionError):
+        await produce(wire, ORDERS)
+    assert end_offset(faulty) == (0 if faulty.strikes else 1)
+
+
+async def test_brokers_are_isolated_from_the_others_and_not_among_themselves(faulty: FaultyBroker) -> None:
+    faulty.rules(cut="isolate=1,3 disconnect")
+    for sender, is_cut in (("broker-2", True), ("broker-3-fetcher-0", False), ("broker-1", False), ("a client", False)):
+        wire = await faulty.connect(sender)
+        if is_cut:
+            with pytest.raises(ConnectionError):
+                await produce(wire, ORDERS)
+        else:
+            assert await produce(wire, ORDERS) == {ORDERS: 0}
+    faulty.rules(cut="isolate=3 disconnect")
+    assert await produce(await faulty.connect("broker-2"), ORDERS) == {ORDERS: 0}
+    with pytest.raises(ConnectionError):
+        await produce(await faulty.connect("broker-3"), ORDERS)
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, 5, 20])
