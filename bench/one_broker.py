@@ -18,10 +18,11 @@ START_LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class OneBroker:
-    """Its address, and its process id for counting CPU."""
+    """Its address, its process id for counting CPU, and where its partitions lie."""
 
     bootstrap: str
     pid: int
+    log_directory: Path = Path()
 
     def cpu_seconds(self) -> float:
         """User and system time of the process so far."""
@@ -43,7 +44,7 @@ def one_broker(*overrides: str) -> Iterator[OneBroker]:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             _wait_for(port)
-            yield OneBroker(f"127.0.0.1:{port}", process.pid)
+            yield OneBroker(f"127.0.0.1:{port}", process.pid, Path(directory) / "logs")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

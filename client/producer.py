@@ -277,6 +277,19 @@ class Producer:
         """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`."""
         await self._transactional().send_offsets(group_id, offsets, **membership)
 
+    async def join_transaction(self, topic: str, partition: int) -> tuple[int, int]:
+        """Have a partition take part in the open transaction, whoever writes to it.
+
+        Returns the producer id and epoch that batches there must have. Raises BrokerError or DeadlineExceededError.
+        """
+        transactions = self._transactional()
+        transactions.check_open()
+        transactions.note_partition(topic, partition)
+        if transactions.has_new_partitions():
+            await transactions.add_partitions()
+            transactions.check_open()
+        return transactions.producer_id, transactions.producer_epoch
+
     async def _abort(self, transactions: TransactionManager, cause: BaseException) -> None:
         """Abort after ``cause``; who is cancelled or interrupted is not kept for long."""
         is_leaving = not isinstance(cause, Exception)

@@ -86,17 +86,33 @@ def produced_again(
     The delete horizon of a compacted log goes too; the time stamps relative to it stay right.
     """
     copy = bytearray(batch.view)
-    flags = batch.attributes & ~(v2.TRANSACTIONAL_FLAG | v2.DELETE_HORIZON_FLAG)
-    if is_transactional:
-        flags |= v2.TRANSACTIONAL_FLAG
-    _OFFSET.pack_into(copy, v2.BASE_OFFSET_AT, base_offset)
-    _LEADER_EPOCH.pack_into(copy, v2.LEADER_EPOCH_AT, v2.NO_LEADER_EPOCH)
-    _ATTRIBUTES.pack_into(copy, v2.ATTRIBUTES_AT, flags)
-    stamp(copy, producer_id, producer_epoch, base_sequence)
+    produce_again(
+        copy, producer_id, producer_epoch, base_sequence, is_transactional=is_transactional, base_offset=base_offset
+    )
     return bytes(copy)
 
 
-def stamp(payload: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+def produce_again(
+    payload: bytearray | memoryview,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    is_transactional: bool = False,
+    base_offset: int = 0,
+) -> None:
+    """The same to a whole v2 batch where it lies, for who has its memory for himself."""
+    (attributes,) = _ATTRIBUTES.unpack_from(payload, v2.ATTRIBUTES_AT)
+    flags = attributes & ~(v2.TRANSACTIONAL_FLAG | v2.DELETE_HORIZON_FLAG)
+    if is_transactional:
+        flags |= v2.TRANSACTIONAL_FLAG
+    _OFFSET.pack_into(payload, v2.BASE_OFFSET_AT, base_offset)
+    _LEADER_EPOCH.pack_into(payload, v2.LEADER_EPOCH_AT, v2.NO_LEADER_EPOCH)
+    _ATTRIBUTES.pack_into(payload, v2.ATTRIBUTES_AT, flags)
+    stamp(payload, producer_id, producer_epoch, base_sequence)
+
+
+def stamp(payload: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Write a producer's identity and the first record's sequence number into a v2 batch, and its new CRC."""
     _PRODUCER_FIELDS.pack_into(payload, v2.PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     v2.UINT32.pack_into(payload, v2.CRC_AT, v2.batch_crc(payload, 0, len(payload)))

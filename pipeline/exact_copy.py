@@ -20,6 +20,7 @@ from ..client.errors import ClientError
 from ..client.group_offsets import CommittedOffset
 from ..protocol.errors import BrokerError
 from ..protocol.records.record import Buffer
+from .batch_pipe import BatchPipe
 from .clients import bootstrap_of, client_config
 from .errors import PipelineError
 from .offset_options import Partition
@@ -29,9 +30,9 @@ T = TypeVar("T")
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The most that Kafka's brokers allow."""
-MAX_REQUEST_BYTES = 64 << 20
 ATTEMPTS = 5
-"""How often a copy begins anew where it was, when brokers go away or forget."""
+"""How often in a row a copy begins anew where it was, when brokers go away or forget."""
+NOBODY = (-1, -1)
 PAUSE_S = 1.0
 
 
@@ -61,10 +62,12 @@ class ExactCopy:
         identity: dict[str, Any] = {
             "transactional_id": target.transactional_id,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
-            "max_request_size": MAX_REQUEST_BYTES,
             **self._config,
         }
         self._producer = Producer(self._bootstrap, **identity)
+        self._pipe = BatchPipe(target.settings, target.place, target.transactional_id)
+        self.has_appended = False
+        """Whether a transaction was committed."""
 
     async def __aenter__(self) -> Self:
         await self._producer.__aenter__()
@@ -73,7 +76,8 @@ class ExactCopy:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._producer.__aexit__(kind, error, traceback)
+        with self._pipe:
+            await self._producer.__aexit__(kind, error, traceback)
 
     async def partition_count(self) -> int:
         """Of the target's topic."""
@@ -104,16 +108,19 @@ class ExactCopy:
     async def append(
         self, batches: Sequence[Buffer], next_offset: int, note: Callable[[list[int]], Any] = lambda offsets: None
     ) -> list[int]:
-        """Append batches, and commit that the source was read up to `next_offset`, or do neither.
+        """Append v2 batches, and commit that the source was read up to `next_offset`, or do neither.
 
-        Returns the offset of each batch's first record; `note` makes of them what stands beside the progress.
+        Batches in memory that can be written to are changed there: it must be the caller's own. Returns the offset of
+        each batch's first record; `note` makes of them what stands beside the progress.
         """
         producer, place = self._producer, self._target.place
         async with producer.transaction():
-            deliveries = [await producer.send_batch(*place, batch) for batch in batches]
-            offsets = [(await delivery).offset for delivery in deliveries]
+            identity = await producer.join_transaction(*place) if batches else NOBODY
+            # What is under way cannot be recalled: who cancels waits for its answers.
+            offsets = await trio.to_thread.run_sync(self._pipe.append, batches, identity)
             text = json.dumps({"purpose": self._target.purpose, "note": note(offsets)}, separators=(",", ":"))
             await producer.send_offsets_to_transaction(self._target.group, {place: CommittedOffset(next_offset, text)})
+        self.has_appended = True
         return offsets
 
 
@@ -124,15 +131,17 @@ def copy_with_patience(target: CopyTarget, work: Callable[[ExactCopy], Awaitable
     """
 
     async def try_until_done() -> T:
-        for attempt in range(1, attempts + 1):
+        failures = 0
+        while True:
+            copy = ExactCopy(target)
             try:
-                async with ExactCopy(target) as copy:
+                async with copy:
                     return await work(copy)
             except (BrokerError, ClientError) as fault:
-                if attempt == attempts:
+                failures = 1 if copy.has_appended else failures + 1
+                if failures >= attempts:
                     topic, partition = target.place
                     raise PipelineError(f"{topic}-{partition}: {fault}") from fault
-                await trio.sleep(PAUSE_S * attempt)
-        raise AssertionError("the last attempt returns or raises")
+                await trio.sleep(PAUSE_S * failures)
 
     return trio.run(try_until_done)

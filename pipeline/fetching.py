@@ -57,9 +57,13 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Whole batches that came with one answer, and how to tell those of aborted transactions, if that is wanted."""
+    """Whole batches that came with one answer, and how to tell those of aborted transactions, if that is wanted.
+
+    Their memory can be written to, and is the reader's own. The next piece begins at `next_offset`.
+    """
 
     stored: memoryview
+    next_offset: int
     hides_batch: BatchFilter | None
 
 
@@ -143,7 +147,7 @@ class _Fetcher:
             self._max_bytes = min(self._max_bytes * GROWTH, self._fetch.max_bytes)
             if self._position < self._range.end_offset:
                 self._ask_ahead()
-            yield FetchedPiece(stored[:end], self._hidden(data))
+            yield FetchedPiece(stored[:end], next_offset, self._hidden(data))
 
     def _ask(self) -> PartitionData:
         """What the leader has at the position. Raises BrokerError, ConnectionLostError."""

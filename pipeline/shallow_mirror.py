@@ -124,26 +124,27 @@ class _Mirror:
                 if size >= work.transaction_bytes:
                     yield begin, waiting, item.source_end
                     waiting, size, begin = [], 0, item.source_end
-            *_, last = iter_batches(piece.stored)
-            position = last.last_offset + 1
+            position = piece.next_offset
         if waiting or position > begin:
             yield begin, waiting, position
 
     def _outgoing(self, piece: FetchedPiece, start: int) -> Iterator[Outgoing]:
         rules = TargetRules(self._work.max_batch_bytes, takes_old_formats=False)
+        first = next(iter_batches(piece.stored)).stored_offset
         try:
-            yield from renumbered(_shown(piece), start, rules)
+            yield from renumbered(self._shown(piece), start, rules)
         except BrokerError as fault:
-            first = next(iter_batches(piece.stored)).stored_offset
             raise DamagedLogError(*self._work.target.place, first, f"at or after it: {fault}") from fault
 
-
-def _shown(piece: FetchedPiece) -> Iterator[BatchView]:
-    """What consumers of committed records see of a piece."""
-    for batch in iter_batches(piece.stored):
-        is_hidden = piece.hides_batch is not None and piece.hides_batch(batch)
-        if not is_hidden and not batch.is_control:
-            yield batch
+    def _shown(self, piece: FetchedPiece) -> Iterator[BatchView]:
+        """What consumers of committed records see of a piece. Raises DamagedLogError."""
+        for batch in iter_batches(piece.stored):
+            if not batch.crc_is_valid:
+                # It will get another one, which would hide the damage for ever.
+                raise DamagedLogError(*self._work.target.place, batch.stored_offset, f"{batch!r} has a wrong CRC")
+            is_hidden = piece.hides_batch is not None and piece.hides_batch(batch)
+            if not is_hidden and not batch.is_control:
+                yield batch
 
 
 def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) -> list[Run]:

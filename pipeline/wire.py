@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from struct import Struct
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ..client.api_versions import SpokenVersions
 from ..client.connection import SOFTWARE_NAME, api_key_of
@@ -20,6 +21,7 @@ from ..protocol.codec import decode, decode_prefix, encode
 from ..protocol.errors import BrokerError, DecodeError, ErrorCode
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ..protocol.messages.header import RequestHeader, ResponseHeader
+from ..protocol.records.record import Buffer
 from ..protocol.schema import Message
 from .errors import OptionError
 from .offset_options import parse_int
@@ -27,7 +29,11 @@ from .offset_options import parse_int
 Response = TypeVar("Response", bound=Message)
 
 LENGTH = Struct(">i")
+CORRELATION_ID_AT = 8
+"""In a request's frame."""
 MAX_ANSWER_BYTES = 2**31 - 1
+READ_AHEAD_BYTES = 64 << 10
+"""Several small answers come with one read; what is larger is read to where it belongs."""
 DEFAULT_PORT = 9092
 NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
 """Where the next version names topics by their ids alone."""
@@ -78,6 +84,7 @@ class Wire:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as fault:
             raise ConnectionLostError(f"no Kafka answers at {self.node}: {fault}") from fault
+        self._incoming = cast(BufferedReader, self._socket.makefile("rb", READ_AHEAD_BYTES))
         self.versions = SpokenVersions({})
         try:
             self._negotiate()
@@ -87,6 +94,7 @@ class Wire:
 
     def close(self) -> None:
         """Hang up."""
+        self._incoming.close()
         self._socket.close()
 
     def request(self, message: Message, answer: type[Response], *, version: int | None = None) -> Response:
@@ -96,9 +104,32 @@ class Wire:
 
     def send(self, message: Message, *, version: int | None = None) -> None:
         """Send a request; `receive` its answer later, in the order of the requests."""
-        key = api_key_of(message)
         if version is None:
+            key = api_key_of(message)
             version = self.versions.version(key, newest=NEWEST_BY_NAME.get(key))
+        self._write([self._await(message, version)])
+
+    def send_each(self, message: Message, records: Sequence[Buffer], *, version: int) -> None:
+        """Send a request for each of `records`, which become the last field of `message`, where it has empty ones.
+
+        That is so in versions without tagged fields. The records are not copied. `receive` as many answers later.
+        """
+        pieces: list[Buffer] = []
+        frame = bytearray(self._await(message, version))
+        self._awaited.pop()
+        size, records_size_at = len(frame) - LENGTH.size, len(frame) - LENGTH.size
+        for each in records:
+            self._awaited.append((self._correlation_id, message, version))
+            LENGTH.pack_into(frame, 0, size + len(each))
+            LENGTH.pack_into(frame, CORRELATION_ID_AT, self._correlation_id)
+            LENGTH.pack_into(frame, records_size_at, len(each))
+            pieces += (bytes(frame), each)
+            self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._write(pieces)
+
+    def _await(self, message: Message, version: int) -> bytes:
+        """A request as a frame, for which an answer will be awaited."""
+        key = api_key_of(message)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(
             request_api_key=key,
@@ -109,9 +140,24 @@ class Wire:
         head = encode(header, request_header_version(key, version))
         body = encode(message, version)
         self._awaited.append((self._correlation_id, message, version))
+        return b"".join((LENGTH.pack(len(head) + len(body)), head, body))
+
+    def _write(self, pieces: list[Buffer]) -> None:
         try:
-            self._socket.sendall(b"".join((LENGTH.pack(len(head) + len(body)), head, body)))
+            if isinstance(self._socket, ssl.SSLSocket) or len(pieces) == 1:
+                self._socket.sendall(b"".join(pieces) if len(pieces) > 1 else pieces[0])
+                return
+            while pieces:
+                sent = self._socket.sendmsg(pieces)
+                done = 0
+                while done < len(pieces) and sent >= len(pieces[done]):
+                    sent -= len(pieces[done])
+                    done += 1
+                del pieces[:done]
+                if sent:
+                    pieces[0] = memoryview(pieces[0])[sent:]
         except OSError as fault:
+            self.close()
             raise ConnectionLostError(f"{self.node}: {fault}") from fault
 
     def receive(self, answer: type[Response]) -> Response:
@@ -137,16 +183,14 @@ class Wire:
 
     def _read_exactly(self, size: int) -> memoryview:
         frame = memoryview(bytearray(size))
-        taken = 0
         try:
-            while taken < size:
-                count = self._socket.recv_into(frame[taken:])
-                if count == 0:
-                    raise ConnectionLostError(f"{self.node}: the broker hung up")
-                taken += count
-        except OSError as fault:
+            taken = self._incoming.readinto(frame)
+        except (OSError, ValueError) as fault:
             self.close()
             raise ConnectionLostError(f"{self.node}: {fault}") from fault
+        if taken < size:
+            self.close()
+            raise ConnectionLostError(f"{self.node}: the broker hung up")
         return frame
 
     def _negotiate(self) -> None:

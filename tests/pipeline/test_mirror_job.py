@@ -165,3 +165,17 @@ def test_what_cannot_be_mirrored_is_told(broker_process: BrokerProcess, target: 
     with pytest.raises(PipelineError, match="choose another --name"):
         mirror(broker_process, target, "anew")
     assert mirror(broker_process, target, "nothing-at-all") == []
+
+
+def test_damage_is_told_and_never_mirrored(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+    make_topic(broker_process, "damaged", 1)
+    for value in (b"sound", b"soon to be damaged"):
+        produce(broker_process, "damaged", [value], 1)
+    segment = broker_process.directory / "logs" / "damaged-0" / f"{0:020d}.log"
+    stored = bytearray(segment.read_bytes())
+    stored[stored.index(b"soon")] ^= 1
+    with segment.open("r+b") as file:
+        file.write(stored)
+    with pytest.raises(PipelineError, match=r"damaged-0 offset 1: .* wrong CRC"):
+        mirror(broker_process, target, "damaged")
+    assert records_of(target, "damaged", 0) == []

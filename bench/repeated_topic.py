@@ -1,0 +1,71 @@
+"""Topics for measurements, filled fast: a few made-up batches that come again and again."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from gregor.client import Admin, Delivery, Producer
+from gregor.client.admin import NewTopic
+from gregor.pipeline.synthetic import Recipe
+from gregor.protocol.records.compression import Codec
+
+BATCH_BYTES = 16_384
+"""Kafka's default `batch.size`."""
+MADE_BATCHES = 512
+"""Too many for a dictionary of Parquet to hold all values."""
+DELIVERIES_AHEAD = 64
+FIRST_TIMESTAMP_MS = 1_900_000_000_000
+
+
+@dataclass(frozen=True)
+class RepeatedTopic:
+    """`batches` stored ones with so many `records` and bytes in all."""
+
+    name: str
+    batches: int
+    records: int
+    size_bytes: int
+
+
+def made_batches(value_bytes: int, codec: Codec, *, repetitive: float = 0.5) -> list[tuple[bytes, int]]:
+    """Batches of about BATCH_BYTES as they are stored, each with the number of its records."""
+    held = max(1, BATCH_BYTES // (value_bytes + 8))
+    while True:
+        recipe = Recipe(
+            seed=1,
+            records=held * MADE_BATCHES,
+            partitions=1,
+            value_bytes=value_bytes,
+            codec=codec,
+            repetitive=repetitive,
+            batch_records=held,
+            first_timestamp_ms=FIRST_TIMESTAMP_MS,
+        )
+        batches = list(recipe.batches(0))
+        if codec is Codec.NONE or len(batches[0]) > 0.9 * BATCH_BYTES:
+            return [(batch, held) for batch in batches]
+        held = int(held * BATCH_BYTES / len(batches[0])) + 1
+
+
+async def fill(
+    bootstrap: str,
+    name: str,
+    partitions: int,
+    batches: list[tuple[bytes, int]],
+    *,
+    size_bytes: int = 0,
+    records: int = 0,
+) -> RepeatedTopic:
+    """Make the topic and repeat `batches` until it has as many bytes and records."""
+    async with Admin(bootstrap) as admin, Producer(bootstrap, max_request_size=4 << 20) as producer:
+        await admin.create_topics([NewTopic(name, partitions)])
+        under_way: deque[Delivery] = deque()
+        count = made_records = made_bytes = 0
+        while made_bytes < size_bytes or made_records < records:
+            batch, held = batches[count % len(batches)]
+            under_way.append(await producer.send_batch(name, count % partitions, batch))
+            count, made_records, made_bytes = count + 1, made_records + held, made_bytes + len(batch)
+            if len(under_way) > DELIVERIES_AHEAD:
+                await under_way.popleft()
+    return RepeatedTopic(name, count, made_records, made_bytes)
