@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from random import Random
 
 import trio
@@ -46,6 +47,8 @@ class ProducerMetadata:
         self._arrived = trio.Event()
         self._random = Random()
         self._failures = 0
+        self.on_news: Callable[[], None] = lambda: None
+        """Called with each answer: what waited for a leader may go now."""
 
     def use(self, topic: str) -> None:
         """Note that records go to this topic, so that it is kept."""
@@ -113,6 +116,7 @@ class ProducerMetadata:
             self._apply(topics, {topic.name or "": ErrorCode(topic.error_code) for topic in answer.topics})
         arrived, self._arrived = self._arrived, trio.Event()
         arrived.set()
+        self.on_news()
 
     def _apply(self, asked: list[str], codes: dict[str, ErrorCode]) -> None:
         now = trio.current_time()

@@ -78,6 +78,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._metadata = metadata
+        metadata.on_news = self.wake
         self._config = config
         self._metrics = metrics
         self._transactions = transactions

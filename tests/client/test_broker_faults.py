@@ -214,6 +214,21 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
         assert seen == expected(1_000) == await read(broker_process.bootstrap, topic, 1_000)
 
 
+async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: BrokerProcess) -> None:
+    async with two_addresses(broker_process) as cluster:
+        topic = await create(cluster.bootstrap)
+        async with Producer(cluster.bootstrap, **QUICK) as producer:
+            await (await producer.send(topic, b"0"))
+            cluster.leader = -1
+            delivery = await producer.send(topic, b"1")
+            with trio.fail_after(20):
+                while (await producer.partitions_for(topic))[0].leader is not None:
+                    await trio.lowlevel.checkpoint()
+                cluster.leader = 1
+                await delivery
+    assert await read(broker_process.bootstrap, topic, 2) == expected(2)
+
+
 async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
         topic = await create(cluster.bootstrap)
