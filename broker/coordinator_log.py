@@ -122,6 +122,12 @@ class CoordinatorLog:
         note_written(partition, base_offset + len(records) - 1)
         return base_offset
 
+    def tell_of(self, index: int, offset: int) -> None:
+        """Hold the answer to the present request back until the record at ``offset`` is replicated, if it is not."""
+        partition = self._topics.internal_partition(self.topic, index)
+        if partition is not None and not partition.is_replicated(offset):
+            note_written(partition, offset)
+
     def replay(self, index: int) -> Iterator[list[Replayed]]:
         """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""
         partition = self._topics.internal_partition(self.topic, index)

@@ -38,6 +38,9 @@ class StateLog(Protocol):
     def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
         """Write keys and values (None: a tombstone); the first one's offset. Raises BrokerError."""
 
+    def tell_of(self, index: int, offset: int) -> None:
+        """The present request will be told what the record at ``offset`` says, which must not be lost from then on."""
+
 
 class Markers(Protocol):
     """Writes the end of a transaction into its partitions."""
@@ -76,6 +79,8 @@ class TransactionCoordinator:
         self._clock = clock
         self._settings = settings
         self._transactions: dict[str, Transaction] = {}
+        self._offsets: dict[str, int] = {}
+        """Where the log has what is known of each id."""
 
     def replay(self, records: Iterable[Replayed]) -> None:
         """Take in the records of `__transaction_state`, oldest first; call `resume` once all are in."""
@@ -87,16 +92,21 @@ class TransactionCoordinator:
                 if transactional_id is None:
                     continue
                 if record.value is None:
-                    self._transactions.pop(transactional_id, None)
+                    self._forget(transactional_id)
                 else:
                     self._transactions[transactional_id] = read_value(transactional_id, record.value)
+                    self._offsets[transactional_id] = record.offset
             except DecodeError as error:
                 logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
 
     def forget_partition(self, index: int) -> None:
         """Another broker looks after the transactional ids of this partition, or they are to be read again."""
         for transactional_id in [known for known in self._transactions if self._log.partition_of(known) == index]:
-            del self._transactions[transactional_id]
+            self._forget(transactional_id)
+
+    def _forget(self, transactional_id: str) -> None:
+        self._transactions.pop(transactional_id, None)
+        self._offsets.pop(transactional_id, None)
 
     def markers_written(self, prepared: Transaction) -> None:
         """All partitions of a transaction that `Markers.write` could not end at once have their marker now."""
@@ -240,7 +250,7 @@ class TransactionCoordinator:
             if transaction.has_expired(now_ms, self._settings.expiration_ms):
                 partition = self._log.partition_of(transaction.transactional_id)
                 self._log.append(partition, [(key_bytes(transaction.transactional_id), None)])
-                del self._transactions[transaction.transactional_id]
+                self._forget(transaction.transactional_id)
 
     # DescribeTransactions, ListTransactions
 
@@ -269,9 +279,12 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        # Who asks again may be answered without another record, while the first one is not replicated yet.
+        self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
         return transaction
 
     def _store(self, transaction: Transaction) -> None:
-        partition = self._log.partition_of(transaction.transactional_id)
-        self._log.append(partition, [(key_bytes(transaction.transactional_id), value_bytes(transaction))])
-        self._transactions[transaction.transactional_id] = transaction
+        transactional_id = transaction.transactional_id
+        record = (key_bytes(transactional_id), value_bytes(transaction))
+        self._offsets[transactional_id] = self._log.append(self._log.partition_of(transactional_id), [record])
+        self._transactions[transactional_id] = transaction

@@ -19,6 +19,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.records: list[ReplayedRecord] = []
+        self.told: list[int] = []
         self.markers: list[tuple[TopicPartition, int, bool]] = []
         self.broken: set[TopicPartition] = set()
 
@@ -30,6 +31,9 @@ class Journal:
         for offset, (key, value) in enumerate(records, first):
             self.records.append(ReplayedRecord(offset, key, value, -1))
         return first
+
+    def tell_of(self, index: int, offset: int) -> None:
+        self.told.append(offset)
 
     def write(self, transaction: Transaction) -> bool:
         for partition in sorted(transaction.partitions - self.broken):

@@ -35,6 +35,17 @@ def test_commit_writes_a_marker_into_each_partition_then_completes(house: House)
         house.coordinator.end("tx", producer, commit=False)
 
 
+def test_who_asks_again_is_told_of_the_first_answers_record(house: House) -> None:
+    """It may still be on its way to the followers, and the second answer promises that it will not be lost."""
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A])
+    house.journal.told.clear()
+    for _ in range(2):
+        house.coordinator.add_partitions("tx", producer, [A])
+        assert house.journal.told.pop() == house.journal.records[-1].offset == 1
+        house.restart()
+
+
 def test_a_new_session_aborts_what_was_open_under_an_epoch_nobody_has(house: House) -> None:
     old = house.init()
     house.coordinator.add_partitions("tx", old, [A])
