@@ -28,6 +28,7 @@ from .consumer_record import ConsumerRecord, decode_batch
 from .errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError
 from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchSession
 from .metrics import Metrics
+from .preferred_replicas import PreferredReplicas
 from .subscription import PartitionPosition, Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -180,6 +181,7 @@ class Fetcher:
         self._subscription = subscription
         self._config = config
         self._metrics = metrics
+        self._preferred = PreferredReplicas(config.metadata_max_age_ms)
         self._busy: set[int] = set()
         self._sessions: defaultdict[int, FetchSession] = defaultdict(FetchSession)
         self._wanted = trio.Event()
@@ -201,13 +203,15 @@ class Fetcher:
 
     def _fetchable(self) -> dict[int, dict[TopicPartition, int]]:
         buffered = {fetched.place for fetched in self._buffer}
-        by_leader: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        by_node: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
         for place, position in self._subscription.positions.items():
             if position.offset is None or position.is_paused or place in buffered or place in self.resets:
                 continue
-            leader = self._cluster.leader(*place)
-            by_leader[NO_LEADER if leader is None else leader][place] = position.offset
-        return by_leader
+            node = self._preferred.get(place)
+            if node is None or node not in self._cluster.brokers:
+                node = self._cluster.leader(*place)
+            by_node[NO_LEADER if node is None else node][place] = position.offset
+        return by_node
 
     async def _fetch(self, leader: int, offsets: dict[TopicPartition, int]) -> None:
         try:
@@ -224,6 +228,8 @@ class Fetcher:
                 self.report(failure)
                 return
             logger.info("fetching failed: %s", failure)
+            for place in offsets:
+                self._preferred.forget(place)
             self._sessions[leader].reset()
             await self._pause()
             await self._refresh({topic for topic, _ in offsets})
@@ -281,7 +287,12 @@ class Fetcher:
             # The assignment or the position has changed while the request was under way.
             return True
         code = ErrorCode(data.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if code is not ErrorCode.NONE and self._preferred.forget(place):
+            logger.info("%s-%d: %s, so it is read from the leader again", *place, code.name)
+        elif data.preferred_read_replica >= 0:
+            logger.debug("%s-%d is read from broker %d, in the same rack", *place, data.preferred_read_replica)
+            self._preferred.prefer(place, data.preferred_read_replica)
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.resets.add(place)
             self.has_news.set()
         elif code in STALE_METADATA_CODES or (code is not ErrorCode.NONE and code.retriable):

@@ -16,6 +16,8 @@ from tests.wire import Wire
 
 LIMIT_S = 30.0
 CONTROLLER = 1
+NODE_ID = "{node.id}"
+"""In a setting for all brokers: what differs."""
 Found = TypeVar("Found")
 OwnSettings: TypeAlias = Callable[[int, tuple[str, int]], list[str]]
 """What one node is told, by its id and address, in place of what makes node 1 the controller of the others."""
@@ -32,7 +34,8 @@ class ClusterOfProcesses:
             home = directory / f"broker-{node_id}"
             home.mkdir(parents=True)
             own = (own_settings or self._settings)(node_id, address)
-            settings = (*overrides, f"node.id={node_id}", *own)
+            shared = (override.replace(NODE_ID, str(node_id)) for override in overrides)
+            settings = (*shared, f"node.id={node_id}", *own)
             self.brokers[node_id] = BrokerProcess(spawn_broker(address, home, settings), address, home, settings)
 
     def _settings(self, node_id: int, address: tuple[str, int]) -> list[str]:

@@ -1,6 +1,10 @@
 """Keys of replication: how followers copy, and when they count as in sync."""
 
-from .declare import CLUSTER_WIDE, integer, long
+from .declare import CLUSTER_WIDE, integer, long, optional_string
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+"""What Kafka has of this kind (KIP-392)."""
 
 
 class ReplicationKeys:
@@ -19,5 +23,9 @@ class ReplicationKeys:
     )
     replica_lag_time_max_ms = long(
         30000, "Milliseconds for which a follower may lack records and still count as in sync.", least=1
+    )
+    replica_selector_class = optional_string(
+        "Who tells consumers which replica to read from; the rack-aware one sends them to their own rack.",
+        one_of=(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
     )
     replica_socket_timeout_ms = integer(30000, "Milliseconds after which a follower gives up on an answer.", least=1)
