@@ -6,6 +6,7 @@ Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
   first partition that has data gives at least one batch, however large, and no other one gives a partial first batch.
 - Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset; followers to the end.
 - Followers read from the leader only, and so do consumers before version 11, which may not know of others (KIP-392).
+- What a follower's fetch tells of its log counts once, when it comes, and not again when it has waited.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...protocol.records.v0 import OFFSET_AND_SIZE
 from ...storage.partition_log import LogSlice
 from ...storage.slice_tags import tags_in
 from ..partition import Partition
+from .near_replicas import RackAwareSelector
 from .sessions import FetchedPartition
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ class FetchLimits:
     """Its broker epoch, -1 if it does not say."""
     wants_tags: bool = False
     """Whether the enriched tags of the batches are to be told (`gregor_with_tags`)."""
+    near_replicas: RackAwareSelector | None = None
+    """Who knows whether the consumer should rather read elsewhere (KIP-392)."""
 
     @property
     def is_follower(self) -> bool:
@@ -76,8 +80,13 @@ class PartitionRead:
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the request must not wait for more: there is an error or a diverging epoch to tell."""
-        return self.answer.error_code != ErrorCode.NONE or self.answer.diverging_epoch.epoch >= 0
+        """Whether the request must not wait for more: there is an error or a diverging epoch or a replica to tell."""
+        answer = self.answer
+        return (
+            answer.error_code != ErrorCode.NONE
+            or answer.diverging_epoch.epoch >= 0
+            or answer.preferred_read_replica >= 0
+        )
 
     def release(self) -> None:
         """Let go of the records' file."""
@@ -87,9 +96,12 @@ class PartitionRead:
 
 
 def read_partitions(
-    wanted: Iterable[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits
+    wanted: Iterable[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits, *, has_waited: bool = False
 ) -> list[PartitionRead]:
-    """Read one partition after the other until ``limits.max_bytes`` are found."""
+    """Read one partition after the other until ``limits.max_bytes`` are found.
+
+    Those that a follower has all of, and knows to have, are left out: there may be hundreds for one that has news.
+    """
     reads = []
     remaining_bytes = limits.max_bytes
     at_least_one = limits.version > LAST_VERSION_WITH_HARD_LIMIT
@@ -97,7 +109,9 @@ def read_partitions(
         if isinstance(found, ErrorCode):
             reads.append(PartitionRead(fetched, None, failed_partition(fetched.wanted.partition, found)))
             continue
-        read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one)
+        if limits.is_follower and _has_no_news(fetched, found, limits):
+            continue
+        read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one, has_waited)
         reads.append(read)
         if read.size_bytes:
             at_least_one = False
@@ -110,11 +124,34 @@ def failed_partition(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
 
 
+def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
+    """Whether a follower knows all there is to know of a partition; only in a session that is so."""
+    wanted, log, leadership = fetched.wanted, partition.log, partition.leadership
+    return (
+        leadership is not None
+        and wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark
+        and fetched.known_log_start_offset == log.log_start_offset
+        and wanted.current_leader_epoch == partition.leader_epoch
+        and wanted.last_fetched_epoch == log.leader_epoch
+        and leadership.idles(
+            limits.replica_id,
+            wanted.fetch_offset,
+            log_start_offset=wanted.log_start_offset,
+            broker_epoch=limits.replica_epoch,
+        )
+    )
+
+
 def _read_or_fail(
-    fetched: FetchedPartition, partition: Partition, limits: FetchLimits, remaining_bytes: int, at_least_one: bool
+    fetched: FetchedPartition,
+    partition: Partition,
+    limits: FetchLimits,
+    remaining_bytes: int,
+    at_least_one: bool,
+    has_waited: bool,
 ) -> PartitionRead:
     try:
-        return _read(fetched, partition, limits, remaining_bytes, at_least_one)
+        return _read(fetched, partition, limits, remaining_bytes, at_least_one, has_waited)
     except BrokerError as error:
         code = error.code
     except Exception:
@@ -126,13 +163,23 @@ def _read_or_fail(
 
 
 def _read(
-    fetched: FetchedPartition, partition: Partition, limits: FetchLimits, remaining_bytes: int, at_least_one: bool
+    fetched: FetchedPartition,
+    partition: Partition,
+    limits: FetchLimits,
+    remaining_bytes: int,
+    at_least_one: bool,
+    has_waited: bool,
 ) -> PartitionRead:
     wanted = fetched.wanted
     log = partition.log
     check_leader_epoch(partition, wanted.current_leader_epoch)
     if partition.role is not None and limits.leader_only:
         partition.check_leader()
+    nearer = None if limits.near_replicas is None else limits.near_replicas.find(partition, wanted.fetch_offset)
+    if nearer is not None:
+        answer = _answer_of(partition)
+        answer.preferred_read_replica = nearer
+        return PartitionRead(fetched, partition, answer)
     diverging = _diverging_epoch(partition, wanted)
     if diverging is not None:
         answer = _answer_of(partition)
@@ -147,7 +194,7 @@ def _read(
     else:
         upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
     records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound, at_least_one=at_least_one)
-    if is_follower:
+    if is_follower and not has_waited:
         try:
             partition.follower_fetched(
                 limits.replica_id,

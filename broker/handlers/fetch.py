@@ -11,9 +11,17 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, ReplicaState
 from ...protocol.records import v0, v1, v2
 from ...protocol.schema import NO_UUID
+from ..config.replication import RACK_AWARE_SELECTOR
 from ..fetching.conversion import LazyConvertRecords, must_convert
+from ..fetching.near_replicas import RackAwareSelector
 from ..fetching.purgatory import Wake
-from ..fetching.reading import FetchLimits, PartitionRead, failed_partition, read_partitions
+from ..fetching.reading import (
+    FIRST_VERSION_FROM_FOLLOWERS,
+    FetchLimits,
+    PartitionRead,
+    failed_partition,
+    read_partitions,
+)
 from ..fetching.sessions import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     Answers,
@@ -64,6 +72,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         replica_id=replica.replica_id,
         replica_epoch=replica.replica_epoch,
         wants_tags=request.gregor_with_tags,
+        near_replicas=_near_replicas(request, context),
     )
     reads = await _read_or_wait(request, fetch, limits, context)
     if has_quota and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
@@ -85,30 +94,42 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     return response
 
 
+def _near_replicas(request: FetchRequest, context: RequestContext) -> RackAwareSelector | None:
+    """What sends a consumer to its own rack; None for those that name none, and for followers."""
+    broker = context.broker
+    is_selecting = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+    if not (request.rack_id and is_selecting and context.api_version >= FIRST_VERSION_FROM_FOLLOWERS):
+        return None
+    return RackAwareSelector(request.rack_id, context.listener_name, broker.metadata.state.brokers)
+
+
 async def _read_or_wait(
     request: FetchRequest, fetch: FetchContext, limits: FetchLimits, context: RequestContext
 ) -> list[PartitionRead]:
     deadline = trio.current_time() + request.max_wait_ms / 1000
     min_bytes = min(request.min_bytes, limits.max_bytes)
+    has_waited = False
     while True:
-        reads = read_partitions([(fetched, _find(fetched, context)) for fetched in fetch.partitions], limits)
+        found = [(fetched, _find(fetched, context)) for fetched in fetch.partitions]
+        reads = read_partitions(found, limits, has_waited=has_waited)
         for read in reads:
             if read.partition is not None:
                 context.broker.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
         missing_bytes = min_bytes - sum(read.size_bytes for read in reads)
-        if missing_bytes <= 0 or trio.current_time() >= deadline or not reads:
+        if missing_bytes <= 0 or trio.current_time() >= deadline or not found:
             return reads
         if any(read.answers_at_once for read in reads):
             return reads
         for read in reads:
             read.release()
         wake = await context.broker.purgatory.park(
-            [read.partition for read in reads if read.partition is not None],
+            [partition for _, partition in found if isinstance(partition, Partition)],
             missing_bytes=missing_bytes,
             deadline=deadline,
             hangup=context.hangup,
             is_follower=limits.is_follower,
         )
+        has_waited = True
         if wake in (Wake.DEADLINE, Wake.STOPPING):
             deadline = 0
 

@@ -123,6 +123,23 @@ class Leadership:
         if self.wish is None and node_id not in self.in_sync and self._has_caught_up(node_id, follower):
             self._wish_for((*self.in_sync, node_id))
 
+    def idles(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> bool:
+        """Whether a fetch from ``offset`` on changes nothing but the time at which the follower was seen, noted here.
+
+        That is so if it is in sync, as it was, and what it holds is all there is and replicated.
+        """
+        follower = self.followers.get(node_id)
+        if (
+            follower is None
+            or not offset == follower.log_end_offset == self.log.log_end_offset == self.log.high_watermark
+            or follower.log_start_offset != log_start_offset
+            or follower.broker_epoch != broker_epoch
+            or node_id not in self.in_sync
+        ):
+            return False
+        follower.fetched(offset, offset, self.rules.now_ms())
+        return True
+
     def _has_caught_up(self, node_id: int, follower: FollowerProgress) -> bool:
         wanted_offset = max(self.log.high_watermark, self.epoch_start_offset)
         return follower.log_end_offset >= wanted_offset and self.rules.may_join(node_id, follower.broker_epoch)

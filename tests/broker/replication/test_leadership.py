@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 
 import pytest
@@ -69,6 +70,33 @@ def test_the_high_watermark_is_the_least_that_the_in_sync_replicas_hold() -> Non
     assert led.log.high_watermark == 4, "it never falls"
     led.fetched(THIRD, 10)
     assert led.log.high_watermark == 10
+
+
+def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(3)
+    idles = functools.partial(led.leadership.idles, SECOND, log_start_offset=0, broker_epoch=9)
+    led.fetched(SECOND, 3)
+    assert not idles(3), "the third has not got it yet"
+    led.fetched(THIRD, 3)
+    assert not idles(2)
+    assert not idles(3, broker_epoch=10), "it lives another life"
+    assert not idles(3, log_start_offset=1), "records are deleted there"
+    led.clock.advance(MAX_LAG_MS)
+    assert idles(3)
+    led.append(1)
+    assert not idles(3)
+    led.clock.advance(MAX_LAG_MS)
+    led.partition.drop_laggards()
+    (wish,) = led.wishes
+    assert wish.node_ids == (LEADER, SECOND), "an idle follower is seen"
+
+
+def test_a_follower_out_of_sync_does_not_idle() -> None:
+    led = Led([LEADER, THIRD])
+    led.fetched(SECOND, 0)
+    led.fetched(THIRD, 0)
+    assert not led.leadership.idles(SECOND, 0, log_start_offset=0, broker_epoch=9)
 
 
 def test_a_leader_without_followers_in_sync_goes_by_itself() -> None:

@@ -58,6 +58,8 @@ class Replica:
         self.log.high_watermark = min(self.noted_high_watermark, self.log.log_end_offset)
         self.partition = Partition(self.log)
         self.followed: Followed | None = None
+        self.session: dict[Partition, FetchedPartition] = {}
+        """What its present leader knows of its fetches."""
         self.is_running = True
         self.broker_epoch += 1
 
@@ -83,9 +85,19 @@ class Replica:
             replica_id=self.node_id,
             replica_epoch=self.broker_epoch,
         )
-        fetched = FetchedPartition("t", uuid.UUID(int=7), wanted, uses_topic_ids=False)
-        read = read_partitions([(fetched, leader.partition)], limits)[0]
+        fetched = self.session.get(leader.partition)
+        if fetched is None:
+            fetched = FetchedPartition("t", uuid.UUID(int=7), wanted, uses_topic_ids=False)
+            self.session = {leader.partition: fetched}
+        fetched.wanted = wanted
+        reads = read_partitions([(fetched, leader.partition)], limits)
+        if not reads:
+            assert wanted.fetch_offset == leader.log.log_end_offset
+            assert self.log.high_watermark == leader.log.high_watermark
+            return False
+        (read,) = reads
         data: PartitionData = read.answer
+        fetched.learn(data)
         if read.records is not None:
             with read.records as found:
                 data.records = bytes(found.read())
