@@ -48,11 +48,7 @@ class Network:
             name = f"cut-{next(NUMBERS)}"
             self._rules[name] = node
             self._alter(node, name, SET, f"{text} {BEGINS}")
-        for name, node in self._rules.items():
-            told = f"fault rule {name} is in force"
-            for node_id, broker in self._cluster.brokers.items():
-                if node in (ALL, str(node_id)):
-                    until(lambda broker=broker, told=told: told in broker.output())  # type: ignore[misc]
+        self._wait_until_all_know("is in force")
 
     def isolate(self, node_id: int, action: str) -> None:
         """Cut one broker off from all others, for which it may be the controller; clients reach it."""
@@ -63,10 +59,18 @@ class Network:
         self.cut((str(one), f"broker={other} {action}"), (str(other), f"broker={one} {action}"))
 
     def heal(self) -> None:
-        """Take all rules back; who was cut off finds out by itself."""
+        """Take all rules back; returns once those who were cut off have found out."""
         for name, node in self._rules.items():
             self._alter(node, name, DELETE, None)
+        self._wait_until_all_know("has ended")
         self._rules.clear()
+
+    def _wait_until_all_know(self, what: str) -> None:
+        for name, node in self._rules.items():
+            told = f"fault rule {name} {what}"
+            for node_id, broker in self._cluster.brokers.items():
+                if node in (ALL, str(node_id)):
+                    until(lambda broker=broker, told=told: told in broker.output())  # type: ignore[misc]
 
     def _alter(self, node: str, name: str, operation: int, text: str | None) -> None:
         change = AlterableConfig(name=f"gregor.fault.rule.{name}", config_operation=operation, value=text)
