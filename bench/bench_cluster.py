@@ -64,6 +64,16 @@ class BenchCluster:
                     total_kib += int(line.split()[1])
         return total_kib / 1024
 
+    def wait_for_brokers(self) -> None:
+        """Return when clients see all nodes."""
+
+        async def wait() -> None:
+            async with Admin(self.bootstrap) as admin:
+                with trio.fail_after(READY_LIMIT_S):
+                    await until(self.has_all_brokers, admin)
+
+        trio.run(wait)
+
     def create_topic(self, name: str, *, partitions: int, replicas: int) -> None:
         """Create a topic as soon as all brokers may have replicas of it; returns when all replicas are in sync."""
         trio.run(self._create_topic, name, partitions, replicas)

@@ -1,55 +1,34 @@
 """Three Gregor brokers as one cluster, the first of them slow: the setup of KIP-794's tests.
 
-The cluster is `gregor cluster`'s. The slow broker has a fault rule (docs/faults.md) that holds each of its Produce
+The slow broker has a fault rule (docs/faults.md) that holds each of its Produce
 answers for a while, one after the other on a connection, as the KIP's broker does by sleeping in its produce response.
 """
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.bench_cluster import gregor_cluster
 from gregor.client.admin import Admin, AlterOperation, NewTopic, ResourceType
 from gregor.client.offset_lookup import LATEST
 
 BROKER_IDS = (1, 2, 3)
 SLOW_BROKER_ID = BROKER_IDS[0]
 RULE = "gregor.fault.rule.slow"
-READY = re.compile(r"brokers are ready: bootstrap\.servers=(\S+)")
-START_LIMIT_S = 60.0
 
 
 @contextmanager
 def three_brokers() -> Iterator[str]:
     """A cluster on free ports with data in a temporary directory, for the length of a block; its bootstrap servers."""
-    with tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory:
-        command = [sys.executable, "-m", "gregor.broker.command_line", "cluster", "--brokers", str(len(BROKER_IDS))]
-        command += ["--host", "127.0.0.1", "--port", "0", "--dir", directory]
-        command += ["--override", "gregor.fault.injection.enable=true"]
-        log_path = Path(directory) / "cluster.log"
-        with log_path.open("w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            yield _bootstrap_once_ready(process, log_path)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
-
-def _bootstrap_once_ready(process: subprocess.Popen[bytes], log_path: Path) -> str:
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if ready := READY.search(log_path.read_text()):
-            return ready[1]
-        time.sleep(0.05)
-    raise RuntimeError(f"the cluster is not ready:\n{log_path.read_text()[-2000:]}")
+    with (
+        tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory,
+        gregor_cluster(len(BROKER_IDS), Path(directory), "gregor.fault.injection.enable=true") as cluster,
+    ):
+        cluster.wait_for_brokers()
+        yield cluster.bootstrap
 
 
 async def slow_down(bootstrap: str, delay_ms: int) -> None:
