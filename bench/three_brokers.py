@@ -1,7 +1,7 @@
 """Three Gregor brokers as one cluster, the first of them slow: the setup of KIP-794's tests.
 
-The slow broker has a fault rule (docs/faults.md) that holds each of its Produce
-answers for a while, one after the other on a connection, as the KIP's broker does by sleeping in its produce response.
+The slow broker has a fault rule (docs/faults.md) that holds each of its Produce answers for a while, one after the
+other on a connection, as the KIP's broker does by sleeping in its produce response.
 """
 
 from __future__ import annotations
