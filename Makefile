@@ -12,7 +12,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard protocol/records/*_cy.py protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard client/*_cy.py protocol/records/*_cy.py client/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
 
 .venv/.run: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable .
@@ -24,7 +24,7 @@ SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard protocol/records/*_c
 	@touch .venv/.run $@
 
 .venv/.spark: $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable '.[spark,jre]'
+	$(BIN)/python -m pip install --quiet --editable '.[delta,jre]'
 	@touch .venv/.run $@
 
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
@@ -44,7 +44,7 @@ types: .venv/.dev ## mypy --strict
 layers: .venv/.dev ## import contracts between the rooms
 	$(BIN)/lint-imports
 
-pipeline: .venv/.spark ## install PySpark, and a Java for it, into .venv (800 MB)
+pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .venv (800 MB)
 	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
 
 peers: .venv/.dev .venv/.spark ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)

@@ -68,6 +68,8 @@ class ExactCopy:
         self._pipe = BatchPipe(target.settings, target.place, target.transactional_id)
         self.has_appended = False
         """Whether a transaction was committed."""
+        self.reached: int | None = None
+        """The source's next offset, once that is known."""
 
     async def __aenter__(self) -> Self:
         await self._producer.__aenter__()
@@ -103,6 +105,7 @@ class ExactCopy:
                 f"group {self._target.group} has progress of something else at {place[0]}-{place[1]}: {purpose!r}, "
                 f"not {self._target.purpose!r}; choose another --name"
             )
+        self.reached = committed.offset
         return committed.offset, note
 
     async def append(
@@ -120,7 +123,7 @@ class ExactCopy:
             offsets = await trio.to_thread.run_sync(self._pipe.append, batches, identity)
             text = json.dumps({"purpose": self._target.purpose, "note": note(offsets)}, separators=(",", ":"))
             await producer.send_offsets_to_transaction(self._target.group, {place: CommittedOffset(next_offset, text)})
-        self.has_appended = True
+        self.has_appended, self.reached = True, next_offset
         return offsets
 
 
@@ -131,17 +134,18 @@ def copy_with_patience(target: CopyTarget, work: Callable[[ExactCopy], Awaitable
     """
 
     async def try_until_done() -> T:
-        failures = 0
+        failures = reached = 0
         while True:
             copy = ExactCopy(target)
             try:
                 async with copy:
                     return await work(copy)
             except (BrokerError, ClientError) as fault:
+                reached = copy.reached or reached
                 failures = 1 if copy.has_appended else failures + 1
                 if failures >= attempts:
                     topic, partition = target.place
-                    raise PipelineError(f"{topic}-{partition}: {fault}") from fault
+                    raise PipelineError(f"{topic}-{partition} at offset {reached} of the source: {fault}") from fault
                 await trio.sleep(PAUSE_S * failures)
 
     return trio.run(try_until_done)

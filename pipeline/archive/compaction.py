@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from ..spark_tasks import run_tasks
 from .manifest import ArchivedBatch, Manifest
-from .part_files import CODEC, part_name
+from .part_files import part_name, part_writer
 
 if TYPE_CHECKING:
     from ..jobs.desk import Desk
@@ -64,9 +64,8 @@ def merge(work: Merger) -> str:
     offset = "offset" if "offset" in table.column_names else "lastOffset"
     table = table.sort_by([("partition", "ascending"), (offset, "ascending")])
     name = part_name(str(Path(work.names[0]).parent), work.number)
-    path = work.staging / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(table, path, compression=CODEC)
+    with part_writer(work.staging / name, table.schema) as writer:
+        writer.write_table(table)
     return name
 
 

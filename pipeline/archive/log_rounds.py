@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...storage import checkpoints, paths
+from ..errors import DataLossError
 from ..jobs.desk import Desk
 from ..log_files import PartitionFiles, ReadOnlyFiles, list_partitions
 from ..log_plan import PlanOptions, plan
@@ -21,11 +22,21 @@ SPLIT_BYTES = 64 << 20
 
 
 def archive_logs(
-    partitions: Sequence[PartitionFiles], writer: ArchiveWriter, desk: Desk, max_bytes: int
+    partitions: Sequence[PartitionFiles],
+    writer: ArchiveWriter,
+    desk: Desk,
+    max_bytes: int,
+    *,
+    fails_on_data_loss: bool = True,
 ) -> list[RangeReceipt]:
-    """Archive what is missing, about `max_bytes` a round; returns what was done. Raises PipelineError, OSError."""
+    """Archive what is missing, about `max_bytes` a round; returns what was done. Raises PipelineError, OSError.
+
+    With `fails_on_data_loss` that is DataLossError where a log begins behind the end of what is archived of it.
+    """
     facts = _facts(partitions)
     writer.manifest.check_topic_ids(dict(facts.ids))
+    if fails_on_data_loss:
+        _check_starts(partitions, writer.manifest)
     missing = [each for partition in partitions for each in _missing(partition, writer.manifest)]
     done: list[RangeReceipt] = []
     with desk.progress(len(missing), "ranges") as progress:
@@ -51,6 +62,14 @@ def cluster_id_of(directories: Iterable[str]) -> str | None:
         if "cluster.id" in found:
             return found["cluster.id"]
     return None
+
+
+def _check_starts(partitions: Sequence[PartitionFiles], manifest: Manifest) -> None:
+    positions = manifest.positions()
+    for each in partitions:
+        reached = positions.get((each.name.topic, each.name.partition))
+        if reached is not None and reached < each.log_start_offset:
+            raise DataLossError(*each.name, reached, each.log_start_offset, each.log_end_offset)
 
 
 def _missing(partition: PartitionFiles, manifest: Manifest) -> Iterator[LoggedRange]:

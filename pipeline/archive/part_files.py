@@ -34,6 +34,12 @@ def part_name(folder: str, number: int) -> str:
     return f"{folder}/{number}-{uuid.uuid4().hex}.parquet"
 
 
+def part_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+    """Writes such a file, with sums by which readers notice damage."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return parquet.ParquetWriter(path, schema, compression=CODEC, write_page_checksum=True)
+
+
 @dataclass(slots=True)
 class _Part:
     """A file being written, and rows that wait for being a row group."""
@@ -113,9 +119,7 @@ class PartFiles:
         if len(self._open) >= FILES_OPEN:
             self._close_oldest()
         name = part_name(f"{self._folder}{self._period_folder(number)}", self._number)
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._open[number] = _Part(name, parquet.ParquetWriter(path, self._schema, compression=CODEC))
+        part = self._open[number] = _Part(name, part_writer(self._root / name, self._schema))
         self.names.append(name)
         return part
 

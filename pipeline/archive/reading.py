@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from ..errors import DamagedLogError, PipelineError
 from ..schemas import TIMESTAMP
 from .archive import Archive
 from .description import Values
@@ -48,7 +49,7 @@ class ArchivedPartition:
         return self.spans[-1][1]
 
     def rows(self, from_offset: int = 0) -> Iterator[tuple[pa.Table, int]]:
-        """Rows in the order of offsets, and up to which offset (exclusive) that was all. Raises OSError."""
+        """Rows in the order of offsets, and up to which offset (exclusive) that was all. Raises DamagedLogError."""
         for start, until in self.spans:
             for first in range(max(start, from_offset), until, WINDOW_OFFSETS):
                 end = min(first + WINDOW_OFFSETS, until)
@@ -58,15 +59,22 @@ class ArchivedPartition:
         at = pc.field(self.order_by)
         wanted = (pc.field("partition") == self.partition) & (at >= first) & (at < end)
         tables = [
-            _with_micros(parquet.read_table(self.root / span.name, filters=wanted, partitioning=None))
+            _with_micros(self._read(span, wanted))
             for span in self.files
             if span.first_offset < end and span.last_offset >= first
         ]
         return pa.concat_tables(tables).sort_by(self.order_by) if tables else pa.table({})
 
+    def _read(self, span: FileSpan, wanted: pc.Expression) -> pa.Table:
+        path = self.root / span.name
+        try:
+            return parquet.read_table(path, filters=wanted, partitioning=None, page_checksum_verification=True)
+        except (OSError, pa.ArrowException) as fault:
+            raise DamagedLogError(self.topic, self.partition, span.first_offset, f"{path}: {fault}") from fault
+
 
 def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[ArchivedPartition]:
-    """The partitions of these topics, or of all. Raises PipelineError, for a topic that is not there too, OSError."""
+    """The partitions of these topics, or of all. Raises PipelineError, also for a topic that is not there."""
     manifest = archive.manifest
     order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -110,8 +118,11 @@ def _with_micros(rows: pa.Table) -> pa.Table:
 
 
 def _spans_of(path: Path, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
-    """By partition the offsets that a file may have, from the statistics in its footer."""
-    metadata = parquet.read_metadata(path)
+    """By partition the offsets that a file may have, from the statistics in its footer. Raises PipelineError."""
+    try:
+        metadata = parquet.read_metadata(path)
+    except (OSError, pa.ArrowException) as fault:
+        raise PipelineError(f"{topic_of(name)}: {path}: {fault}") from fault
     columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     found: dict[int, tuple[int, int]] = {}
     for number in range(metadata.num_row_groups):

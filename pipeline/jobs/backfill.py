@@ -10,6 +10,7 @@ import argparse
 
 from .archive_options import add_archive_arguments, finish, lock_of, open_writer
 from .desk import Desk, Summary
+from .sources import add_data_loss_argument
 
 HELP = "log directories into an archive"
 
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where."""
     parser.add_argument("--log-dir", required=True, action="append", metavar="DIR", help="read this (repeatable)")
     parser.add_argument("--topics", metavar="GLOB,...", help="only these (default: all)")
+    add_data_loss_argument(parser)
     add_archive_arguments(parser)
 
 
@@ -29,5 +31,5 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     with lock_of(options):
         partitions = find_partitions(options.log_dir, names_of(options.topics or ""))
         writer = open_writer(options, cluster_id_of(options.log_dir), desk)
-        done = archive_logs(partitions, writer, desk, options.max_bytes)
+        done = archive_logs(partitions, writer, desk, options.max_bytes, fails_on_data_loss=options.fail_on_data_loss)
         return finish(options, desk, writer.archive, done)

@@ -20,6 +20,7 @@ from ..errors import OptionError, PipelineError
 from ..spark_tasks import run_tasks
 from ..wire import WireSettings
 from .desk import Desk, Summary
+from .sources import add_data_loss_argument
 
 if TYPE_CHECKING:
     from ..shallow_mirror import MirrorWork
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
     parser.add_argument("--name", default="mirror", help="names the progress; another one copies anew (%(default)s)")
     parser.add_argument("--offsets-map", type=Path, metavar="DIR", help="keep a table of offsets there, as Parquet")
+    add_data_loss_argument(parser)
     parser.add_argument(
         "--transaction-bytes", type=int, default=16 * MIB, metavar="N", help="about so much a transaction (16 MiB)"
     )
@@ -86,6 +88,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
             max_batch_bytes=max_batch_bytes[place[0]],
             transaction_bytes=options.transaction_bytes,
             offsets_root=options.offsets_map and options.offsets_map.absolute(),
+            fails_on_data_loss=options.fail_on_data_loss,
         )
         for place in places
     ]

@@ -64,6 +64,16 @@ def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReade
     return KafkaRawSource(chosen).reader(None)
 
 
+def add_data_loss_argument(parser: argparse.ArgumentParser) -> None:
+    """What `failOnDataLoss` is for jobs that take no --option."""
+    parser.add_argument(
+        "--fail-on-data-loss",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="end with an error where records were removed before they were read (default), or go on behind them",
+    )
+
+
 def _add_option_argument(group: argparse._ArgumentGroup, formats: str) -> None:
     group.add_argument(
         "--option",

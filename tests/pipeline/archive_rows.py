@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
     trio.run(make)
 
 
-def produce(broker: BrokerProcess, topic: str, values: list[bytes | None], partitions: int = 2, **config: Any) -> None:
+def produce(
+    broker: BrokerProcess, topic: str, values: Sequence[bytes | None], partitions: int = 2, **config: Any
+) -> None:
     """Values in turn to the partitions, a day apart."""
 
     async def send() -> None:

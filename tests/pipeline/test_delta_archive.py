@@ -18,6 +18,7 @@ from gregor.pipeline.archive.manifest import Manifest, ManifestError
 from gregor.pipeline.delta_lake import delta_session
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs.desk import Summary
+from gregor.pipeline.spark_tasks import run_tasks
 from tests.broker_process import BrokerProcess
 from tests.pipeline import job_desk
 from tests.pipeline.archive_rows import arguments, make_topic, produce
@@ -93,7 +94,7 @@ def after(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 STEPS: tuple[tuple[object, str, Callable[..., Any]], ...] = (
-    (writing, "run_tasks", after(writing.run_tasks)),
+    (writing, "run_tasks", after(run_tasks)),
     (manifests, "write_json", crash),
     (Manifest, "stage", after(Manifest.stage)),
     (DeltaTables, "_append", after(DeltaTables._append)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.cluster_of_processes import running_cluster
 from tests.pipeline.topics import fill, new_topic
 
 pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
@@ -18,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from gregor.client.partitioner import partition_for_key
 from gregor.pipeline.schemas import Mode, arrow_schema
 from gregor.pipeline.session import connector_jars
 
@@ -146,6 +148,21 @@ def test_a_stream_from_topic_to_topic(
     assert copied.select(*kept).count() == RECORDS
 
 
+def test_a_topic_with_another_number_of_partitions(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str
+) -> None:
+    """What `gregor pipeline mirror` refuses: records are decoded, and go where their keys belong."""
+    target = new_topic(broker_process.bootstrap, 5)
+    rows = read(spark, broker_process, topic, **{"kafka.isolation.level": "read_committed"}).drop("partition")
+    rows.write.format("kafka_raw").mode("append").options(**sink_options(broker_process, target)).save()
+    copied = read(spark, broker_process, target, **{"kafka.isolation.level": "read_committed"})
+    kept = ["key", "value", "timestamp", "headers"]
+    assert copied.select(kept).exceptAll(rows.select(kept)).isEmpty()
+    assert copied.count() == RECORDS
+    places = {bytes(row.key): row.partition for row in copied.select("key", "partition").collect()}
+    assert places == {key: partition_for_key(key, 5) for key in places}
+
+
 def test_a_task_that_fails_once_changes_nothing(
     spark: "SparkSession", broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -176,11 +193,21 @@ def test_errors_reach_the_user(spark: "SparkSession", broker_process: BrokerProc
             read(spark, broker_process, topic, **options).collect()
 
 
-def test_the_connectors_own_checks_hold(broker_process: BrokerProcess) -> None:
+def test_the_connectors_own_checks_hold_on_one_broker(broker_process: BrokerProcess) -> None:
     """Spark's connector against our broker: all that `spark-smoke` knows to check."""
+    assert_the_connectors_checks_hold(broker_process.bootstrap)
+
+
+def test_the_connectors_own_checks_hold_on_three_brokers(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, 3, "default.replication.factor=3", "min.insync.replicas=2") as cluster:
+        assert_the_connectors_checks_hold(cluster.bootstrap)
+
+
+def assert_the_connectors_checks_hold(bootstrap: str) -> None:
+    """All fourteen."""
     if not SMOKE.exists():
         pytest.skip(f"{SMOKE} is not there")
-    command = [sys.executable, str(SMOKE), broker_process.bootstrap, "--rows", "20000", "--apis"]
+    command = [sys.executable, str(SMOKE), bootstrap, "--rows", "20000", "--apis"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=SMOKE_LIMIT_S, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr[-2000:]
     checks = json.loads(answer.stdout)["checks"]

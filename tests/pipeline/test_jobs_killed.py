@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "precious"
 RECORDS = 20_000
 PARTITIONS = 2
+SMALL_ROUNDS = ("--max-bytes", "20000")
 LIMIT_S = 300.0
 OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
 
@@ -81,18 +82,31 @@ def run_killed(kills: int, output: Path, name: str, *command: str) -> int:
             done += 1
         assert process.wait() in (0, -signal.SIGKILL)
     assert start(name, *command).wait(LIMIT_S) == 0
+    print(f"{name}: was killed {done} times of {kills}")
     return done
 
 
-def run_while_broker_dies(kills: int, broker: BrokerProcess, name: str, *command: str) -> None:
-    """Run a job to its end while its broker is killed so many times, and started again at once."""
+def run_while_broker_dies(kills: int, broker: BrokerProcess, output: Path, name: str, *command: str) -> int:
+    """Run a job to its end, its broker being killed so many times soon after something was written below ``output``.
+
+    The broker starts again at once. Returns how many kills came before the job's end.
+    """
     dice = random.Random(name)
     process = start(name, *command)
+    done = 0
     for _ in range(kills):
-        time.sleep(dice.uniform(0.5, 1.5))
+        before = bytes_in(output)
+        while process.poll() is None and bytes_in(output) == before:
+            time.sleep(0.005)
+        time.sleep(dice.uniform(0.0, 0.3))
+        if process.poll() is not None:
+            break
         broker.kill()
+        done += 1
         broker.start_again()
     assert process.wait(LIMIT_S) == 0
+    print(f"{name}: the broker was killed {done} times of {kills}")
+    return done
 
 
 def assert_archived(source: BrokerProcess, root: Path) -> None:
@@ -114,14 +128,14 @@ def assert_copied(source: BrokerProcess, target: BrokerProcess, topic: str) -> N
 
 def test_an_archive(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
     root = tmp_path / "lake"
-    command = arguments(source, TOPIC, root, "--max-bytes", "20000")
+    command = arguments(source, TOPIC, root, *SMALL_ROUNDS)
     assert run_killed(kills, root, "archive", *command)
     assert_archived(source, root)
 
 
 def test_an_archive_whose_broker_dies(source: BrokerProcess, tmp_path: Path, kills: int) -> None:
     root = tmp_path / "lake"
-    run_while_broker_dies(kills, source, "archive", *arguments(source, TOPIC, root, "--max-bytes", "20000"))
+    assert run_while_broker_dies(kills, source, root, "archive", *arguments(source, TOPIC, root, *SMALL_ROUNDS))
     assert_archived(source, root)
 
 
@@ -136,7 +150,7 @@ def test_a_replay(
     if dies == "the job":
         assert run_killed(kills, source.directory, "replay", *command)
     else:
-        run_while_broker_dies(kills, source, "replay", *command)
+        assert run_while_broker_dies(kills, source, source.directory, "replay", *command)
     assert_copied(source, source, f"again-{TOPIC}")
 
 
@@ -148,5 +162,5 @@ def test_a_mirror(source: BrokerProcess, tmp_path: Path, kills: int, dies: str) 
         if dies == "the job":
             assert run_killed(kills, target.directory, "mirror", *command)
         else:
-            run_while_broker_dies(kills, target, "mirror", *command)
+            assert run_while_broker_dies(kills, target, target.directory, "mirror", *command)
         assert_copied(source, target, TOPIC)

@@ -1,0 +1,336 @@
+"""Jobs that meet what they cannot use: each says where, and what it has half done does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+
+import gregor.client
+from gregor.client import Admin, Producer
+from gregor.pipeline import cluster_view, exact_copy, fetching, topic_making
+from gregor.pipeline.archive import compaction, writing
+from gregor.pipeline.archive.manifest import Manifest, ManifestError
+from gregor.pipeline.errors import DamagedLogError, DataLossError, PipelineError
+from gregor.pipeline.jobs import mirror as mirror_job
+from gregor.pipeline.jobs import replay as replay_job
+from gregor.pipeline.jobs import restore as restore_job
+from tests.broker_process import BrokerProcess, running_broker
+from tests.pipeline import topics
+from tests.pipeline.archive_rows import arguments, end_offsets, rows_of
+from tests.pipeline.job_desk import run_job, run_tasks_once
+from tests.pipeline.stored import records_of
+from tests.pipeline.topics import delete_records, delete_topic, make_topic
+
+RECORDS = 200
+DAMAGED_AT = 0.6
+"""How far into the segment."""
+OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
+
+
+@pytest.fixture(autouse=True)
+def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (writing, compaction, replay_job, restore_job, mirror_job):
+        monkeypatch.setattr(module, "run_tasks", run_tasks_once)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for brokers that are away."""
+    for module in (cluster_view, fetching):
+        monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(exact_copy, "PAUSE_S", 0.01)
+    monkeypatch.setattr(exact_copy, "Producer", partial(Producer, max_block_ms=300))
+    for module in (exact_copy, topic_making, gregor.client):
+        monkeypatch.setattr(module, "Admin", partial(Admin, default_api_timeout_ms=300))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Another cluster."""
+    with running_broker(tmp_path_factory.mktemp("target"), *OVERRIDES) as broker:
+        yield broker
+
+
+def fill(broker: BrokerProcess, topic: str, count: int = RECORDS) -> None:
+    """Append to the topic's partition, in batches of some records."""
+    topics.fill(broker.bootstrap, topic, count)
+
+
+def archive(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[Any]:
+    """Run the job; its table."""
+    return list(run_job("archive", *arguments(broker, topic, root, *more))[0].rows)
+
+
+def backfill(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[Any]:
+    """Run the job; its table."""
+    logs = ["--log-dir", str(broker.directory / "logs"), "--topics", topic, "--archive", str(root)]
+    return list(run_job("backfill", *logs, *more)[0].rows)
+
+
+def mirror(source: BrokerProcess, target: BrokerProcess, topic: str, *more: str) -> list[Any]:
+    """Run the job in small transactions; its table."""
+    command = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", topic, "--transaction-bytes", "900"]
+    return list(run_job("mirror", *command, *more)[0].rows)
+
+
+def replay(broker: BrokerProcess, root: Path, *more: str) -> list[Any]:
+    """Run the job; its table."""
+    command = ["--bootstrap-server", broker.bootstrap, "--archive", str(root), "--prefix", "again-"]
+    return list(run_job("replay", *command, *more)[0].rows)
+
+
+def segment_of(broker: BrokerProcess, topic: str) -> Path:
+    """The only segment of the topic's only partition."""
+    (path,) = (broker.directory / "logs" / f"{topic}-0").glob("*.log")
+    return path
+
+
+def flip(path: Path) -> None:
+    """Change a bit somewhere behind the middle; done twice, that is mended."""
+    with path.open("r+b") as file:
+        at = int(path.stat().st_size * DAMAGED_AT)
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+# --- damage ---
+
+
+@pytest.mark.parametrize("values", ["raw", "batches"])
+@pytest.mark.parametrize("job", [archive, backfill])
+def test_a_damaged_batch_is_not_archived(
+    broker_process: BrokerProcess, tmp_path: Path, job: Callable[..., list[Any]], values: str
+) -> None:
+    topic = f"damaged-{job.__name__}-{values}"
+    make_topic(broker_process.bootstrap, topic)
+    fill(broker_process, topic)
+    flip(segment_of(broker_process, topic))
+    command = ["--values", values, "--max-bytes", "2000"]
+    with pytest.raises(DamagedLogError, match=rf"^{topic}-0 offset 1[0-4]\d: "):
+        job(broker_process, topic, tmp_path, *command)
+    reached = Manifest(tmp_path).positions().get((topic, 0), 0)
+    assert len(rows_of(tmp_path)) == reached or values == "batches"
+    assert reached < 150
+    flip(segment_of(broker_process, topic))
+    job(broker_process, topic, tmp_path, *command)
+    key = "offset" if values == "raw" else "lastOffset"
+    offsets = [row[key] for row in rows_of(tmp_path)]
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] == RECORDS - 1
+    assert values == "batches" or len(offsets) == RECORDS
+
+
+def test_a_damaged_batch_is_not_mirrored(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+    make_topic(broker_process.bootstrap, "damaged")
+    fill(broker_process, "damaged")
+    flip(segment_of(broker_process, "damaged"))
+    with pytest.raises(DamagedLogError, match=r"^damaged-0 offset 1[0-4]\d: "):
+        mirror(broker_process, target, "damaged")
+    originals = records_of_mended(broker_process, "damaged")
+    copied = [row["value"] for row in records_of(target, "damaged", 0)]
+    assert copied == originals[: len(copied)]
+    mirror(broker_process, target, "damaged")
+    assert [row["value"] for row in records_of(target, "damaged", 0)] == originals
+
+
+def records_of_mended(broker: BrokerProcess, topic: str) -> list[bytes]:
+    """The records' values after the damage was undone."""
+    flip(segment_of(broker, topic))
+    return [row["value"] for row in records_of(broker, topic, 0)]
+
+
+def test_what_is_no_batch_is_not_archived(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "source", *OVERRIDES) as broker:
+        make_topic(broker.bootstrap, "framed", segment_bytes="2000")
+        fill(broker, "framed")
+    _, second, *_ = sorted((broker.directory / "logs" / "framed-0").glob("*.log"))
+    whole = second.read_bytes()
+    second.write_bytes(whole[:900] + bytes(300) + whole[1200:])
+    with pytest.raises(DamagedLogError, match=r"^framed-0 "):
+        backfill(broker, "framed", tmp_path / "lake")
+    assert Manifest(tmp_path / "lake").batches == []
+    second.write_bytes(whole)
+    assert backfill(broker, "framed", tmp_path / "lake") == [("framed", 0, 0, RECORDS, RECORDS, 0)]
+
+
+def test_a_torn_tail_ends_a_backfill(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "source", *OVERRIDES) as broker:
+        make_topic(broker.bootstrap, "torn")
+        fill(broker, "torn")
+        broker.kill()
+    path = segment_of(broker, "torn")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    ((_, _, _, until, rows, _),) = backfill(broker, "torn", tmp_path / "lake")
+    assert 150 < until == rows < RECORDS
+    path.write_bytes(whole)
+    assert backfill(broker, "torn", tmp_path / "lake") == [("torn", 0, until, RECORDS, RECORDS - until, 0)]
+    assert [row["offset"] for row in rows_of(tmp_path / "lake")] == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("damage", ["in the rows", "in the footer", "gone"])
+def test_a_damaged_archive_is_not_replayed(broker_process: BrokerProcess, tmp_path: Path, damage: str) -> None:
+    topic = f"spoilt-{damage.replace(' ', '-')}"
+    make_topic(broker_process.bootstrap, topic)
+    fill(broker_process, topic)
+    archive(broker_process, topic, tmp_path, "--max-bytes", "2000")
+    path = Manifest(tmp_path).files()[-1]
+    whole = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        at = 40 if damage == "in the rows" else len(whole) - 20
+        path.write_bytes(whole[:at] + b"\xff" * 12 + whole[at + 12 :])
+    with pytest.raises(PipelineError, match=rf"{topic}(-0 offset \d+)?: .*{path.name}"):
+        replay(broker_process, tmp_path)
+    path.write_bytes(whole)
+    replay(broker_process, tmp_path)
+    values = [[row["value"] for row in records_of(broker_process, name, 0)] for name in (topic, f"again-{topic}")]
+    assert values[0] == values[1]
+
+
+# --- offsets that are not there, or mean something else ---
+
+
+def test_retention_that_was_faster_than_a_mirror(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+    make_topic(broker_process.bootstrap, "late-mirror")
+    fill(broker_process, "late-mirror", 20)
+    mirror(broker_process, target, "late-mirror")
+    fill(broker_process, "late-mirror", 20)
+    delete_records(broker_process.bootstrap, "late-mirror", 0, 30)
+    with pytest.raises(DataLossError, match="late-mirror-0: offset 20 is not there, the log has 30 up to 40"):
+        mirror(broker_process, target, "late-mirror")
+    assert len(records_of(target, "late-mirror", 0)) == 20
+    ((*_, _, records, _, _),) = mirror(broker_process, target, "late-mirror", "--no-fail-on-data-loss")
+    assert records == 10
+    assert len(records_of(target, "late-mirror", 0)) == 30
+
+
+def test_retention_that_was_faster_than_a_backfill(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "source", *OVERRIDES) as broker:
+        make_topic(broker.bootstrap, "late")
+        fill(broker, "late", 20)
+        backfill(broker, "late", tmp_path / "lake")
+        fill(broker, "late", 20)
+        delete_records(broker.bootstrap, "late", 0, 30)
+    with pytest.raises(DataLossError, match="late-0: offset 20 is not there, the log has 30 up to 40"):
+        backfill(broker, "late", tmp_path / "lake")
+    backfill(broker, "late", tmp_path / "lake", "--no-fail-on-data-loss")
+    assert [row["offset"] for row in rows_of(tmp_path / "lake")] == [*range(20), *range(30, 40)]
+
+
+def test_a_topic_that_was_made_anew_is_not_backfilled(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process.bootstrap, "refilled")
+    fill(broker_process, "refilled", 5)
+    backfill(broker_process, "refilled", tmp_path)
+    delete_topic(broker_process.bootstrap, "refilled")
+    make_topic(broker_process.bootstrap, "refilled")
+    fill(broker_process, "refilled", 10)
+    with pytest.raises(ManifestError, match=r"topic refilled has id .* it was made again"):
+        backfill(broker_process, "refilled", tmp_path)
+    assert len(rows_of(tmp_path)) == 5
+
+
+def test_a_target_that_was_made_anew_gets_all_again(
+    broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path
+) -> None:
+    make_topic(broker_process.bootstrap, "emptied")
+    fill(broker_process, "emptied", 20)
+    archive(broker_process, "emptied", tmp_path)
+    copies: dict[str, Callable[[], list[Any]]] = {
+        "again-emptied": lambda: replay(target, tmp_path),
+        "emptied": lambda: mirror(broker_process, target, "emptied"),
+    }
+    for topic, copy in copies.items():
+        copy()
+        delete_topic(target.bootstrap, topic)
+        copy()
+        assert len(records_of(target, topic, 0)) == 20
+
+
+# --- brokers that are away ---
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_broker_that_never_was_there(broker_process: BrokerProcess, target: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process.bootstrap, "unheard")
+    fill(broker_process, "unheard", 5)
+    archive(broker_process, "unheard", tmp_path / "lake")
+    away = "127.0.0.1:1"
+    commands = {
+        "archive": ["--bootstrap-server", away, "--archive", str(tmp_path / "other")],
+        "replay": ["--bootstrap-server", away, "--archive", str(tmp_path / "lake")],
+        "mirror": ["--from", away, "--to", target.bootstrap, "--topics", "unheard"],
+    }
+    for job, command in commands.items():
+        with pytest.raises(PipelineError, match=away):
+            run_job(job, *command)
+    assert Manifest(tmp_path / "other").batches == []
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_broker_that_goes_away_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_broker(tmp_path / "source", *OVERRIDES) as broker:
+        make_topic(broker.bootstrap, "leaving")
+        fill(broker, "leaving")
+        count = Manifest.count
+
+        def kill_after_some(manifest: Manifest, *given: Any) -> None:
+            count(manifest, *given)
+            if manifest.next_number == 2:
+                broker.kill()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Manifest, "count", kill_after_some)
+            with pytest.raises(PipelineError, match=r"leaving-0 offset \d+: |ListOffsets at 127"):
+                archive(broker, "leaving", tmp_path / "lake", "--max-bytes", "1500")
+        reached = Manifest(tmp_path / "lake").positions()["leaving", 0]
+        assert len(rows_of(tmp_path / "lake")) == reached < RECORDS
+        broker.start_again()
+        archive(broker, "leaving", tmp_path / "lake")
+        assert [row["offset"] for row in rows_of(tmp_path / "lake")] == list(range(RECORDS))
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("job", ["mirror", "replay"])
+def test_a_target_that_goes_away_in_the_middle(
+    broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    topic = f"homeless-{job}"
+    make_topic(broker_process.bootstrap, topic)
+    fill(broker_process, topic)
+    archive(broker_process, topic, tmp_path / "lake")
+    monkeypatch.setattr("gregor.pipeline.archive.replaying.TRANSACTION_ROWS", 20)
+    with running_broker(tmp_path / "target", *OVERRIDES) as other:
+        copies: dict[str, Callable[[], list[Any]]] = {
+            "mirror": lambda: mirror(broker_process, other, topic),
+            "replay": lambda: replay(other, tmp_path / "lake"),
+        }
+        append = exact_copy.ExactCopy.append
+        appended: list[bool] = []
+
+        async def kill_after_some(*given: Any) -> list[int]:
+            if len(appended) == 3:
+                other.kill()
+            appended.append(True)
+            return await append(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(exact_copy.ExactCopy, "append", kill_after_some)
+            with pytest.raises(PipelineError, match=rf"{topic}-0 at offset [1-9]\d+ of the source: "):
+                copies[job]()
+        other.start_again()
+        copies[job]()
+        name = topic if job == "mirror" else f"again-{topic}"
+        originals = [row["value"] for row in records_of(broker_process, topic, 0)]
+        assert [row["value"] for row in records_of(other, name, 0)] == originals
+        assert end_offsets(other, name)[0] > RECORDS
