@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import NamedTuple
 
 from tests.broker.torture_producer import TortureProducer
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses
 
 ANSWER_LIMIT_S = 4.0
 """A stopped broker does not answer: the producer then asks who leads."""
+
+
+class Recovery(NamedTuple):
+    """The first answer on a connection; both in the clock of `time.monotonic`."""
+
+    connected_at: float
+    answered_at: float
 
 
 class PersistentProducer(threading.Thread):
@@ -19,7 +27,8 @@ class PersistentProducer(threading.Thread):
         """Who leads, broker ``side`` is asked before all others."""
         super().__init__(name=topic, daemon=True)
         self.producer = TortureProducer(topic, is_idempotent=is_idempotent)
-        self.longest_silence_s = 0.0
+        self.topic = topic
+        self.recoveries: list[Recovery] = []
         self.failure: BaseException | None = None
         self._cluster = cluster
         self._asked = sorted(cluster.brokers, key=lambda node_id: node_id != side)
@@ -27,7 +36,7 @@ class PersistentProducer(threading.Thread):
 
     def run(self) -> None:
         producer = self.producer
-        answered_at = time.monotonic()
+        connected_at: float | None = None
         try:
             if producer.is_idempotent:
                 producer.connect(self._cluster.brokers[CONTROLLER].address)
@@ -35,13 +44,14 @@ class PersistentProducer(threading.Thread):
             while not self._finishing.is_set() or producer.under_way:
                 try:
                     if not producer.is_connected:
+                        connected_at = time.monotonic()
                         producer.connect(self._leader(), timeout_s=ANSWER_LIMIT_S)
                     if not self._finishing.is_set():
                         producer.fill()
                     producer.receive()
-                    now = time.monotonic()
-                    self.longest_silence_s = max(self.longest_silence_s, now - answered_at)
-                    answered_at = now
+                    if connected_at is not None:
+                        self.recoveries.append(Recovery(connected_at, time.monotonic()))
+                        connected_at = None
                 except OSError:
                     producer.close()
                     time.sleep(0.02)
@@ -54,17 +64,21 @@ class PersistentProducer(threading.Thread):
         """Where the partition is led, as some broker sees it. Raises OSError."""
         for node_id in self._asked:
             try:
-                leader = self._cluster.leaders(node_id, self.producer.topic)[0]
+                leader = self._cluster.leaders(node_id, self.topic)[0]
             except (OSError, IndexError):
                 continue
             if leader in self._cluster.brokers and self._cluster.brokers[node_id].process.poll() is None:
                 return self._cluster.brokers[leader].address
         raise ConnectionError("nobody leads")
 
+    def check(self) -> None:
+        """Raise what it has died of."""
+        if self.failure is not None:
+            raise self.failure
+
     def finish(self, limit_s: float) -> None:
         """Write no more, and wait until all is acknowledged."""
         self._finishing.set()
         self.join(limit_s)
-        if self.failure is not None:
-            raise self.failure
-        assert not self.is_alive(), f"{self.producer.topic} is not acknowledged {limit_s} s after the last trouble"
+        self.check()
+        assert not self.is_alive(), f"{self.topic} is not acknowledged {limit_s} s after the last trouble"
