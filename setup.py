@@ -1,4 +1,4 @@
-"""Nothing but the optional compiled kernel; everything else is in pyproject.toml.
+"""Nothing but the optional compiled modules; everything else is in pyproject.toml.
 
 Without Cython or a C compiler the installation succeeds all the same and the pure Python twins of the `*_cy` modules
 do the work, twenty to sixty times slower; `gregor.protocol.records.kernel_cy.implementation()` tells which is running.
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from setuptools import Extension, setup
 
 RECORDS = Path("protocol/records")
+ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("client"))
 CYTHON_DIRECTIVES = {
     "language_level": 3,
     # The .pxd files say what is what; the annotations in the sources are for mypy.
@@ -25,24 +26,25 @@ CYTHON_DIRECTIVES = {
 
 
 def compiled_modules() -> list[Extension]:
-    """An extension for each `*_cy.py` of the records package, or none if they cannot or shall not be compiled."""
+    """An extension for each `*_cy.py`, or none if they cannot or shall not be compiled."""
     if os.environ.get("GREGOR_PURE_PYTHON"):
         return []
     try:
         from Cython.Build import cythonize
         from Cython.Compiler.Errors import CompileError
     except ImportError:
-        print("gregor: no Cython, so the record kernels stay pure Python", file=sys.stderr)
+        print("gregor: no Cython, so the compiled modules stay pure Python", file=sys.stderr)
         return []
     extensions = [
         Extension(
-            f"gregor.protocol.records.{source.stem}",
+            ".".join(("gregor", *source.with_suffix("").parts)),
             [str(source), str(RECORDS / "crc_simd.c")],
             include_dirs=[str(RECORDS)],
             depends=[str(header) for header in RECORDS.glob("*.h")],
             extra_compile_args=["-O3"],
         )
-        for source in sorted(RECORDS.glob("*_cy.py"))
+        for room in ROOMS_WITH_COMPILED_MODULES
+        for source in sorted(room.glob("*_cy.py"))
     ]
     try:
         # Cython looks for the .pxd beside a .py under the package's name, which the folder of a checkout rarely has.
@@ -50,7 +52,7 @@ def compiled_modules() -> list[Extension]:
             (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
             compiled = cythonize(extensions, compiler_directives=CYTHON_DIRECTIVES, include_path=[folder])
     except CompileError:
-        print("gregor: this Cython cannot compile the record kernels, they stay pure Python", file=sys.stderr)
+        print("gregor: this Cython cannot compile these modules, they stay pure Python", file=sys.stderr)
         return []
     for extension in compiled:
         # A machine without a C compiler installs what it can. (Cython forgets this flag if it is set before.)

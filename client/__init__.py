@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .admin import Admin
+    from .appending_cy import Delivery
     from .consumer import Consumer
     from .consumer_record import ConsumerRecord
-    from .delivery import Delivery, RecordMetadata
     from .producer import Producer
+    from .record_metadata import RecordMetadata
 
 _HOMES = {
     "Admin": "admin",
     "Consumer": "consumer",
     "ConsumerRecord": "consumer_record",
-    "Delivery": "delivery",
+    "Delivery": "appending_cy",
     "Producer": "producer",
-    "RecordMetadata": "delivery",
+    "RecordMetadata": "record_metadata",
 }
 
 __all__ = ["Admin", "Consumer", "ConsumerRecord", "Delivery", "Producer", "RecordMetadata"]

@@ -15,11 +15,11 @@ from random import Random
 import trio
 
 from ..protocol.records.compression import Codec
+from .appending_cy import Delivery
 from .batch import BatchState, ProducerBatch
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
 from .config import ProducerConfig
-from .delivery import Delivery
 from .partitioner import StickyPartitioner, adaptive_weights
 from .record_size import Headers
 from .sequences import PartitionSequence
@@ -148,8 +148,7 @@ class Accumulator:
             room_before = float(batch.size_limit)
         else:
             room_before = batch.room
-        delivery = batch.append(timestamp, key, value, headers)
-        batch.reserved_bytes += size_bound
+        delivery = batch.append(timestamp, key, value, headers, size_bound)
         if is_sticky:
             queues.sticky.produced_bytes += room_before - batch.room
         return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)

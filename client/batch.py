@@ -22,14 +22,13 @@ import trio
 
 from ..protocol.records import v1, v2
 from ..protocol.records.batches import iter_records, read_batch
-from ..protocol.records.client_records_cy import encode_record
 from ..protocol.records.compression import Codec, compress
 from ..protocol.records.record import NO_TIMESTAMP, Record
+from .appending_cy import OpenBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
-from .delivery import Delivery
+from .errors import anew
 from .raw_batch import produced_again, read_raw
 from .raw_batch import stamp as stamp_payload
-from .record_size import Headers
 
 
 class BatchState(Enum):
@@ -53,40 +52,29 @@ _NEXT_STATES = {
 }
 
 
-class ProducerBatch:
-    """Records of one partition that travel together.
-
-    Sizes are bytes, times are seconds of trio's clock, `base_timestamp` and the records' are milliseconds.
-    `room` is what is left of batch.size by the estimate of KIP-126; negative when the first record was larger.
-    """
+class ProducerBatch(OpenBatch):
+    """Records of one partition that travel together. Times are seconds of trio's clock; see also `OpenBatch`."""
 
     __slots__ = (
         "acknowledged_append_time",
         "acknowledged_base_offset",
         "attempts",
         "base_sequence",
-        "base_timestamp",
-        "body",
         "codec",
         "created_at",
         "error",
         "finished",
         "finished_at",
-        "growth_factor",
         "halves",
         "is_raw",
         "keeps_producer",
         "magic",
-        "max_timestamp",
         "partition",
         "payload",
         "producer_epoch",
         "producer_id",
-        "record_count",
         "record_errors",
-        "reserved_bytes",
         "retry_at",
-        "room",
         "size_limit",
         "state",
         "topic",
@@ -95,15 +83,14 @@ class ProducerBatch:
     def __init__(
         self, topic: str, partition: int, *, codec: Codec, ratio: float, size_limit: int, created_at: float
     ) -> None:
+        growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
+        super().__init__(float(size_limit - v2.HEADER_SIZE), growth_factor)
         self.topic = topic
         self.partition = partition
         self.codec = codec
-        self.growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
         self.size_limit = size_limit
-        self.room = float(size_limit - v2.HEADER_SIZE)
         self.created_at = created_at
         self.state = BatchState.OPEN
-        self.body = bytearray()
         self.payload = b""
         self.is_raw = False
         """Whether someone else has built it: then it goes as it is, or not at all."""
@@ -112,10 +99,6 @@ class ProducerBatch:
         self.magic = v2.MAGIC
         self.halves: tuple[ProducerBatch, ProducerBatch] | tuple[()] = ()
         """What took its place when it was split; deliveries find their records by it."""
-        self.record_count = 0
-        self.base_timestamp = NO_TIMESTAMP
-        self.max_timestamp = NO_TIMESTAMP
-        self.reserved_bytes = 0
         self.attempts = 0
         self.retry_at = 0.0
         self.producer_id = v2.NO_PRODUCER_ID
@@ -128,7 +111,7 @@ class ProducerBatch:
         self.acknowledged_base_offset = -1
         self.acknowledged_append_time = NO_TIMESTAMP
 
-    # --- taking records in ---
+    # --- sizes ---
 
     @property
     def estimated_size(self) -> int:
@@ -137,30 +120,10 @@ class ProducerBatch:
             return int(self.size_limit - self.room)
         return len(self.payload)
 
-    def has_room_for(self, record_bytes: int) -> bool:
-        """Whether a record of at most that size may join an open batch; the first one always may.
-
-        The newcomer is counted uncompressed, as in Kafka's MemoryRecordsBuilder.hasRoomFor.
-        """
-        return self.room >= record_bytes or not self.record_count
-
     @property
     def is_full(self) -> bool:
         """Whether the estimated size has reached batch.size, or nothing can be added any more."""
         return self.state is not BatchState.OPEN or (self.room <= 0 and self.record_count > 0)
-
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> Delivery:
-        """Take a record in; the caller asked `has_room_for` before."""
-        count = self.record_count
-        if not count:
-            self.base_timestamp = self.max_timestamp = timestamp
-        elif timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        record = encode_record(timestamp - self.base_timestamp, count, key, value, headers)
-        self.body += record
-        self.room -= len(record) * self.growth_factor
-        self.record_count = count + 1
-        return Delivery(self, count, timestamp)
 
     # --- bytes ---
 
@@ -309,7 +272,8 @@ class ProducerBatch:
 
     def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
         """Note that the records are lost, and why; single records may have reasons of their own."""
-        self.error = error
+        # Without their tracebacks, which may lead to whoever waits for this (see `Delivery`).
+        self.error = anew(error)
         self.record_errors = record_errors or {}
         self._finish(BatchState.FAILED)
 

@@ -38,6 +38,14 @@ class UnknownTopicError(BrokerError):
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} does not exist")
 
 
+def anew(error: Exception) -> Exception:
+    """The same error to be raised once more: with a traceback of its own, which is nobody's but the raiser's."""
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    again.__cause__ = error.__cause__
+    return again
+
+
 STALE_METADATA_CODES = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -32,11 +32,11 @@ import trio
 from ..protocol.errors import BrokerError
 from ..protocol.records.record import Buffer
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
+from .appending_cy import Delivery
 from .buffer_memory import BufferMemory
 from .cluster import Cluster, PartitionMetadata
 from .compression_estimator import CompressionRatioEstimator
 from .config import ProducerConfig
-from .delivery import Delivery
 from .errors import AbandonedError, ClientError, ClosedError, DeadlineExceededError, RecordTooLargeError
 from .group_offsets import CommittedOffset
 from .lifetime import BackgroundTasks
@@ -151,18 +151,21 @@ class Producer:
             if key is not None or self.config.partitioner_class is not None:
                 partition = self._partition_for(queues, key, value)
         size_bound = record_size_bound(key, value, headers)
-        if not self._memory.try_reserve(size_bound):
-            await self._reserve(size_bound)
-        elif size_bound + BATCH_OVERHEAD > self.config.max_request_size:
-            self._memory.release(size_bound)
+        if size_bound + BATCH_OVERHEAD > self.config.max_request_size:
             raise RecordTooLargeError(
                 f"a record of {size_bound} bytes exceeds max.request.size ({self.config.max_request_size})"
             )
+        if not self._memory.try_reserve(size_bound):
+            await self._reserve(size_bound)
         if timestamp_ms is None:
             timestamp_ms = self._clock_ms()
-        delivery, is_begun, is_filled = self._accumulator.append(
-            queues, partition, timestamp_ms, key, value, headers, size_bound
-        )
+        try:
+            delivery, is_begun, is_filled = self._accumulator.append(
+                queues, partition, timestamp_ms, key, value, headers, size_bound
+            )
+        except BaseException:
+            self._memory.release(size_bound)
+            raise
         if self._transactions is not None:
             self._transactions.note_partition(topic, delivery.partition)
         self._sends_since_yield += 1

@@ -13,6 +13,7 @@ from tests.broker_process import BrokerProcess, running_broker
 
 RECORDS = "gregor.protocol.records"
 PIPELINE = "gregor.pipeline"
+PACKAGE_FOLDER = Path(gregor.protocol.records.__file__).parents[2]
 COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
 
 
@@ -27,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pure_twin(source: Path) -> ModuleType:
     """The module that `source` is when nobody compiles it, loaded beside the one that is in use."""
-    name = f"{RECORDS}._pure_{source.stem}"
+    name = ".".join(("gregor", *source.parent.relative_to(PACKAGE_FOLDER).parts, f"_pure_{source.stem}"))
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, source)
         assert spec is not None

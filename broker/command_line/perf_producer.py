@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from ...client.delivery import Delivery
+from ...client.appending_cy import Delivery
 from ...client.producer import Producer
 from ...protocol.errors import BrokerError
 from .asking import UsageError, client_properties, run_client, say

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from ...client.delivery import Delivery
+from ...client.appending_cy import Delivery
 from ...client.producer import Producer
 from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
 

@@ -12,7 +12,7 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..admin import Admin
-from ..delivery import Delivery
+from ..appending_cy import Delivery
 from ..fetcher import FetchedBatches
 from ..group_offsets import CommittedOffset
 from ..offset_lookup import LATEST

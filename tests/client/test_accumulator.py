@@ -3,11 +3,11 @@
 from random import Random
 
 from gregor.client.accumulator import ANY_PARTITION, Accumulator, PartitionQueue, TopicQueues
+from gregor.client.appending_cy import Delivery
 from gregor.client.batch import BatchState, ProducerBatch
 from gregor.client.buffer_memory import BufferMemory
 from gregor.client.compression_estimator import CompressionRatioEstimator
 from gregor.client.config import ProducerConfig
-from gregor.client.delivery import Delivery
 from gregor.client.record_size import record_size_bound
 from gregor.protocol.records.compression import Codec
 

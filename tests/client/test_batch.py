@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gregor.client.appending_cy import Delivery
 from gregor.client.batch import BatchState, ProducerBatch, next_sequence
 from gregor.client.compression_estimator import CompressionRatioEstimator
-from gregor.client.delivery import Delivery
 from gregor.client.record_size import record_size_bound
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
