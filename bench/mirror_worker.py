@@ -1,6 +1,6 @@
 """One copy of one topic from one broker to another, in a process of its own: the part of `bench.mirrors` that counts.
 
-    python mirror_worker.py WAY SOURCE TARGET TOPIC PARTITIONS RECORDS CODEC
+    python mirror_worker.py WAY SOURCE TARGET TOPIC PARTITIONS RECORDS CODEC BATCH_BYTES
 
 Prints a line of JSON: seconds and CPU seconds (user and system) of this process, after its imports. `mirror` is what
 `gregor mirror` runs, `task` what the tasks of `gregor pipeline mirror` run, here one after the other; `decoding` reads
@@ -15,13 +15,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-BATCH_BYTES = 16_384
 LINGER_MS = 5
 
 Copy = Callable[[], None]
 
 
-def mirror(source: str, target: str, topic: str, partitions: int, records: int, codec: str) -> Copy:
+def mirror(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
     """Batches as they are, from offset to offset."""
     import trio
 
@@ -30,16 +29,16 @@ def mirror(source: str, target: str, topic: str, partitions: int, records: int, 
     return lambda: trio.run(Mirror(source, target, MirrorOptions(re.compile(topic), once=True)).run)
 
 
-def task(source: str, target: str, topic: str, partitions: int, records: int, codec: str) -> Copy:
+def task(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
     """Batches as they are, in transactions."""
     import argparse
 
-    from gregor.pipeline.jobs.mirror import MIB, plan
+    from gregor.pipeline.jobs.mirror import add_arguments, plan
     from gregor.pipeline.shallow_mirror import mirror_partition
 
-    options = argparse.Namespace(
-        source=source, target=target, topics=topic, name="bench", offsets_map=None, transaction_bytes=16 * MIB
-    )
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = parser.parse_args(["--from", source, "--to", target, "--topics", topic])
 
     def copy() -> None:
         assert sum(mirror_partition(work).records for work in plan(options)) == records
@@ -47,14 +46,14 @@ def task(source: str, target: str, topic: str, partitions: int, records: int, co
     return copy
 
 
-def decoding(source: str, target: str, topic: str, partitions: int, records: int, codec: str) -> Copy:
+def decoding(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
     """Our consumer and our producer."""
     import trio
 
     from gregor.client import Consumer, Delivery, Producer
 
     async def copy() -> None:
-        producer = Producer(target, linger_ms=LINGER_MS, batch_size=BATCH_BYTES, compression_type=codec)
+        producer = Producer(target, linger_ms=LINGER_MS, batch_size=batch_bytes, compression_type=codec)
         async with Consumer(source, auto_offset_reset="earliest") as consumer, producer:
             consumer.assign([(topic, partition) for partition in range(partitions)])
             taken = 0
@@ -76,7 +75,9 @@ def decoding(source: str, target: str, topic: str, partitions: int, records: int
     return lambda: trio.run(copy)
 
 
-def librdkafka(source: str, target: str, topic: str, partitions: int, records: int, codec: str) -> Copy:
+def librdkafka(
+    source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int
+) -> Copy:
     """confluent-kafka's consumer and producer."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition  # type: ignore[import-not-found]
 
@@ -88,7 +89,7 @@ def librdkafka(source: str, target: str, topic: str, partitions: int, records: i
 
     def copy() -> None:
         consumer = Consumer({"bootstrap.servers": source, "group.id": "bench", "enable.auto.commit": False})
-        settings = {"linger.ms": LINGER_MS, "batch.size": BATCH_BYTES, "compression.type": codec}
+        settings = {"linger.ms": LINGER_MS, "batch.size": batch_bytes, "compression.type": codec}
         producer = Producer({"bootstrap.servers": target, "enable.idempotence": True, **settings})
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
         taken = 0
@@ -112,8 +113,8 @@ def librdkafka(source: str, target: str, topic: str, partitions: int, records: i
 
 def main() -> None:
     """Do what the arguments say and print what it took."""
-    way, source, target, topic, partitions, records, codec = sys.argv[1:]
-    copy = globals()[way](source, target, topic, int(partitions), int(records), codec)
+    way, source, target, topic, partitions, records, codec, batch_bytes = sys.argv[1:]
+    copy = globals()[way](source, target, topic, int(partitions), int(records), codec, int(batch_bytes))
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.perf_counter()
     copy()

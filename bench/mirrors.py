@@ -1,10 +1,12 @@
 """A topic copied batch by batch beside one that is read, decoded, encoded and written: CPU of whoever copies.
 
     python -m bench.mirrors [--rounds 3] [--partitions 3] [--cases "100 none,1000 gzip"] [--megabytes 200]
+                            [--batch-bytes 16384] [--ways task,decoding]
 
 Two Gregor brokers, one full, one empty; each way of copying (see `mirror_worker`) runs in a process of its own, turn by
-turn, into an empty topic. Batches have about 16 kB, which is Kafka's default `batch.size`. The CPU is that of the
-copying process alone, after its imports; that of the brokers stands beside it. "x" is how much more than `mirror`.
+turn, into an empty topic. Batches have about 16 kB, Kafka's default `batch.size`, if nothing else is said. The CPU is
+that of the copying process alone, after its imports; that of the brokers stands beside it. "x" is how much more than
+the first way needs.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ import trio
 
 from bench.clients import ROOT, foreign_python, spread
 from bench.one_broker import OneBroker, one_broker
-from bench.repeated_topic import RepeatedTopic, fill, made_batches
+from bench.repeated_topic import BATCH_BYTES, RepeatedTopic, fill, made_batches
 from gregor.client import Admin
 from gregor.client.admin import NewTopic
 from gregor.protocol.records.compression import Codec
 
 WORKER = str(Path(ROOT) / "bench" / "mirror_worker.py")
-WAYS = ("mirror", "task", "decoding", "librdkafka")
+WAYS = ("task", "mirror", "decoding", "librdkafka")
 CASES = "100 none,100 lz4,1000 none,1000 lz4,1000 gzip"
 
 
@@ -60,14 +62,14 @@ async def empty(bootstrap: str, case: Case, partitions: int) -> None:
 
 
 def copy(
-    way: str, case: Case, filled: RepeatedTopic, partitions: int, brokers: tuple[OneBroker, OneBroker]
+    way: str, case: Case, filled: RepeatedTopic, partitions: int, batch_bytes: int, brokers: tuple[OneBroker, OneBroker]
 ) -> dict[str, float]:
     """One copy; what it took."""
     source, target = brokers
     trio.run(empty, target.bootstrap, case, partitions)
     python = foreign_python() if way == "librdkafka" else sys.executable
     command = [python, WORKER, way, source.bootstrap, target.bootstrap, case.topic]
-    command += [str(partitions), str(filled.records), case.codec]
+    command += [str(partitions), str(filled.records), case.codec, str(batch_bytes)]
     before = source.cpu_seconds(), target.cpu_seconds()
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ})
     if done.returncode:
@@ -84,6 +86,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--cases", default=CASES, help="sizes of values and codecs")
+    parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES, help="stored; the decoding ways' batch.size")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--megabytes", type=int, default=200, help="what a topic has, stored")
     arguments = parser.parse_args()
@@ -93,14 +96,17 @@ def main() -> int:
     print("|" + " --- |" * 9)
     with one_broker() as source, one_broker() as target:
         for case in cases:
-            batches = made_batches(case.value_bytes, Codec[case.codec.upper()])
+            codec = Codec[case.codec.upper()]
+            batches = made_batches(case.value_bytes, codec, batch_bytes=arguments.batch_bytes)
             size_bytes = arguments.megabytes * 1_000_000
             filling = partial(fill, source.bootstrap, case.topic, arguments.partitions, batches, size_bytes=size_bytes)
             filled = trio.run(filling)
             results = defaultdict(list)
             for _ in range(arguments.rounds):
                 for way in ways:
-                    results[way].append(copy(way, case, filled, arguments.partitions, (source, target)))
+                    results[way].append(
+                        copy(way, case, filled, arguments.partitions, arguments.batch_bytes, (source, target))
+                    )
             _print_rows(case, filled, results)
     return 0
 

@@ -12,7 +12,7 @@ from gregor.protocol.records.compression import Codec
 
 BATCH_BYTES = 16_384
 """Kafka's default `batch.size`."""
-MADE_BATCHES = 512
+MADE_BYTES = 8 << 20
 """Too many for a dictionary of Parquet to hold all values."""
 DELIVERIES_AHEAD = 64
 FIRST_TIMESTAMP_MS = 1_900_000_000_000
@@ -28,13 +28,15 @@ class RepeatedTopic:
     size_bytes: int
 
 
-def made_batches(value_bytes: int, codec: Codec, *, repetitive: float = 0.5) -> list[tuple[bytes, int]]:
-    """Batches of about BATCH_BYTES as they are stored, each with the number of its records."""
-    held = max(1, BATCH_BYTES // (value_bytes + 8))
+def made_batches(
+    value_bytes: int, codec: Codec, *, repetitive: float = 0.5, batch_bytes: int = BATCH_BYTES
+) -> list[tuple[bytes, int]]:
+    """Batches of about `batch_bytes` as they are stored, each with the number of its records."""
+    held = max(1, batch_bytes // (value_bytes + 8))
     while True:
         recipe = Recipe(
             seed=1,
-            records=held * MADE_BATCHES,
+            records=held * max(1, MADE_BYTES // batch_bytes),
             partitions=1,
             value_bytes=value_bytes,
             codec=codec,
@@ -43,9 +45,9 @@ def made_batches(value_bytes: int, codec: Codec, *, repetitive: float = 0.5) -> 
             first_timestamp_ms=FIRST_TIMESTAMP_MS,
         )
         batches = list(recipe.batches(0))
-        if codec is Codec.NONE or len(batches[0]) > 0.9 * BATCH_BYTES:
+        if codec is Codec.NONE or len(batches[0]) > 0.9 * batch_bytes:
             return [(batch, held) for batch in batches]
-        held = int(held * BATCH_BYTES / len(batches[0])) + 1
+        held = int(held * batch_bytes / len(batches[0])) + 1
 
 
 async def fill(

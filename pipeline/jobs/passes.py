@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -33,18 +34,25 @@ def make_pass(
     sum_up: Callable[[Iterable[pa.RecordBatch]], Sums],
     *,
     in_order: bool = False,
+    tasks_a_core: int | None = None,
     **settings: str,
 ) -> dict[Place, Sums]:
-    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts."""
+    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts.
+
+    `tasks_a_core` joins what the reader cuts until there are about so many: for work that costs less than a task does.
+    """
     reader = open_reader(options, **settings)
     ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
     by_place: dict[Place, list[InputPartition]] = {}
     for each in ranges:
         by_place.setdefault((each.topic, each.partition), []).append(each)
+    at_once = len(ranges) if in_order else 1
+    if tasks_a_core is not None:
+        at_once = math.ceil(len(ranges) / (tasks_a_core * desk.session().sparkContext.defaultParallelism))
     work = [
-        (place, group if in_order else [each])
+        (place, group[start : start + at_once])
         for place, group in by_place.items()
-        for each in group[: 1 if in_order else None]
+        for start in range(0, len(group), at_once)
     ]
     with desk.progress(len(work), "ranges") as progress:
         done = run_tasks(desk.session(), work, _Task(reader, sum_up), progress)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..batch_statistics import BatchStatistics, CompressionReplay, Latencies
 
+TASKS_A_CORE = 4
 HELP = "batch sizes, rates, compression and latencies per partition; --html for plots"
 
 
@@ -48,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Read headers, and more if it was asked for."""
-    found = TopicStatistics(make_pass(options, desk, _read_headers, mode="batches"))
+    # From a log directory headers come at more than 10 GB/s, so a task's own cost is what counts.
+    tasks_a_core = TASKS_A_CORE if options.log_dir else None
+    found = TopicStatistics(make_pass(options, desk, _read_headers, tasks_a_core=tasks_a_core, mode="batches"))
     if options.compression:
         found.compression = make_pass(options, desk, _replay, in_order=True, mode="batches", uncompressedSize="true")
     if options.latency_header:
