@@ -44,8 +44,3 @@ class CompressionRatioEstimator:
     def reset(self, topic: str, codec: Codec) -> None:
         """Start again from 1.0, after a batch of this topic had to be split."""
         self._ratios[topic, codec] = INITIAL_RATIO
-
-
-def estimated_size(uncompressed_size: int, ratio: float) -> int:
-    """Bytes that `uncompressed_size` bytes of records are expected to take, with KIP-126's margin."""
-    return int(uncompressed_size * ratio * CONTINGENCY_FACTOR)

@@ -23,7 +23,6 @@ from .subscription import TopicPartition
 
 T = TypeVar("T")
 
-FIRST_VERSION_FOR_ALL_PARTITIONS = 2
 FIRST_VERSION_WITH_REQUIRE_STABLE = 7
 
 

@@ -52,12 +52,6 @@ class LogSlice:
         """The open file, for sendfile(2) and pread(2). Raises ValueError on an empty or released slice."""
         return self._held().descriptor
 
-    def file_map(self) -> memoryview:
-        """The slice's bytes, mapped and read-only; the memory stays valid as long as the view lives."""
-        if not self.size_bytes:
-            return memoryview(b"")
-        return self._held().map(self.position, self.size_bytes)
-
     def read(self) -> bytes:
         """A copy of the slice's bytes."""
         return self._held().read_at(self.size_bytes, self.position) if self.size_bytes else b""

@@ -43,7 +43,6 @@ LOCK = ".lock"
 
 DELETED_DIRECTORY = "-delete"
 FUTURE_DIRECTORY = "-future"
-STRAY_DIRECTORY = "-stray"
 
 MAX_NAME_LENGTH = 255
 

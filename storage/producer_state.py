@@ -235,11 +235,6 @@ class ProducerStates:
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
-    @property
-    def open_transactions(self) -> dict[int, int]:
-        """First offset -> producer id of the transactions that no marker has ended, ascending."""
-        return dict(self._open)
-
     def cut_back(self, end_offset: int) -> bool:
         """Become what they were when the log ended at `end_offset`; False if they must be read from the log.
 

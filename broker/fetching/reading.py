@@ -20,7 +20,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from ...protocol.records.tagged_batches import encode_tagged_batches
 from ...protocol.records.v0 import OFFSET_AND_SIZE
-from ...storage.partition_log import LogSlice
+from ...storage.partition_log import LogSlice, PartitionLog
 from ...storage.slice_tags import tags_in
 from ..partition import Partition
 from .near_replicas import RackAwareSelector
@@ -109,7 +109,7 @@ def read_partitions(
         if isinstance(found, ErrorCode):
             reads.append(PartitionRead(fetched, None, failed_partition(fetched.wanted.partition, found)))
             continue
-        if limits.is_follower and _has_no_news(fetched, found, limits):
+        if limits.is_follower and _has_no_news(fetched, found, limits, has_waited):
             continue
         read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one, has_waited)
         reads.append(read)
@@ -124,21 +124,17 @@ def failed_partition(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
 
 
-def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
+def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits, has_waited: bool) -> bool:
     """Whether a follower knows all there is to know of a partition; only in a session that is so."""
     wanted, log, leadership = fetched.wanted, partition.log, partition.leadership
+    offset = wanted.fetch_offset
     return (
         leadership is not None
-        and wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark
+        and offset == log.log_end_offset == log.high_watermark == fetched.known_high_watermark
         and fetched.known_log_start_offset == log.log_start_offset
         and wanted.current_leader_epoch == partition.leader_epoch
         and wanted.last_fetched_epoch == log.leader_epoch
-        and leadership.idles(
-            limits.replica_id,
-            wanted.fetch_offset,
-            log_start_offset=wanted.log_start_offset,
-            broker_epoch=limits.replica_epoch,
-        )
+        and (has_waited or leadership.idles(limits.replica_id, offset, wanted.log_start_offset, limits.replica_epoch))
     )
 
 
@@ -175,26 +171,15 @@ def _read(
     check_leader_epoch(partition, wanted.current_leader_epoch)
     if partition.role is not None and limits.leader_only:
         partition.check_leader()
-    nearer = None if limits.near_replicas is None else limits.near_replicas.find(partition, wanted.fetch_offset)
-    if nearer is not None:
-        answer = _answer_of(partition)
-        answer.preferred_read_replica = nearer
-        return PartitionRead(fetched, partition, answer)
-    diverging = _diverging_epoch(partition, wanted)
-    if diverging is not None:
-        answer = _answer_of(partition)
-        answer.diverging_epoch = diverging
-        return PartitionRead(fetched, partition, answer)
+    advice = _advice_instead(partition, wanted, limits)
+    if advice is not None:
+        return PartitionRead(fetched, partition, advice)
     max_bytes = min(wanted.partition_max_bytes, remaining_bytes)
     if max_bytes < 0:
         raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for a read")
-    is_follower = limits.is_follower
-    if is_follower:
-        upper_bound = log.log_end_offset
-    else:
-        upper_bound = log.last_stable_offset if limits.read_committed else log.high_watermark
+    upper_bound = _upper_bound(log, limits)
     records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound, at_least_one=at_least_one)
-    if is_follower and not has_waited:
+    if limits.is_follower and not has_waited:
         try:
             partition.follower_fetched(
                 limits.replica_id,
@@ -219,6 +204,31 @@ def _read(
     if limits.wants_tags:
         answer.gregor_batch_tags = encode_tagged_batches(tags_in(records, MOST_TAGGED_BATCHES))
     return PartitionRead(fetched, partition, answer, records)
+
+
+def _advice_instead(partition: Partition, wanted: FetchPartition, limits: FetchLimits) -> PartitionData | None:
+    """An answer without records that sends the client elsewhere or back, None for one that is to get records.
+
+    Raises BrokerError OFFSET_OUT_OF_RANGE.
+    """
+    nearer = None if limits.near_replicas is None else limits.near_replicas.find(partition, wanted.fetch_offset)
+    if nearer is not None:
+        answer = _answer_of(partition)
+        answer.preferred_read_replica = nearer
+        return answer
+    diverging = _diverging_epoch(partition, wanted)
+    if diverging is not None:
+        answer = _answer_of(partition)
+        answer.diverging_epoch = diverging
+        return answer
+    return None
+
+
+def _upper_bound(log: PartitionLog, limits: FetchLimits) -> int:
+    """The offset that a read must not reach."""
+    if limits.is_follower:
+        return log.log_end_offset
+    return log.last_stable_offset if limits.read_committed else log.high_watermark
 
 
 def _answer_of(partition: Partition) -> PartitionData:

@@ -37,7 +37,6 @@ ZSTD_KEPT_WINDOW_BYTES = 1 << 21
 """What the usual levels ask for; a decompressor that has seen a larger window is let go."""
 ZSTD_KEPT_DECOMPRESSORS = 8
 
-LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_CONTENT_SIZE_FLAG = 0x08
 LZ4_DICTIONARY_FLAG = 0x01

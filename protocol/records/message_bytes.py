@@ -67,11 +67,6 @@ def put_uint32(out: memoryview, position: int, value: int) -> None:
     UINT32.pack_into(out, position, value)
 
 
-def put_int64(out: memoryview, position: int, value: int) -> None:
-    """Write an int64."""
-    INT64.pack_into(out, position, value)
-
-
 def put_v0_head(out: memoryview, position: int, offset: int, size: int, attributes: int, key_length: int) -> None:
     """Write the fields of a v0 message up to and with its key length, the CRC left 0."""
     v0.HEADER.pack_into(out, position, offset, size, 0, v0.MAGIC, attributes, key_length)

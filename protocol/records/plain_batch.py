@@ -78,17 +78,17 @@ def check_plain_batch(
     if not is_good or walk.bad_timestamps or walk.bad_keys:
         return None
     return ProducedBatch(
-        0,
+        0,  # position
         size_bytes,
         v2.MAGIC,
         codec,
         count,
         walk.max_timestamp,
         walk.index_of_max,
-        True,
+        True,  # relative_offsets_honoured
         walk.null_keys < count,
-        False,
-        False,
+        False,  # is_transactional
+        False,  # is_control
         producer_id,
         producer_epoch,
         base_sequence,

@@ -48,11 +48,6 @@ class ProducedBatch:
             return NO_SEQUENCE
         return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
 
-    @property
-    def offset_of_max_timestamp(self) -> int:
-        """Offset of the first record with the largest time stamp, once offsets are assigned."""
-        return self.base_offset + self.index_of_max_timestamp
-
 
 @dataclass(slots=True)
 class Produced:

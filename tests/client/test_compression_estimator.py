@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.compression_estimator import CompressionRatioEstimator, estimated_size
+from gregor.client.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records.compression import Codec
 
 ratios = st.floats(0.01, 1.5)
@@ -50,8 +50,3 @@ def test_steps_are_small_and_in_the_right_direction(observed: list[float]) -> No
             assert max(ratio, before - 0.005) == after
         if ratio > before:
             assert after > before
-
-
-@given(st.integers(0, 10**9), ratios)
-def test_estimates_have_the_margin(size: int, ratio: float) -> None:
-    assert estimated_size(size, ratio) == int(size * ratio * 1.05)

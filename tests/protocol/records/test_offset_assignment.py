@@ -91,4 +91,4 @@ def test_a_wrapper_that_lies_about_its_time_is_put_right() -> None:
     (batch,) = iter_batches(produced.data)
     assert batch.max_timestamp == 300
     assert batch.crc_is_valid
-    assert produced.batches[0].offset_of_max_timestamp == 1
+    assert produced.batches[0].index_of_max_timestamp == 1
