@@ -30,7 +30,8 @@ from .monitoring.client_census import ClientCensus
 from .monitoring.metrics import Metrics
 from .network.listeners import Endpoint, ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
 from .network.server import Server
-from .partition import Partition, PartitionRegistry
+from .partition import Partition
+from .partition_registry import PartitionRegistry
 from .quotas.connection_rates import ConnectionRates
 from .quotas.enforcement import ClientQuotas
 from .replication.replicas import Replicas

@@ -23,7 +23,8 @@ from ...storage.paths import TopicPartition
 from ..coordinator_log import partition_for
 from ..metadata.internal_topics import TRANSACTION_STATE
 from ..metadata.store import MetadataStore
-from ..partition import Partition, PartitionRegistry
+from ..partition import Partition
+from ..partition_registry import PartitionRegistry
 from ..peers import Peers
 from ..transactions.markers import PartitionMarkers
 from ..transactions.transaction import ProducerIdentity, Transaction

@@ -24,7 +24,8 @@ from ...protocol.messages.alter_partition import (
 )
 from ...protocol.schema import NO_UUID
 from ...storage.partition_log import PartitionLog
-from ..partition import Partition, PartitionRegistry
+from ..partition import Partition
+from ..partition_registry import PartitionRegistry
 from ..peers import ControllerLink
 from .leadership import InSyncChange
 

@@ -18,7 +18,8 @@ from ..metadata.changes import (
 )
 from ..metadata.state import NO_LEADER, PartitionState, TopicState
 from ..metadata.store import MetadataStore
-from ..partition import Partition, PartitionRegistry
+from ..partition import Partition
+from ..partition_registry import PartitionRegistry
 from .leadership import ReplicationRules
 
 logger = logging.getLogger(__name__)

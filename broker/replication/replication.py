@@ -11,7 +11,7 @@ from ...storage.clock import Clock
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig
 from ..metadata.store import MetadataStore
-from ..partition import PartitionRegistry
+from ..partition_registry import PartitionRegistry
 from ..peers import ControllerLink, Peers
 from .fetcher import CopyingBroker, ReplicaFetchers
 from .in_sync_changes import InSyncChanges

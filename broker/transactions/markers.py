@@ -19,7 +19,8 @@ from ...storage.partition_log import AppendOrigin
 from ...storage.paths import TopicPartition
 from ..coordination.request_writes import note_written
 from ..metadata.internal_topics import GROUP_METADATA
-from ..partition import Partition, PartitionRegistry
+from ..partition import Partition
+from ..partition_registry import PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
 
 logger = logging.getLogger(__name__)

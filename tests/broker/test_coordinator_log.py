@@ -17,7 +17,8 @@ from gregor.broker.coordinator_log import (
     TransactionalProducer,
     java_hash,
 )
-from gregor.broker.partition import Partition, PartitionRegistry
+from gregor.broker.partition import Partition
+from gregor.broker.partition_registry import PartitionRegistry
 from gregor.broker.transactions.markers import PartitionMarkers
 from gregor.broker.transactions.transaction import Transaction, TransactionState
 from gregor.protocol.errors import BrokerError, ErrorCode

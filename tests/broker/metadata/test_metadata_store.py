@@ -20,7 +20,7 @@ from gregor.broker.metadata.changes import (
 from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
 from gregor.broker.metadata.state import ClusterState, PartitionState, ResourceType, TopicState, topic_records
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.partition import PartitionRegistry
+from gregor.broker.partition_registry import PartitionRegistry
 from gregor.broker.replication.replicas import Replicas
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord

@@ -12,7 +12,8 @@ from gregor.broker.config import BrokerConfig
 from gregor.broker.metadata.changes import PartitionsAdded, PartitionsChanged, TopicDeleted
 from gregor.broker.metadata.state import PartitionState, TopicState
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.partition import Partition, PartitionRegistry
+from gregor.broker.partition import Partition
+from gregor.broker.partition_registry import PartitionRegistry
 from gregor.broker.replication.leadership import InSyncChange, ReplicationRules
 from gregor.broker.replication.replicas import Copying, Replicas
 from gregor.storage.clock import ManualClock
