@@ -24,6 +24,7 @@ from ...protocol.records.batches import read_batch
 from ...protocol.records.plain_batch import COMPRESSED_LIMIT_BYTES
 from ...protocol.records.produced import Produced
 from ...protocol.records.validation import RecordValidationError, check_produce_version, validate
+from ..coordination.remote_transactions import ASK_AGAIN
 from ..metadata.internal_topics import is_internal
 from ..monitoring.metrics import EXPECTED_PRODUCE_ERRORS
 from ..partition import Partition
@@ -149,13 +150,16 @@ async def _check_request(
     if request.acks == ALL_IN_SYNC:
         partition.check_in_sync()
     if request.transactional_id is not None:
-        await _check_transaction(partition, records, request.transactional_id, context)
+        await check_transaction(partition, records, request.transactional_id, context)
 
 
-async def _check_transaction(
+async def check_transaction(
     partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
 ) -> None:
-    """Let a batch into its transaction, or refuse it. Raises BrokerError."""
+    """Let a batch into its transaction, or refuse it. Raises BrokerError.
+
+    Where no coordinator can say, that is NOT_ENOUGH_REPLICAS, as all producers know it as a reason to try again.
+    """
     batch = read_batch(records)
     if batch is None or not batch.is_transactional:
         return
@@ -164,10 +168,10 @@ async def _check_transaction(
     try:
         await join_transaction(context.broker, partition, transactional_id, producer, support)
     except BrokerError as error:
-        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or support is TransactionSupport.V2:
-            raise
-        # Producers know this one as a reason to try again.
-        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
+        is_early = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not TransactionSupport.V2
+        if is_early or error.code in ASK_AGAIN:
+            raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message or error.code.name) from error
+        raise
 
 
 async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:
