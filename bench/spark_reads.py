@@ -12,25 +12,21 @@ the connector's jars have to be: `pipeline.session.connector_jars`.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import IO
 
 import pyspark
 import trio
 
 from bench.clients import spread
 from bench.one_broker import OneBroker, one_broker
-from bench.process_tree import cpu_seconds, watched_memory
 from bench.repeated_topic import RepeatedTopic, fill, made_batches
+from bench.spark_process import SparkProcess, spark_process
 from bench.spark_reader import READERS
 from gregor.pipeline.session import connector_jars
 from gregor.protocol.records.compression import Codec
@@ -40,50 +36,12 @@ REPETITIVE = 0.936
 """As in the measurements that the goals come from: 64 of 1,000 bytes do not repeat."""
 
 
-class SparkReader:
-    """A process of `bench.spark_reader`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._input: IO[str] = process.stdin
-        self._output: IO[str] = process.stdout
-
-    def wait(self) -> dict[str, float]:
-        """The next answer."""
-        line = self._output.readline()
-        if not line:
-            raise RuntimeError("the Spark that reads has ended; see what it printed")
-        answer: dict[str, float] = json.loads(line)
-        return answer
-
-    def read(self, topic: RepeatedTopic, directory: Path, broker: OneBroker) -> dict[str, float]:
-        """Read a topic once; rows, seconds, CPU seconds of Spark and of the broker, and MiB."""
-        pid = self._process.pid
-        spark_before, broker_before = cpu_seconds(pid), broker.cpu_seconds()
-        with watched_memory(pid) as memory:
-            self._input.write(f"{topic.name} {directory}\n")
-            self._input.flush()
-            figures = self.wait()
-        if figures["rows"] != topic.records:
-            raise RuntimeError(f"{figures['rows']} rows of {topic.records} in {topic.name}")
-        figures["spark_cpu"] = cpu_seconds(pid) - spark_before
-        figures["broker_cpu"] = broker.cpu_seconds() - broker_before
-        figures["mib"] = memory.peak_bytes / 2**20
-        return figures
-
-
-@contextmanager
-def spark_reader(way: str, broker: OneBroker, cores: int) -> Iterator[SparkReader]:
-    """A Spark that has started, for the length of a block."""
-    command = [sys.executable, "-m", "bench.spark_reader", way, broker.bootstrap, str(broker.log_directory), str(cores)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        reader = SparkReader(process)
-        reader.wait()
-        yield reader
-        assert process.stdin is not None
-        process.stdin.close()
+def read(spark: SparkProcess, topic: RepeatedTopic, directory: Path, broker: OneBroker) -> dict[str, float]:
+    """Read a topic once; see `SparkProcess.measured`. Raises RuntimeError if rows are missing."""
+    figures = spark.measured(f"{topic.name} {directory}", [broker])
+    if figures["rows"] != topic.records:
+        raise RuntimeError(f"{figures['rows']} rows of {topic.records} in {topic.name}")
+    return figures
 
 
 def main() -> int:
@@ -105,12 +63,13 @@ def main() -> int:
             records, value_bytes = map(int, case.split("x"))
             batches = made_batches(value_bytes, Codec.NONE, repetitive=REPETITIVE)
             topics.append(trio.run(partial(fill, broker.bootstrap, case, PARTITIONS, batches, records=records)))
-        readers = {way: stack.enter_context(spark_reader(way, broker, arguments.cores)) for way in ways}
+        place = (broker.bootstrap, str(broker.log_directory), str(arguments.cores))
+        readers = {way: stack.enter_context(spark_process("bench.spark_reader", way, *place)) for way in ways}
         for topic in topics:
             results: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
             for turn in range(arguments.rounds + 1):
                 for way, reader in readers.items():
-                    figures = reader.read(topic, scratch / "rows", broker)
+                    figures = read(reader, topic, scratch / "rows", broker)
                     print(f"# {topic.name} {way}: {figures}", file=sys.stderr, flush=True)
                     if turn:
                         results[way].append(figures)
