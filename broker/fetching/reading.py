@@ -109,7 +109,7 @@ def read_partitions(
         if isinstance(found, ErrorCode):
             reads.append(PartitionRead(fetched, None, failed_partition(fetched.wanted.partition, found)))
             continue
-        if limits.is_follower and _has_no_news(fetched, found, limits, has_waited):
+        if limits.is_follower and _has_no_news(fetched, found, limits):
             continue
         read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one, has_waited)
         reads.append(read)
@@ -124,17 +124,21 @@ def failed_partition(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
 
 
-def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits, has_waited: bool) -> bool:
+def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
     """Whether a follower knows all there is to know of a partition; only in a session that is so."""
     wanted, log, leadership = fetched.wanted, partition.log, partition.leadership
-    offset = wanted.fetch_offset
     return (
         leadership is not None
-        and offset == log.log_end_offset == log.high_watermark == fetched.known_high_watermark
+        and wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark
         and fetched.known_log_start_offset == log.log_start_offset
         and wanted.current_leader_epoch == partition.leader_epoch
         and wanted.last_fetched_epoch == log.leader_epoch
-        and (has_waited or leadership.idles(limits.replica_id, offset, wanted.log_start_offset, limits.replica_epoch))
+        and leadership.idles(
+            limits.replica_id,
+            wanted.fetch_offset,
+            log_start_offset=wanted.log_start_offset,
+            broker_epoch=limits.replica_epoch,
+        )
     )
 
 
