@@ -1,8 +1,8 @@
 """The consumer: async iteration over records of partitions that a group or the user has assigned.
 
-Behind `poll` stand a few tasks: `fetcher.py` fetches ahead, `group_membership.py` keeps the membership, and those here
-find the first offset of newly assigned partitions and commit now and then. A record counts as processed, and may be
-committed, when the next one is asked for.
+Behind `poll` stand a few tasks: `fetcher.py` fetches ahead, `group_membership.py` keeps the membership,
+`position_finder.py` finds where newly assigned partitions begin, and those here commit and refresh metadata now and
+then. A record counts as processed, and may be committed, when the next one is asked for.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Self
 
 import trio
 
-from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.errors import BrokerError
 from .classic_protocol_membership import ClassicProtocolMembership
 from .cluster import Cluster, PartitionMetadata
 from .config import ConsumerConfig
 from .consumer_protocol_membership import ConsumerProtocolMembership
 from .consumer_record import ConsumerRecord
-from .errors import ClientError, ClosedError, ConfigError, ConnectionLostError, DeadlineExceededError
+from .errors import ClientError, ClosedError, ConfigError, ConnectionLostError
 from .fetcher import FetchedBatches, Fetcher
 from .group_membership import GroupMembership
 from .group_offsets import NO_MEMBERSHIP, commit_offsets, fetch_committed
 from .lifetime import BackgroundTasks
 from .metrics import Metrics
 from .offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from .position_finder import PositionFinder
 from .subscription import Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Consumer:
         self._unread: deque[ConsumerRecord] = deque()
         self._in_hand: dict[TopicPartition, int] = {}
         self._current: ConsumerRecord | None = None
-        self._position_wanted = trio.Event()
+        self._position_finder = PositionFinder(self._cluster, self._subscription, self._fetcher, self.config)
         self._background = BackgroundTasks()
         self._nursery: trio.Nursery | None = None
 
@@ -70,7 +71,7 @@ class Consumer:
         await nursery.start(self._cluster.run)
         self._nursery = nursery
         nursery.start_soon(self._fetcher.run)
-        nursery.start_soon(self._guard, self._find_positions)
+        nursery.start_soon(self._guard, self._position_finder.run)
         nursery.start_soon(self._guard, self._refresh_metadata)
         if self.config.group_id is not None and self.config.enable_auto_commit:
             nursery.start_soon(self._guard, self._commit_now_and_then)
@@ -163,13 +164,13 @@ class Consumer:
         self._drop_stale()
         if self._user_assigned is not None:
             await self._user_assigned(places)
-        self._position_wanted.set()
+        self._position_finder.wake()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these (topic, partition)s, without sharing."""
         self._subscription.assign(partitions)
         self._drop_stale()
-        self._position_wanted.set()
+        self._position_finder.wake()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read."""
@@ -279,7 +280,7 @@ class Consumer:
         if self._group is not None:
             self._group.polled()
         if self._fetcher.resets:
-            self._position_wanted.set()
+            self._position_finder.wake()
 
     def _drop_stale(self) -> None:
         """Forget what was read ahead of partitions that are gone."""
@@ -308,51 +309,6 @@ class Consumer:
             positions[self._current.topic, self._current.partition] = self._current.offset
         positions.update({place: offset for place, offset in self._in_hand.items() if place in positions})
         return positions
-
-    async def _find_positions(self) -> None:
-        """Give newly assigned partitions their first offset, and those out of range a new one."""
-        while True:
-            self._position_wanted = trio.Event()
-            try:
-                await self._position_all()
-            except (ConnectionLostError, DeadlineExceededError) as failure:
-                logger.info("positions not found yet: %s", failure)
-                await trio.sleep(self.config.retry_backoff_ms / 1000)
-                continue
-            self._fetcher.wake()
-            await self._position_wanted.wait()
-
-    async def _position_all(self) -> None:
-        places = self._subscription.unpositioned()
-        if self.config.group_id is not None and places:
-            committed = await fetch_committed(
-                self._cluster,
-                self.config.group_id,
-                places,
-                self.config,
-                timeout_ms=self.config.default_api_timeout_ms,
-            )
-            for place, known in committed.items():
-                self._settle(place, known.offset)
-        wanting = [*self._subscription.unpositioned(), *self._fetcher.resets]
-        if not wanting:
-            return
-        if self.config.auto_offset_reset == "none":
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in wanting)
-            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no valid position and no auto.offset.reset: {names}")
-        target = EARLIEST if self.config.auto_offset_reset == "earliest" else LATEST
-        found = await self._list_offsets(dict.fromkeys(wanting, target))
-        for place, entry in found.items():
-            if place in self._fetcher.resets and place in self._subscription.positions:
-                self._subscription.positions[place].offset = None
-            self._fetcher.resets.discard(place)
-            self._settle(place, entry.offset if entry is not None else 0)
-
-    def _settle(self, place: TopicPartition, offset: int) -> None:
-        """Give a partition its first offset, unless the user has sought one meanwhile, or it is gone."""
-        position = self._subscription.positions.get(place)
-        if position is not None and position.offset is None:
-            position.offset = offset
 
     # --- offsets ---
 

@@ -307,7 +307,7 @@ class Segment:
         self.recently_used = True
         magic = batch.magic
         if magic == 2 and not batch.codec and position < self.index.next_entry_position:
-            # The common case of `_count` and `_offer`, without their calls: this is the hot path.
+            # The common case of `_index_append`, without its calls: this is the hot path.
             self.magics |= 4
             timestamp = batch.max_timestamp
             if timestamp > self.max_timestamp:
