@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ..clients import commit_positions
 from ..cluster_view import ClusterView, TopicView
+from ..errors import PipelineError
 from ..fetch_plan import limit_bytes, split_ranges
 from ..fetching import FetchOptions
 from ..jobs.desk import Desk
@@ -39,7 +41,8 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
         while left := _amount(start, end):
             until = limit_bytes(cluster, start, end, options.max_bytes)
             share = Share(progress, total - left, _amount(start, until))
-            done += _round(options.plan, writer, desk, facts, share, (start, until))
+            confirm = partial(_confirm, cluster, topics)
+            done += _round(options.plan, writer, desk, facts, share, (start, until), confirm)
             start = until
             _commit_group(options, writer)
     if not done:
@@ -72,13 +75,21 @@ def _round(
     facts: TopicFacts,
     share: Share,
     bounds: tuple[dict[Partition, int], dict[Partition, int]],
+    confirm: Callable[[], None],
 ) -> list[RangeReceipt]:
     session = desk.session()
     fetch = FetchOptions(plan.settings, read_committed=plan.read_committed)
     ranges = split_ranges(*bounds, min_partitions=session.sparkContext.defaultParallelism)
     share.tasks = len(ranges)
     sources = [FetchedRange(each, fetch, plan.fails_on_data_loss) for each in ranges]
-    return writer.write_round(session, sources, facts, share)
+    return writer.write_round(session, sources, facts, share, confirm=confirm)
+
+
+def _confirm(cluster: ClusterView, topics: Mapping[str, TopicView]) -> None:
+    """Raise PipelineError if what was read may be of a topic that was made anew meanwhile."""
+    for name, topic in cluster.topics(topics).items():
+        if topic.topic_id != topics[name].topic_id:
+            raise PipelineError(f"topic {name} was deleted and made anew while it was read: none of that counts")
 
 
 def _commit_group(options: WaveOptions, writer: ArchiveWriter) -> None:

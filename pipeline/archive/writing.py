@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,14 +82,24 @@ class ArchiveWriter:
         self._values = values
 
     def write_round(
-        self, session: SparkSession, sources: Sequence[RowSource], facts: TopicFacts, progress: Progress
+        self,
+        session: SparkSession,
+        sources: Sequence[RowSource],
+        facts: TopicFacts,
+        progress: Progress,
+        *,
+        confirm: Callable[[], None] = lambda: None,
     ) -> list[RangeReceipt]:
-        """Archive these ranges as the next batch; returns what became of each. Raises PipelineError, OSError."""
+        """Archive these ranges as the next batch; returns what became of each. Raises PipelineError, OSError.
+
+        `confirm` is called when all is read, and raises if it must not count.
+        """
         manifest, description = self.manifest, self.archive.description
         work = [
             RangeWork(manifest.staging, manifest.next_number, description, self._values, source) for source in sources
         ]
         receipts = run_tasks(session, work, archive_range, progress)
+        confirm()
         topics = {source.covers.topic for source in sources}
         self.archive.commit(
             ArchivedBatch(

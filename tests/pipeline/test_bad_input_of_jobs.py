@@ -44,11 +44,11 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for brokers that are away."""
     for module in (cluster_view, fetching):
-        monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+        monkeypatch.setattr(module, "PATIENCE_S", 2.0)
     monkeypatch.setattr(exact_copy, "PAUSE_S", 0.01)
-    monkeypatch.setattr(exact_copy, "Producer", partial(Producer, max_block_ms=300))
+    monkeypatch.setattr(exact_copy, "Producer", partial(Producer, max_block_ms=2000))
     for module in (exact_copy, topic_making, gregor.client):
-        monkeypatch.setattr(module, "Admin", partial(Admin, default_api_timeout_ms=300))
+        monkeypatch.setattr(module, "Admin", partial(Admin, default_api_timeout_ms=2000))
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +238,27 @@ def test_a_topic_that_was_made_anew_is_not_backfilled(broker_process: BrokerProc
     with pytest.raises(ManifestError, match=r"topic refilled has id .* it was made again"):
         backfill(broker_process, "refilled", tmp_path)
     assert len(rows_of(tmp_path)) == 5
+
+
+def test_a_topic_that_is_made_anew_meanwhile_does_not_count(
+    broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(broker_process.bootstrap, "swapped")
+    fill(broker_process, "swapped", 20)
+
+    def swap_and_run(session: Any, work: Any, do: Any, progress: Any) -> list[Any]:
+        delete_topic(broker_process.bootstrap, "swapped")
+        make_topic(broker_process.bootstrap, "swapped")
+        fill(broker_process, "swapped", 30)
+        return run_tasks_once(session, work, do, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "run_tasks", swap_and_run)
+        with pytest.raises(PipelineError, match="topic swapped was deleted and made anew while it was read"):
+            archive(broker_process, "swapped", tmp_path)
+    assert Manifest(tmp_path).batches == []
+    assert archive(broker_process, "swapped", tmp_path) == [("swapped", 0, 0, 30, 30, 0)]
+    assert len(rows_of(tmp_path)) == 30
 
 
 def test_a_target_that_was_made_anew_gets_all_again(
