@@ -108,6 +108,8 @@ class FaultyDispatcher(Dispatcher):
             rule = known.rule
             if not (_is_meant(rule, key, peer, context) and rule.is_between(self._broker.config.node_id, peer)):
                 return False
+            if _is_handshake(key, peer) and not rule.apis:
+                return False
             if not rule.names_places:
                 return True
             if places is None:
@@ -243,6 +245,11 @@ def _is_spared(request: Message, context: RequestContext) -> bool:
         with suppress(DecodeError):
             return parse_header(memoryview(request.request_data)).client_id == SPARED_CLIENT_ID
     return context.client_id == SPARED_CLIENT_ID
+
+
+def _is_handshake(key: AnyApiKey, peer: int | None) -> bool:
+    """Whether a broker only begins a connection, over which it may send on what is spared."""
+    return key is ApiKey.API_VERSIONS and peer is not None
 
 
 def _hits(rule: FaultRule) -> Hits:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from gregor.broker.command_line import main
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
@@ -146,6 +147,17 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing(
     assert not [value for value in (b"for me alone", b"for all") if value in records]
     assert f"{topic}-0: cut from offset" in cluster.brokers[3].output()
     assert produce(cluster, 3, topic, b"late") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("healer", [1, 3])
+def test_a_broker_is_cut_off_and_the_cut_healed_from_either_side(
+    cluster: ClusterOfProcesses, network: Network, healer: int
+) -> None:
+    words = ["isolate=3", "stall", "from=300ms"]
+    assert main(["faults", "add", "cut", *words, "--bootstrap-server", cluster.brokers[2].bootstrap]) == 0
+    until(lambda: cluster.brokers_seen_by(2) == [1, 2])
+    assert main(["faults", "clear", "--bootstrap-server", cluster.brokers[healer].bootstrap]) == 0
+    until(lambda: cluster.brokers_seen_by(2) == EVERYBODY)
 
 
 def test_the_controller_refuses_wishes_of_leaders_of_the_past(cluster: ClusterOfProcesses, network: Network) -> None:
