@@ -25,7 +25,7 @@ from ...protocol.messages.cluster_metadata_records import (
 from ...protocol.records.record import Buffer
 from ...protocol.schema import Message
 from ...storage.clock import Clock
-from ...storage.log_config import LogConfig
+from ...storage.log_config import LONG_MAX, LogConfig
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig, ConfigError
 from ..config.topic_keys import validate_topic_properties
@@ -82,10 +82,14 @@ class MetadataStore:
     def open(self, logs: LogManager) -> None:
         """Replay the log, which is one of ``logs``; a node without others also adopts the logs that it does not know.
 
+        What the controller of others decides is on the disk before anybody hears of it, as in Kafka's KRaft: if it
+        were lost with the machine, two leaders might come to have the same epoch.
         Raises BrokerError if the disk fails.
         """
+        is_heard = self.is_controller and not self.is_alone
         settings = LogConfig(
             retention_ms=-1,
+            flush_messages=1 if is_heard else LONG_MAX,
             segment_bytes=min(
                 self.config.metadata_log_segment_bytes, self.config.metadata_log_max_record_bytes_between_snapshots
             ),

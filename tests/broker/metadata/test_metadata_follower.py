@@ -16,6 +16,7 @@ from gregor.broker.config import BrokerConfig
 from gregor.broker.controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 from gregor.broker.metadata.changes import MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
 from gregor.broker.metadata.follower import FETCH_VERSION, MetadataFollower
+from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
 from gregor.broker.metadata.state import ResourceType
 from gregor.broker.metadata.store import MetadataStore
 from gregor.protocol.errors import BrokerError, ErrorCode
@@ -251,3 +252,14 @@ async def test_the_controller_of_another_cluster_is_not_followed(tmp_path: Path,
     with pytest.RaisesGroup(BrokerError):
         async with following(stranger, link):
             pass
+
+
+def test_what_a_controller_tells_others_is_on_the_disk(tmp_path: Path) -> None:
+    """A follower's copy need not be: it reads again what it has lost."""
+    controller = Node(tmp_path / "1", CONTROLLER)
+    log = controller.logs.get(CLUSTER_METADATA, 0)
+    assert log is not None
+    assert log.recovery_point == log.log_end_offset > 0
+    controller.store.allocate_producer_ids(1000)
+    assert log.recovery_point == log.log_end_offset
+    controller.close()
