@@ -95,12 +95,7 @@ class Broker:
         self._transaction_partitions.begin_reading = lambda _: self.transactions
         self._transaction_partitions.forget = self.transactions.forget_partition
         if self.membership is not None:
-            self.membership.markers.here = self.transaction_markers
-            self.membership.markers.written = self.transactions.markers_written
-            elections = Elections(
-                {GROUP_METADATA: self.groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
-            )
-            self.replicas.listen(elections)
+            self._introduce_coordinators(self.membership)
         self._leaving = trio.Event()
         self._stop = trio.Event()
         self.listening: list[Endpoint] = []
@@ -109,6 +104,13 @@ class Broker:
         """Whether clients are served."""
         self.metrics_address: Endpoint | None = None
         """Where metrics are, if they are to be had."""
+
+    def _introduce_coordinators(self, membership: Membership) -> None:
+        """Have transactions end on other brokers too, and coordinators hear which partitions are theirs."""
+        membership.markers.here = self.transaction_markers
+        membership.markers.written = self.transactions.markers_written
+        coordinators = {GROUP_METADATA: self.groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
+        self.replicas.listen(Elections(coordinators))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the logs, serve until `stop`, close the logs; started once connections are accepted.

@@ -12,6 +12,7 @@ import logging
 
 from .log_config import UNLIMITED
 from .partition_log import PartitionLog
+from .segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +38,24 @@ def apply_retention(log: PartitionLog, now_ms: int) -> int:
 
 
 def first_offset_younger_than(log: PartitionLog, cutoff_ms: int) -> int:
-    """The first offset that time retention keeps: no batch before it is of `cutoff_ms` or later. Raises OSError."""
+    """The first offset that time retention keeps: no batch before it is of `cutoff_ms` or later.
+
+    Raises OSError, SegmentDamagedError.
+    """
     for segment in log.segments:
         segment.load()
         if segment.newest_ms() >= cutoff_ms:
-            return segment.base_offset if segment.max_timestamp < 0 else segment.first_offset_since(cutoff_ms)
+            return segment.base_offset if segment.max_timestamp < 0 else _first_offset_since(segment, cutoff_ms)
     return log.log_end_offset
+
+
+def _first_offset_since(segment: Segment, timestamp_ms: int) -> int:
+    """First offset of the first batch of `timestamp_ms` or later, or of no time; else the segment's end."""
+    for batch in segment.batches_from(segment.position_before_timestamp(timestamp_ms)):
+        found = segment.timestamp_of(batch)
+        if found >= timestamp_ms or (found < 0 and batch.record_count != 0):
+            return batch.base_offset
+    return segment.next_offset
 
 
 def first_offset_within(log: PartitionLog, limit_bytes: int) -> int:

@@ -482,17 +482,6 @@ class Segment:
         """The entry that tells the tags of the batch at `position`, its own or the last before it. Raises OSError."""
         return self.looked_up(lambda index: index.tags_at(position))
 
-    def first_offset_since(self, timestamp: int) -> int:
-        """First offset of the first batch of `timestamp` or later, or of no time; else the segment's end.
-
-        Raises OSError, SegmentDamagedError.
-        """
-        for batch in self.batches_from(self.position_before_timestamp(timestamp)):
-            found = self.timestamp_of(batch)
-            if found >= timestamp or (found < 0 and batch.record_count != 0):
-                return batch.base_offset
-        return self.next_offset
-
     def newest_ms(self) -> int:
         """The largest timestamp; where no record has one, when the file was last written. Raises OSError."""
         if self.max_timestamp >= 0 or not self.size_bytes:
