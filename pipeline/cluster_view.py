@@ -120,11 +120,6 @@ class ClusterView:
         """Ask for the leader again the next time."""
         self._leaders.pop((topic, partition), None)
 
-    def drop(self, wire: Wire) -> None:
-        """Hang up on a broker that is connected anew the next time."""
-        wire.close()
-        self._wires = {address: known for address, known in self._wires.items() if known is not wire}
-
     def _wire(self, host: str, port: int) -> Wire:
         if (host, port) not in self._wires:
             self._wires[host, port] = Wire(host, port, self._settings)

@@ -217,10 +217,9 @@ class _Fetcher:
         if not is_retriable(failure) or time.monotonic() > self._deadline:
             place = f"{self._range.topic}-{self._range.partition} offset {self._position}"
             raise PipelineError(f"{place}: {failure}") from failure
-        self._sent_for = None
-        if self._wire is not None:
-            self._cluster.drop(self._wire)
-            self._wire = None
+        self._sent_for = self._wire = None
+        # Not only the leader's connection: it may be the one that was asked for the leader which is broken.
+        self._cluster.close()
         self._cluster.forget(self._range.topic, self._range.partition)
         time.sleep(BACKOFF_S)
 

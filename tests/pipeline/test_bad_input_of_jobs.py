@@ -21,6 +21,9 @@ from gregor.pipeline.errors import DamagedLogError, DataLossError, PipelineError
 from gregor.pipeline.jobs import mirror as mirror_job
 from gregor.pipeline.jobs import replay as replay_job
 from gregor.pipeline.jobs import restore as restore_job
+from gregor.pipeline.wire import Wire, WireSettings
+from gregor.protocol.messages.fetch import FetchResponse
+from gregor.protocol.messages.metadata import MetadataResponse
 from tests.broker_process import BrokerProcess, running_broker
 from tests.pipeline import topics
 from tests.pipeline.archive_rows import arguments, end_offsets, rows_of
@@ -319,6 +322,28 @@ def test_a_broker_that_goes_away_in_the_middle(tmp_path: Path, monkeypatch: pyte
         broker.start_again()
         archive(broker, "leaving", tmp_path / "lake")
         assert [row["offset"] for row in rows_of(tmp_path / "lake")] == list(range(RECORDS))
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_broker_that_goes_away_when_it_is_asked_for_the_leader(
+    broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(broker_process.bootstrap, "asked")
+    fill(broker_process, "asked")
+    receive = Wire.receive
+    troubles = [FetchResponse, MetadataResponse]
+
+    def break_off(wire: Wire, answer: Any) -> Any:
+        if troubles and answer is troubles[0]:
+            troubles.pop(0)
+            wire.close()
+        return receive(wire, answer)
+
+    fetch = fetching.FetchOptions(WireSettings.from_options({"kafka.bootstrap.servers": broker_process.bootstrap}))
+    wanted = fetching.FetchRange("asked", 0, 0, RECORDS)
+    monkeypatch.setattr(Wire, "receive", break_off)
+    assert [piece.next_offset for piece in fetching.fetch_pieces(wanted, fetch)][-1] == RECORDS
+    assert not troubles
 
 
 @pytest.mark.usefixtures("_impatient")
