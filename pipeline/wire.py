@@ -23,6 +23,7 @@ from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ..protocol.messages.header import RequestHeader, ResponseHeader
 from ..protocol.records.record import Buffer
 from ..protocol.schema import Message
+from .answer_memory import AnswerMemory
 from .errors import OptionError
 from .offset_options import parse_int
 
@@ -75,6 +76,7 @@ class Wire:
         self.node = f"{host}:{port}"
         self._settings = settings
         self._correlation_id = 0
+        self._memory = AnswerMemory()
         self._awaited: list[tuple[int, Message, int]] = []
         try:
             self._socket = socket.create_connection((host, port), settings.request_timeout_s)
@@ -182,7 +184,7 @@ class Wire:
         return self._read_exactly(size)
 
     def _read_exactly(self, size: int) -> memoryview:
-        frame = memoryview(bytearray(size))
+        frame = self._memory.take(size)
         try:
             taken = self._incoming.readinto(frame)
         except (OSError, ValueError) as fault:
