@@ -1,4 +1,4 @@
-"""An archive: topics as Parquet files in a directory, and a manifest that says which of the files count.
+"""An archive: topics as tables in a directory, and a manifest that says which batches of offsets count.
 
     ROOT/
       archive.json                        which cluster and format, written once
@@ -6,12 +6,14 @@
       manifest/00000000000000000007.json  batch 7: its ranges of offsets, files, rows, checksum
       data/topic=T/date=D/7-....parquet   rows; the number before the dash is the batch's
       dead_letters/topic=T/7-....parquet  rows whose values could not be decoded, with the reason
+      staged/                             the same of a batch that does not count yet
 
-A batch counts when its manifest entry is there, which one rename decides. Files of batches without an entry are
-leftovers of a run that ended early; the next writer removes them (`manifest.Manifest.sweep`).
+A batch counts when its manifest entry is there. What leads to that is said in `manifest`; `row_table` is the place
+where rows are: files as above, or `delta_tables`, tables of Delta Lake in `data` and `dead_letters`. What is staged
+by a run that ended early is finished or removed by the next writer (`archive.Archive`).
 
-`description` is archive.json. `writing` puts rounds of ranges into an archive, in tasks: `range_rows` gives them their
-rows, `value_formats` decodes values, `part_files` lays them out; `waves` plans rounds from brokers, `log_rounds` from
-log directories. `compaction` makes few files of many. `reading` gives back what is there, `replaying` writes it to
-topics, `restoring` puts stored batches where they were.
+`description` is archive.json, `durable_files` how such files are written. `writing` puts rounds of ranges into an
+archive, in tasks: `range_rows` gives them their rows, `value_formats` decodes values, `part_files` lays them out;
+`waves` plans rounds from brokers, `log_rounds` from log directories. `compaction` makes few files of many. `reading`
+gives back what is there, `replaying` writes it to topics, `restoring` puts stored batches where they were.
 """

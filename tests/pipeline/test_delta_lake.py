@@ -23,7 +23,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory for jars of this Spark; the extra seems to be there."""
     monkeypatch.setenv("SPARK_JARS_HOME", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(name=name))
-    folder = tmp_path / pyspark.__version__
+    folder = tmp_path / str(pyspark.__version__)
     folder.mkdir()
     return folder
 
