@@ -81,7 +81,11 @@ def test_after_a_refusal_nothing_is_under_way(broker_process: BrokerProcess) -> 
     make_topic(broker_process, "refused", 1)
     damaged = bytearray(batch_of(b"two", b"records"))
     damaged[v2.RECORD_COUNT_AT + 3] = 1
-    batches = [batch_of(b"before"), damaged, *[batch_of(b"behind") for _ in range(BATCHES_UNDER_WAY)]]
+    batches: list[bytes | bytearray] = [
+        batch_of(b"before"),
+        damaged,
+        *[batch_of(b"behind") for _ in range(BATCHES_UNDER_WAY)],
+    ]
     with pytest.raises(BrokerError) as refusal:
         write(broker_process, "refused", batches)
     assert refusal.value.code is ErrorCode.INVALID_RECORD
