@@ -140,7 +140,10 @@ class RecordBatches:
         if batch.is_numbered_by_index:
             base_offset = batch.last_offset - count + 1
         else:
-            base_offset = inner_base_offset(batch, last_inner_offset=last_inner_offset)
+            try:
+                base_offset = inner_base_offset(batch, last_inner_offset=last_inner_offset)
+            except BrokerError as fault:
+                raise DamagedLogError(self._topic, self._partition, self._place, reason(fault)) from fault
         return bool(
             kernel.add_messages(
                 inflated,
