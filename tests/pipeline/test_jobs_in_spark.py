@@ -120,7 +120,8 @@ def test_a_driver_that_is_killed(
     run_job("generate", *topic, "--records", "4000", "--value-bytes", "100", "--batch-records", "20")
     root = tmp_path / "lake"
     command = [sys.executable, *GREGOR, "pipeline", "archive", "--master", "local[2]", "--format", table_format]
-    command += arguments(broker_process, name, root, "--max-bytes", "10000")
+    # A commit of a table takes Spark a second or two, so there are fewer.
+    command += arguments(broker_process, name, root, "--max-bytes", "40000" if table_format == "delta" else "10000")
     killed = sum(kill_at_work(command, root) for _ in range(pytestconfig.getoption("--job-kills")))
     print(f"{table_format}: the driver was killed {killed} times")
     assert killed
