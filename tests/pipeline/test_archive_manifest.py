@@ -5,6 +5,9 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+
 from hypothesis import given
 from hypothesis import strategies as st
 
