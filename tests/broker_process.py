@@ -16,6 +16,8 @@ START_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
 GREGOR = ("-m", "gregor.broker.command_line")
 """What Python runs as the program `gregor`."""
+KEEPS_OLD_RECORDS = "log.retention.ms=-1"
+"""Records of tests have times of their own, and a slow test must not lose them when the hour of retention comes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +98,8 @@ def spawn_broker(
     address: tuple[str, int], directory: Path, overrides: tuple[str, ...], program: tuple[str, ...] = GREGOR
 ) -> subprocess.Popen[bytes]:
     """Start the process and do not wait; of settings that are given twice the later one counts."""
-    settings = [f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", *overrides]
+    own = (f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", KEEPS_OLD_RECORDS)
+    settings = [*own, *overrides]
     command = [sys.executable, *program, "serve"]
     for setting in settings:
         command += ["--override", setting]

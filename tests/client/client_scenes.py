@@ -137,7 +137,7 @@ async def cooperative_group(bootstrap: str) -> None:
 
 
 async def seek_pause_and_times(bootstrap: str) -> None:
-    topic = await new_topic(bootstrap, 2)
+    topic = await new_topic(bootstrap, 2, retention_ms="-1")
     async with Producer(bootstrap) as producer:
         for n in range(100):
             await producer.send(topic, b"%d" % n, partition=n % 2, timestamp_ms=1_700_000_000_000 + n)

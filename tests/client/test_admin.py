@@ -39,14 +39,14 @@ async def test_configurations(broker_process: BrokerProcess) -> None:
     name = f"a-{uuid4().hex[:12]}"
     async with Admin(broker_process.bootstrap) as admin:
         await admin.create_topics([NewTopic(name, 1, 1)])
-        await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "retention.ms", "777")])
-        (entry,) = await admin.describe_configs(ResourceType.TOPIC, name, ["retention.ms"])
-        assert (entry.name, entry.value) == ("retention.ms", "777")
-        await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.DELETE, "retention.ms", None)])
-        (entry,) = await admin.describe_configs(ResourceType.TOPIC, name, ["retention.ms"])
+        await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "segment.ms", "777")])
+        (entry,) = await admin.describe_configs(ResourceType.TOPIC, name, ["segment.ms"])
+        assert (entry.name, entry.value) == ("segment.ms", "777")
+        await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.DELETE, "segment.ms", None)])
+        (entry,) = await admin.describe_configs(ResourceType.TOPIC, name, ["segment.ms"])
         assert entry.value == "604800000"
         with pytest.raises(BrokerError):
-            await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "retention.ms", "soon")])
+            await admin.alter_configs(ResourceType.TOPIC, name, [(AlterOperation.SET, "segment.ms", "soon")])
         cluster = await admin.describe_cluster()
         (node,) = cluster.brokers
         assert any(e.name == "log.dirs" for e in await admin.describe_configs(ResourceType.BROKER, str(node)))

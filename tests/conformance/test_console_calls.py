@@ -335,7 +335,7 @@ def describe_settings(scene: Scene, version: int) -> None:
     assert of_broker["delete.topic.enable"] == "true"
     assert str(of_broker["inter.broker.protocol.version"]).startswith("3.9")
     of_topic = described_configs(scene, version, TOPIC_RESOURCE, scene.topic)
-    assert (of_topic["cleanup.policy"], of_topic["retention.ms"]) == ("delete", "604800000")
+    assert (of_topic["cleanup.policy"], of_topic["segment.ms"]) == ("delete", "604800000")
 
 
 def alter_settings(scene: Scene, version: int) -> None:
