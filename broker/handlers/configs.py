@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypedDict, TypeVar
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages import alter_configs, incremental_alter_configs
@@ -134,20 +135,14 @@ async def handle_alter_configs(
     request: alter_configs.AlterConfigsRequest, context: RequestContext
 ) -> alter_configs.AlterConfigsResponse:
     """Replace the whole configuration of each resource."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        response = alter_configs.AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, TWICE)
-            wanted = [(config.name, config.value) for config in resource.configs]
-            replace(context.broker, resource.resource_type, resource.resource_name, wanted, request.validate_only)
-        except BrokerError as error:
-            response.error_code, response.error_message = error.code, error.message
-        responses.append(response)
+
+    def apply(resource: alter_configs.AlterConfigsResource) -> None:
+        wanted = [(config.name, config.value) for config in resource.configs]
+        replace(context.broker, resource.resource_type, resource.resource_name, wanted, request.validate_only)
+
+    responses = [
+        alter_configs.AlterConfigsResourceResponse(**outcome) for outcome in _outcomes(request.resources, apply)
+    ]
     return alter_configs.AlterConfigsResponse(responses=responses)
 
 
@@ -155,21 +150,48 @@ async def handle_incremental_alter_configs(
     request: incremental_alter_configs.IncrementalAlterConfigsRequest, context: RequestContext
 ) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
     """Change single keys of each resource (KIP-339)."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        response = incremental_alter_configs.AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, TWICE)
-            changes = [_change(config) for config in resource.configs]
-            alter(context.broker, resource.resource_type, resource.resource_name, changes, request.validate_only)
-        except BrokerError as error:
-            response.error_code, response.error_message = error.code, error.message
-        responses.append(response)
+
+    def apply(resource: incremental_alter_configs.AlterConfigsResource) -> None:
+        changes = [_change(config) for config in resource.configs]
+        alter(context.broker, resource.resource_type, resource.resource_name, changes, request.validate_only)
+
+    responses = [
+        incremental_alter_configs.AlterConfigsResourceResponse(**outcome)
+        for outcome in _outcomes(request.resources, apply)
+    ]
     return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
+
+
+class _NamedResource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+_Resource = TypeVar("_Resource", bound=_NamedResource)
+
+
+class _Outcome(TypedDict):
+    """The fields of both answers."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+def _outcomes(resources: Sequence[_Resource], apply: Callable[[_Resource], None]) -> Iterator[_Outcome]:
+    """Apply the changes of each resource in turn, and tell what came of them."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        outcome = _Outcome(error_code=ErrorCode.NONE, error_message=None, resource_type=kind, resource_name=name)
+        try:
+            if counts[kind, name] > 1:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, TWICE)
+            apply(resource)
+        except BrokerError as error:
+            outcome["error_code"], outcome["error_message"] = error.code, error.message
+        yield outcome
 
 
 def _change(config: incremental_alter_configs.AlterableConfig) -> ConfigChange:
