@@ -41,7 +41,9 @@ async def refused(call: Awaitable[object], *codes: ErrorCode) -> None:
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Kafka's brokers learn of a change a moment after the controller has confirmed it."""
     with trio.fail_after(LIMIT_S):
-        while not await holds():
+        while True:
+            if await holds():
+                return
             await trio.sleep(0.01)
 
 
