@@ -6,6 +6,7 @@ A record that was appended survives the process; whether it survives the machine
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
@@ -20,7 +21,7 @@ from ..protocol.records.record import Record
 from ..storage.clock import Clock
 from ..storage.partition_log import AppendOrigin
 from .coordination.request_writes import note_written
-from .partition import Partition
+from .partition import Partition, Settle
 
 REPLAY_BYTES = 4 * 1024 * 1024
 """Bytes of a partition that are replayed in one go."""
@@ -106,21 +107,35 @@ class CoordinatorLog:
         records: Collection[tuple[bytes, bytes | None]],
         *,
         producer: TransactionalProducer | None = None,
+        holds_answer: bool = True,
     ) -> int:
         """Append records as one batch; returns the offset of the first.
 
+        The present request's answer waits until they are replicated; without ``holds_answer``, see `when_replicated`.
         Raises BrokerError: COORDINATOR_NOT_AVAILABLE if the partition is not here, else what the log refuses with.
         """
         self._topics.ensure_internal_topic(self.topic)
-        partition = self._topics.internal_partition(self.topic, index)
-        if partition is None:
-            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = self._partition(index)
         produced = self._batch(records, producer)
         if produced.size_bytes > partition.log.config.max_message_bytes:
             raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
         base_offset = partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
-        note_written(partition, base_offset + len(records) - 1)
+        if holds_answer:
+            note_written(partition, base_offset + len(records) - 1)
         return base_offset
+
+    def when_replicated(self, index: int, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
+        """Call ``settle``, maybe at once, when the record at ``offset`` is in all in-sync logs, or will not be.
+
+        Raises BrokerError COORDINATOR_NOT_AVAILABLE if the partition is not here.
+        """
+        self._partition(index).when_replicated(offset, settle, timeout_s=timeout_s)
+
+    def _partition(self, index: int) -> Partition:
+        partition = self._topics.internal_partition(self.topic, index)
+        if partition is None:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition
 
     def tell_of(self, index: int, offset: int) -> None:
         """Hold the answer to the present request back until the record at ``offset`` is replicated, if it is not."""

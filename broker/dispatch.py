@@ -32,6 +32,7 @@ from .handlers import (
     consumer_groups,
     delete_records,
     fetch,
+    fetch_now,
     find_coordinator,
     groups,
     list_offsets,
@@ -98,7 +99,7 @@ APIS: Mapping[int, Api] = {
             produce_now.produce_now,
             max_version_with_transactions_v2=12,
         ),
-        Api(ApiKey.FETCH, 0, 17, fetch.handle_fetch),
+        Api(ApiKey.FETCH, 0, 17, fetch.handle_fetch, fetch_now.fetch_now),
         Api(ApiKey.LIST_OFFSETS, 0, 9, list_offsets.handle_list_offsets),
         Api(ApiKey.METADATA, 0, 12, metadata.handle_metadata),
         Api(ApiKey.OFFSET_COMMIT, 0, 9, offsets.handle_offset_commit),
@@ -216,7 +217,6 @@ WRITES_AS_COORDINATOR = frozenset(
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.END_TXN,
         ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.WRITE_TXN_MARKERS,
     }
 )
 """Requests that may write to internal topics: among several brokers their answers wait for the followers."""

@@ -35,6 +35,8 @@ class PartitionWaiter(Protocol):
 
 Settle = Callable[[ErrorCode], None]
 """Told NONE once a record is replicated, or why it will not be."""
+REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""What it is told of a record below the high watermark, whatever has become of the in-sync replicas meanwhile."""
 
 
 @dataclass(order=True, slots=True)

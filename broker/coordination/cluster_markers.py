@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 
 import trio
 
@@ -22,21 +23,50 @@ from ...protocol.messages.write_txn_markers import (
 from ...storage.paths import TopicPartition
 from ..coordinator_log import partition_for
 from ..metadata.internal_topics import TRANSACTION_STATE
+from ..metadata.state import NO_LEADER
 from ..metadata.store import MetadataStore
 from ..partition import Partition
 from ..partition_registry import PartitionRegistry
 from ..peers import Peers
 from ..transactions.markers import PartitionMarkers
-from ..transactions.transaction import ProducerIdentity, Transaction
-from .request_writes import when_replicated
+from ..transactions.transaction import Transaction
+from .marker_queue import SETTLED, MarkerQueue
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
 """How long one attempt may take (Kafka: request.timeout.ms)."""
 BACKOFF_S = 0.1
-SETTLED = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""A producer that is newer than the marker has ended the transaction itself."""
+
+
+class Ending:
+    """A decided transaction while its markers are written."""
+
+    def __init__(self, transaction: Transaction, state: Partition) -> None:
+        """``state``: the partition in which the decision is."""
+        self.missing = set(transaction.partitions)
+        """Where there is no marker yet."""
+        self._transaction = transaction
+        self._state = state
+        self._coordinator_epoch = state.leader_epoch
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether no other broker has come to look after the transaction since."""
+        return self._state.is_leader and self._state.leader_epoch == self._coordinator_epoch
+
+    def marker(self, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
+        """What is to be written into some of the partitions."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, []).append(index)
+        return WritableTxnMarker(
+            producer_id=self._transaction.producer_id,
+            producer_epoch=self._transaction.producer_epoch,
+            transaction_result=self._transaction.commits,
+            coordinator_epoch=self._coordinator_epoch,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        )
 
 
 class ClusterMarkers:
@@ -46,6 +76,8 @@ class ClusterMarkers:
         self._partitions = partitions
         self._metadata = metadata
         self._peers = peers
+        self._queues: dict[int, MarkerQueue] = {}
+        """By node id."""
         self._under_way: dict[str, Transaction] = {}
         self._nursery: trio.Nursery | None = None
         self.here: PartitionMarkers
@@ -81,17 +113,45 @@ class ClusterMarkers:
         state = self._state_partition(transaction.transactional_id)
         if state is None or not await self._is_decided(state):
             return False
-        coordinator_epoch = state.leader_epoch
-        missing = set(transaction.partitions)
-        while True:
-            for leader, partitions in self._by_leader(missing).items():
-                marker = _marker(transaction, partitions, coordinator_epoch)
-                missing -= await self._write_at(leader, marker)
-            if not missing:
-                return True
+        end = Ending(transaction, state)
+        async with trio.open_nursery() as nursery:
+            self._write_where_led(nursery, end, transaction.partitions)
+        return not end.missing
+
+    def _write_where_led(self, nursery: trio.Nursery, end: Ending, partitions: Collection[TopicPartition]) -> None:
+        """Begin to write into these partitions, at all their leaders at once."""
+        led: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            led.setdefault(self._metadata.leader_of(*partition), []).append(partition)
+        for leader, its_own in led.items():
+            nursery.start_soon(self._write_at, nursery, end, leader, its_own)
+
+    async def _write_at(
+        self, nursery: trio.Nursery, end: Ending, leader: int, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Write at one leader; what remains is written wherever it is led then."""
+        settled = {partition for partition in partitions if not self._metadata.has_partition(*partition)}
+        settled |= await self._ask_leader(leader, end.marker(partitions))
+        end.missing -= settled
+        remaining = set(partitions) - settled
+        if remaining:
             await trio.sleep(BACKOFF_S)
-            if not state.is_leader or state.leader_epoch != coordinator_epoch:
-                return False
+            if end.is_ours:
+                self._write_where_led(nursery, end, remaining)
+
+    async def _ask_leader(self, leader: int, marker: WritableTxnMarker) -> set[TopicPartition]:
+        """Have a marker written at one broker; returns the partitions that need no other one."""
+        if leader == NO_LEADER:
+            return set()
+        if leader == self._metadata.node_id:
+            (codes,) = await self.here.write_all([marker], PATIENCE_S)
+            return {partition for partition, code in codes.items() if code in SETTLED}
+        if leader not in self._queues:
+            self._queues[leader] = MarkerQueue(partial(self._ask, leader))
+        return await self._queues[leader].write(marker)
+
+    async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        return await self._peers.ask(leader, request, WriteTxnMarkersResponse, timeout_s=PATIENCE_S, purpose="markers")
 
     def _state_partition(self, transactional_id: str) -> Partition | None:
         """The partition in which the decision was written."""
@@ -112,64 +172,3 @@ class ClusterMarkers:
                 await trio.sleep(BACKOFF_S)
             else:
                 return True
-
-    def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        led: dict[int, list[TopicPartition]] = {}
-        for partition in sorted(partitions):
-            led.setdefault(self._metadata.leader_of(*partition), []).append(partition)
-        return led
-
-    async def _write_at(self, leader: int, marker: WritableTxnMarker) -> set[TopicPartition]:
-        """Write markers at one broker; returns where there need be no other."""
-        partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-        gone = {partition for partition in partitions if not self._metadata.has_partition(*partition)}
-        if leader == self._metadata.node_id:
-            return gone | await self._write_here(marker, partitions)
-        try:
-            response = await self._peers.ask(
-                leader, WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, timeout_s=PATIENCE_S
-            )
-        except BrokerError as error:
-            logger.debug("markers for broker %d: %s", leader, error)
-            return gone
-        return gone | {
-            TopicPartition(topic.name, partition.partition_index)
-            for result in response.markers
-            for topic in result.topics
-            for partition in topic.partitions
-            if partition.error_code in SETTLED
-        }
-
-    async def _write_here(
-        self, marker: WritableTxnMarker, partitions: Collection[TopicPartition]
-    ) -> set[TopicPartition]:
-        settled = set()
-        for partition in partitions:
-            try:
-                await when_replicated(self._write_one(partition, marker), PATIENCE_S)
-            except BrokerError as error:
-                if error.code not in SETTLED:
-                    continue
-            settled.add(partition)
-        return settled
-
-    async def _write_one(self, partition: TopicPartition, marker: WritableTxnMarker) -> None:
-        producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
-        self.here.write_one(
-            partition, producer, commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch
-        )
-
-
-def _marker(
-    transaction: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-) -> WritableTxnMarker:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return WritableTxnMarker(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        transaction_result=transaction.commits,
-        coordinator_epoch=coordinator_epoch,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
-    )

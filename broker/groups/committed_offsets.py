@@ -5,7 +5,7 @@ Source: Kafka `GroupMetadata` (offsets, pending transactional offsets), `OffsetA
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...storage.paths import TopicPartition
@@ -30,24 +30,34 @@ class CommittedOffset(NamedTuple):
 class GroupOffsets:
     """All that one group has committed."""
 
-    __slots__ = ("committed", "pending")
+    __slots__ = ("committed", "pending", "unreplicated")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
+        """What everybody may be told: it cannot be lost any more."""
+        self.unreplicated: dict[TopicPartition, CommittedOffset] = {}
+        """Newer commits, the newest of each partition, which count once the followers of their log have them."""
         self.pending: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         """By producer id: commits that count once the producer's transaction is committed."""
 
     def __bool__(self) -> bool:
-        return bool(self.committed or self.pending)
+        return bool(self.committed or self.unreplicated or self.pending)
 
     @property
     def partitions(self) -> set[TopicPartition]:
         """Every partition for which something is or will be committed."""
-        return {*self.committed, *(partition for offsets in self.pending.values() for partition in offsets)}
+        pending = (partition for offsets in self.pending.values() for partition in offsets)
+        return {*self.committed, *self.unreplicated, *pending}
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction may change this position (KIP-447)."""
-        return any(partition in offsets for offsets in self.pending.values())
+        """Whether an open transaction, or a commit on its way to the followers, may change this position (KIP-447)."""
+        return partition in self.unreplicated or any(partition in offsets for offsets in self.pending.values())
+
+    def advance(self, partition: TopicPartition, offset: CommittedOffset) -> None:
+        """This commit counts, unless a later one does already."""
+        present = self.committed.get(partition)
+        if present is None or present.log_offset < offset.log_offset:
+            self.committed[partition] = offset
 
 
 class CommittedOffsets:
@@ -69,6 +79,23 @@ class CommittedOffsets:
         """The group has committed."""
         self._groups.setdefault(group_id, GroupOffsets()).committed[partition] = offset
 
+    def put_unreplicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The group will have committed once the followers have what was written; see `replicated`."""
+        self._groups.setdefault(group_id, GroupOffsets()).unreplicated.update(offsets)
+
+    def replicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """What was put as unreplicated counts now, unless it was removed meanwhile."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        for partition, offset in offsets.items():
+            newest = group.unreplicated.get(partition)
+            if newest is None or newest.log_offset < offset.log_offset:
+                continue
+            if newest.log_offset == offset.log_offset:
+                del group.unreplicated[partition]
+            group.advance(partition, offset)
+
     def put_pending(self, group_id: str, producer_id: int, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The group will have committed, if the producer's transaction is."""
         group = self._groups.setdefault(group_id, GroupOffsets())
@@ -82,9 +109,8 @@ class CommittedOffsets:
             return
         self._settle(producer_id, group_id)
         for partition, offset in group.pending.pop(producer_id, {}).items():
-            present = group.committed.get(partition)
-            if is_commit and (present is None or present.log_offset < offset.log_offset):
-                group.committed[partition] = offset
+            if is_commit:
+                group.advance(partition, offset)
         self._forget_if_empty(group_id)
 
     def groups_in_transaction(self, producer_id: int) -> list[str]:
@@ -97,6 +123,7 @@ class CommittedOffsets:
         if group is None:
             return
         group.committed.pop(partition, None)
+        group.unreplicated.pop(partition, None)
         for producer_id, pending in list(group.pending.items()):
             if pending.pop(partition, None) is not None and not pending:
                 del group.pending[producer_id]

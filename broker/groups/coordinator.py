@@ -57,7 +57,7 @@ class GroupCoordinator:
         self._clock = clock
         codec = Codec(config.offsets_topic_compression_codec)
         self._topic = CoordinatorLog(OFFSETS_TOPIC, internal_topics, clock, codec=codec)
-        self._log = GroupLog(self._topic)
+        self._log = GroupLog(self._topic, timeout_s=config.offsets_commit_timeout_ms / 1000)
         self._timers = TimerQueue()
         self._rebalancer = Rebalancer(config, clock, self._timers, self._log)
         self._classic = ClassicProtocol(config, self._rebalancer, self._log)

@@ -8,7 +8,8 @@ Source: Kafka `GroupMetadataManager`; the versions written are those of Kafka 3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from ...protocol.codec import decode, encode
@@ -23,6 +24,7 @@ from ...protocol.messages.group_metadata_records import (
 from ...protocol.schema import Message
 from ...storage.paths import TopicPartition
 from ..coordinator_log import CoordinatorLog, KeyValue, TransactionalProducer
+from ..partition import REPLICATED, Settle
 from .classic_group import ClassicGroup, GroupState
 from .classic_member import ClassicMember, MemberProtocol
 from .committed_offsets import CommittedOffset
@@ -40,16 +42,22 @@ TOMBSTONES_PER_BATCH = 1000
 _ERRORS_FOR_CLIENTS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 """What a failed append tells the client (Kafka `GroupMetadataManager.storeOffsets`)."""
+_ERRORS_OF_GENERATIONS = _ERRORS_FOR_CLIENTS | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
+"""The same for a generation that its members wait for (Kafka `GroupMetadataManager.storeGroup`)."""
 
 
 class GroupLog:
     """Writes classic groups and offsets; reading is `parse_offset` and `parse_group` below."""
 
-    def __init__(self, log: CoordinatorLog) -> None:
+    def __init__(self, log: CoordinatorLog, *, timeout_s: float = math.inf) -> None:
+        """``timeout_s``: how long followers have to copy a generation (`offsets.commit.timeout.ms`)."""
         self.log = log
+        self._timeout_s = timeout_s
 
     def store_group(self, group: ClassicGroup) -> ErrorCode:
         """Write a group with its members; the error to tell them if that failed."""
@@ -58,6 +66,19 @@ class GroupLog:
         except BrokerError as error:
             return error_for_clients(error)
         return ErrorCode.NONE
+
+    def store_generation(self, group: ClassicGroup, settle: Settle) -> None:
+        """As `store_group`; ``settle`` is called, maybe at once, when it is replicated, or with the error to tell."""
+
+        def settled(code: ErrorCode) -> None:
+            settle(_ERRORS_OF_GENERATIONS.get(code, code))
+
+        index = self.log.partition_of(group.group_id)
+        try:
+            offset = self.log.append(index, [classic_group_record(group)], holds_answer=False)
+            self.log.when_replicated(index, offset, settled, timeout_s=self._timeout_s)
+        except BrokerError as error:
+            settle(error_for_clients(error))
 
     def store_offsets(
         self,
@@ -71,6 +92,15 @@ class GroupLog:
             return self.write(group_id, records, producer)
         except BrokerError as error:
             raise BrokerError(error_for_clients(error), error.message) from error
+
+    def when_replicated(self, group_id: str, offset: int, then: Callable[[], None]) -> None:
+        """Call ``then``, maybe at once, when the record at ``offset`` is in all in-sync logs; never if it gets lost."""
+
+        def settled(code: ErrorCode) -> None:
+            if code in REPLICATED:
+                then()
+
+        self.log.when_replicated(self.log.partition_of(group_id), offset, settled)
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition], *, whole_group: bool = False) -> None:
         """Write tombstones for offsets and, with `whole_group`, for the group itself."""

@@ -7,6 +7,7 @@ Source: Kafka `GroupCoordinator.doCommitOffsets`, `GroupMetadataManager`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
@@ -69,11 +70,13 @@ class OffsetService:
             log_offset = self._log.store_offsets(group_id, accepted, producer)
         except BrokerError as error:
             return errors | dict.fromkeys(accepted, error.code)
-        for partition, committed in accepted.items():
-            committed = committed._replace(log_offset=log_offset)
-            if producer is None:
-                self.offsets.put(group_id, partition, committed)
-            else:
+        written = {partition: committed._replace(log_offset=log_offset) for partition, committed in accepted.items()}
+        if producer is None:
+            self.offsets.put_unreplicated(group_id, written)
+            last_offset = log_offset + len(written) - 1
+            self._log.when_replicated(group_id, last_offset, partial(self.offsets.replicated, group_id, written))
+        else:
+            for partition, committed in written.items():
                 self.offsets.put_pending(group_id, producer.producer_id, partition, committed)
         return errors
 
@@ -92,9 +95,9 @@ class OffsetService:
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Committed offsets, of all partitions if None are named.
+        """The newest committed offsets that are replicated, of all partitions if None are named.
 
-        With `require_stable`, what an open transaction may change is UNSTABLE_OFFSET_COMMIT instead (KIP-447).
+        With `require_stable`, what these or an open transaction may change is UNSTABLE_OFFSET_COMMIT instead (KIP-447).
         """
         group = self.offsets.of(group_id)
         fetched: dict[TopicPartition, FetchedOffset] = {}

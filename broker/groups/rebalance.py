@@ -9,6 +9,8 @@ their SyncGroup. Who misses it is out; a static member that misses the first is 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode
@@ -33,6 +35,9 @@ class GroupWriter(Protocol):
 
     def store_group(self, group: ClassicGroup) -> ErrorCode:
         """Write the group's present members and assignments; the error to tell members if that failed."""
+
+    def store_generation(self, group: ClassicGroup, settle: Callable[[ErrorCode], None]) -> None:
+        """The same; ``settle`` is called, maybe at once, when no fail-over can lose it, or with the error to tell."""
 
 
 class Rebalancer:
@@ -187,10 +192,14 @@ class Rebalancer:
             self._stop_waiting_for_sync(group)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """The leader has decided: store its decision and tell everybody; the group is stable."""
+        """The leader has decided: store its decision, then tell everybody, and the group is stable."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        error = self._writer.store_group(group)
+        self._writer.store_generation(group, partial(self._assigned, group, group.generation_id))
+
+    def _assigned(self, group: ClassicGroup, generation_id: int, error: ErrorCode) -> None:
+        if group.state is not COMPLETING or group.generation_id != generation_id:
+            return
         if error:
             self.fail_assignment(group, error)
             self.prepare_if_possible(group, f"the assignment could not be stored: {error.name}")

@@ -6,6 +6,8 @@ DescribeTransactions, ListTransactions, DescribeProducers, and WriteTxnMarkers, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -34,7 +36,7 @@ from ...storage.paths import TopicPartition
 from ..metadata.topic_names import why_invalid
 from ..requests import RequestContext
 from ..transactions.coordinator import TransactionCoordinator
-from ..transactions.transaction import STATE_NAMED, ProducerIdentity, Transaction, TransactionState
+from ..transactions.transaction import STATE_NAMED, Transaction, TransactionState
 
 
 async def handle_describe_transactions(
@@ -138,11 +140,16 @@ def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionR
 
 
 async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    """Write markers as asked, without a coordinator's decision behind them."""
-    return WriteTxnMarkersResponse(markers=[_write_markers(marker, context) for marker in request.markers])
+    """Write markers as asked, without a coordinator's decision behind them; each partition has its own outcome."""
+    broker = context.broker
+    timeout_s = broker.config.offsets_commit_timeout_ms / 1000
+    outcomes = await broker.transaction_markers.write_all(request.markers, timeout_s)
+    return WriteTxnMarkersResponse(
+        markers=[_outcome(marker, codes) for marker, codes in zip(request.markers, outcomes, strict=True)]
+    )
 
 
-def _write_markers(marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
+def _outcome(marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[
@@ -151,7 +158,7 @@ def _write_markers(marker: WritableTxnMarker, context: RequestContext) -> Writab
                 partitions=[
                     WritableTxnMarkerPartitionResult(
                         partition_index=index,
-                        error_code=_write_marker(TopicPartition(topic.name, index), marker, context),
+                        error_code=codes[TopicPartition(topic.name, index)],
                     )
                     for index in topic.partition_indexes
                 ],
@@ -159,14 +166,3 @@ def _write_markers(marker: WritableTxnMarker, context: RequestContext) -> Writab
             for topic in marker.topics
         ],
     )
-
-
-def _write_marker(at: TopicPartition, marker: WritableTxnMarker, context: RequestContext) -> ErrorCode:
-    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
-    try:
-        context.broker.transaction_markers.write_one(
-            at, producer, commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch
-        )
-    except BrokerError as error:
-        return error.code
-    return ErrorCode.NONE

@@ -7,9 +7,13 @@ whether the group offsets that were committed within the transaction count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.write_txn_markers import WritableTxnMarker
 from ...protocol.records import v2
 from ...protocol.records.compression import Codec
 from ...protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
@@ -17,9 +21,8 @@ from ...protocol.records.produced import Produced, ProducedBatch
 from ...storage.clock import Clock
 from ...storage.partition_log import AppendOrigin
 from ...storage.paths import TopicPartition
-from ..coordination.request_writes import note_written
 from ..metadata.internal_topics import GROUP_METADATA
-from ..partition import Partition
+from ..partition import REPLICATED, Partition
 from ..partition_registry import PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
 
@@ -27,8 +30,16 @@ logger = logging.getLogger(__name__)
 
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
+
+class WrittenMarker(NamedTuple):
+    """A marker in a log, which may have followers that have not copied it yet."""
+
+    partition: Partition
+    offset: int
+
+
 EndGroupOffsets = Callable[[int, int, bool], None]
-"""Told of each marker in `__consumer_offsets`: its partition there, the producer id, and whether it commits."""
+"""Told of each marker in `__consumer_offsets` once it is replicated: partition, producer id, and whether it commits."""
 
 
 class PartitionMarkers:
@@ -55,17 +66,39 @@ class PartitionMarkers:
             logger.warning("transaction %s waits for its end in %s", transaction.transactional_id, ", ".join(failed))
         return not failed
 
+    async def write_all(
+        self, markers: Iterable[WritableTxnMarker], timeout_s: float
+    ) -> list[dict[TopicPartition, ErrorCode]]:
+        """Write markers as WriteTxnMarkers asks and wait until they are replicated: each one's error by partition."""
+        deadline = trio.current_time() + timeout_s
+        written = [{at: self._try_one(at, marker) for at in places_of(marker)} for marker in markers]
+        return [{at: await _outcome(one, deadline) for at, one in of_marker.items()} for of_marker in written]
+
+    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker) -> WrittenMarker | ErrorCode:
+        producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+        commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
+        try:
+            return self.write_one(at, producer, commit=commit, coordinator_epoch=coordinator_epoch)
+        except BrokerError as error:
+            return error.code
+
     def write_one(
         self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
-    ) -> None:
+    ) -> WrittenMarker:
         """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
         partition = self._partitions.led(*at)
-        self._append(partition, producer, commit, coordinator_epoch)
+        offset = self._append(partition, producer, commit, coordinator_epoch)
         partition.wake_waiters()
         if at.topic == GROUP_METADATA:
-            self._end_group_offsets(at.partition, producer.producer_id, commit)
 
-    def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> None:
+            def settled(code: ErrorCode) -> None:
+                if code in REPLICATED:
+                    self._end_group_offsets(at.partition, producer.producer_id, commit)
+
+            partition.when_replicated(offset, settled)
+        return WrittenMarker(partition, offset)
+
+    def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> int:
         now_ms = self._clock.now_ms()
         kind = ControlType.COMMIT if commit else ControlType.ABORT
         data = build_end_transaction_batch(
@@ -88,5 +121,19 @@ class PartitionMarkers:
             producer_epoch=producer.epoch,
         )
         produced = Produced(memoryview(bytearray(data)), [batch])
-        appended = partition.append(produced, origin=AppendOrigin.COORDINATOR)
-        note_written(partition, appended.last_offset)
+        return partition.append(produced, origin=AppendOrigin.COORDINATOR).last_offset
+
+
+async def _outcome(written: WrittenMarker | ErrorCode, deadline: float) -> ErrorCode:
+    if not isinstance(written, WrittenMarker):
+        return written
+    try:
+        await written.partition.replicated(written.offset, max(deadline - trio.current_time(), 0.0))
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def places_of(marker: WritableTxnMarker) -> list[TopicPartition]:
+    """The partitions that a marker is to be written into."""
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]

@@ -15,6 +15,7 @@ from gregor.protocol.messages.find_coordinator import FindCoordinatorRequest
 from gregor.protocol.messages.heartbeat import HeartbeatRequest
 from tests.broker.controller.cluster_calls import create
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
+from tests.waiting import PATIENCE_S
 
 SETTINGS = (
     "broker.session.timeout.ms=1500",
@@ -100,7 +101,7 @@ async def read_committed(bootstrap: str, *, partitions: int = 1, last_values: in
     values: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([("t", index) for index in range(partitions)])
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             async for record in consumer:
                 values.append(record.value)
                 if values.count(b"last") == last_values:

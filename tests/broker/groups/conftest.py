@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +12,7 @@ import trio
 
 from gregor.broker.config import BrokerConfig
 from gregor.broker.groups.classic_protocol import JoiningClient
-from gregor.broker.groups.coordinator import GroupCoordinator
+from gregor.broker.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from gregor.broker.metadata.state import PartitionState, TopicState
 from gregor.broker.promise import Promise
 from gregor.protocol.errors import ErrorCode
@@ -23,9 +23,11 @@ from gregor.storage.clock import ManualClock
 
 
 class MemoryLog:
-    """What a coordinator uses of a partition and its log, in memory."""
+    """What a coordinator uses of a partition and its log, in memory; its followers may be `cut_off`."""
 
     def __init__(self) -> None:
+        self.cut_off = False
+        self._waiting: list[Callable[[ErrorCode], None]] = []
         self.config = SimpleNamespace(max_message_bytes=1 << 20)
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -37,6 +39,18 @@ class MemoryLog:
         self.log_end_offset = assign_offsets(produced, base_offset, leader_epoch=0) + 1
         self.batches.append((base_offset, bytes(produced.data)))
         return SimpleNamespace(base_offset=base_offset)
+
+    def when_replicated(self, offset: int, settle: Callable[[ErrorCode], None], *, timeout_s: float = 0) -> None:
+        if self.cut_off:
+            self._waiting.append(settle)
+        else:
+            settle(ErrorCode.NONE)
+
+    def settle_all(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """The followers have it all now, or it is known why they will not."""
+        waiting, self._waiting = self._waiting, []
+        for settle in waiting:
+            settle(code)
 
     def read(self, offset: int, max_bytes: int) -> Any:
         return MemorySlice(b"".join(data for base, data in self.batches if base >= offset))
@@ -172,6 +186,11 @@ class Bench:
         synced = await self.sync(joined, {joined.member_id: b"all"}, **where).wait()
         assert synced.error_code == ErrorCode.NONE
         return joined
+
+    def log(self, group: str = "g") -> MemoryLog:
+        """What keeps a group."""
+        index = self.groups.partition_of(group)
+        return self.topics.topics[OFFSETS_TOPIC][index]
 
     def state(self, group: str = "g") -> str:
         return self.groups.describe(group).group_state

@@ -208,5 +208,5 @@ class GroupOfClients(RuleBasedStateMachine):
         assert not self.logged
 
 
-GroupOfClients.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+GroupOfClients.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_a_group_of_clients = GroupOfClients.TestCase

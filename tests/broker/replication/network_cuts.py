@@ -42,12 +42,12 @@ class Network:
         self._rules: dict[str, str] = {}
         """The node that each rule is for, by the rule's name."""
 
-    def cut(self, *rules: tuple[str, str]) -> None:
+    def cut(self, *rules: tuple[str, str], begins: str = BEGINS) -> None:
         """Set rules, each for one broker or `ALL`; returns once they know them, a moment before they strike."""
         for node, text in rules:
             name = f"cut-{next(NUMBERS)}"
             self._rules[name] = node
-            self._alter(node, name, SET, f"{text} {BEGINS}")
+            self._alter(node, name, SET, f"{text} {begins}")
         self._wait_until_all_know("is in force")
 
     def isolate(self, node_id: int, action: str) -> None:
