@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-START_LIMIT_S = 20.0
-STOP_LIMIT_S = 10.0
+from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
+
 GREGOR = ("-m", "gregor.broker.command_line")
 """What Python runs as the program `gregor`."""
 KEEPS_OLD_RECORDS = "log.retention.ms=-1"
@@ -53,10 +54,10 @@ class BrokerProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(STOP_LIMIT_S)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"still there {STOP_LIMIT_S} s after SIGTERM:\n{self.output()}") from None
+            raise AssertionError(f"still there {PATIENCE_S} s after SIGTERM:\n{self.output()}") from None
 
     def start_again(self) -> None:
         """The same command once more, on the same port and data; for after `kill` or `stop`."""
@@ -74,9 +75,7 @@ def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GR
     Another ``program`` is one that takes the same arguments, once: `start_again` is always `gregor` itself.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = ("127.0.0.1", probe.getsockname()[1])
+    address = free_address()
     broker = BrokerProcess(spawn_broker(address, directory, overrides, program), address, directory, overrides)
     wait_until_it_answers(broker)
     return broker
@@ -107,9 +106,9 @@ def spawn_broker(
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def wait_until_it_answers(broker: BrokerProcess, limit_s: float = START_LIMIT_S) -> None:
+def wait_until_it_answers(broker: BrokerProcess) -> None:
     """Return once the broker accepts connections. Raises AssertionError with its output if it ends instead."""
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if broker.process.poll() is not None:
             raise AssertionError(f"it ended with status {broker.process.returncode}:\n{broker.output()}")
@@ -117,4 +116,4 @@ def wait_until_it_answers(broker: BrokerProcess, limit_s: float = START_LIMIT_S)
             return
         time.sleep(0.01)
     broker.kill()
-    raise AssertionError(f"no answer within {limit_s} s:\n{broker.output()}")
+    raise AssertionError(f"no answer within {PATIENCE_S} s:\n{broker.output()}")

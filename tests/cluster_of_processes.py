@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TypeAlias, TypeVar
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.broker_process import BrokerProcess, spawn_broker, wait_until_it_answers
+from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
-LIMIT_S = 30.0
 CONTROLLER = 1
 NODE_ID = "{node.id}"
 """In a setting for all brokers: what differs."""
@@ -27,7 +27,7 @@ class ClusterOfProcesses:
     """Running brokers by node id; each may be killed, stopped and started again (`BrokerProcess`)."""
 
     def __init__(self, directory: Path, count: int, *overrides: str, own_settings: OwnSettings | None = None) -> None:
-        addresses = free_addresses(count + 1)
+        addresses = [free_address() for _ in range(count + 1)]
         self.controller_address = addresses.pop()
         self.brokers: dict[int, BrokerProcess] = {}
         for node_id, address in enumerate(addresses, CONTROLLER):
@@ -113,7 +113,7 @@ def running_cluster(
 
 def until(true: Callable[[], Found]) -> Found:
     """Ask until the answer is true, and return it; what cannot be asked yet is asked again."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     trouble: Exception | None = None
     while time.monotonic() < deadline:
         try:
@@ -123,11 +123,4 @@ def until(true: Callable[[], Found]) -> Found:
         except (OSError, AssertionError) as error:
             trouble = error
         time.sleep(0.05)
-    raise AssertionError(f"not within {LIMIT_S} s") from trouble
-
-
-def free_addresses(count: int) -> list[tuple[str, int]]:
-    """Addresses on loopback that nobody has at this moment."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [("127.0.0.1", probe.getsockname()[1]) for probe in probes]
+    raise AssertionError(f"not within {PATIENCE_S} s") from trouble

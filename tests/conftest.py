@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import gregor.protocol.records
 from tests.broker_process import BrokerProcess, running_broker
@@ -15,6 +16,11 @@ RECORDS = "gregor.protocol.records"
 PIPELINE = "gregor.pipeline"
 PACKAGE_FOLDER = Path(gregor.protocol.records.__file__).parents[2]
 COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
+
+# No property is about speed, and what holds here holds on any machine: `--hypothesis-profile exploring` looks further.
+settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", settings.get_profile("exploring"), derandomize=True)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

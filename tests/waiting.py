@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import trio
 
-PATIENCE_S = 30
+PATIENCE_S = 120.0
+"""How long anything may take that will happen. It only ends a test that hangs: also a machine that is ten times slower
+than a developer's, and pauses for seconds, is never so late."""
 
 
 async def eventually(holds: Callable[[], bool]) -> None:

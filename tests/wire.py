@@ -14,13 +14,14 @@ from gregor.protocol.codec import decode, encode
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.header import RequestHeader, ResponseHeader
 from gregor.protocol.messages.produce import ProduceRequest
+from tests.waiting import PATIENCE_S
 
 
 class Wire:
     """One connection to a broker at ``(host, port)``; every call waits for its answer, at most ``timeout`` seconds."""
 
     def __init__(
-        self, address: tuple[str, int], *, timeout: float = 20.0, client_id: str | None = "hostile-test"
+        self, address: tuple[str, int], *, timeout: float = PATIENCE_S, client_id: str | None = "hostile-test"
     ) -> None:
         self.socket = socket.create_connection(address, timeout)
         self.client_id = client_id
@@ -88,10 +89,10 @@ def forget_peak(pid: int) -> None:
 
 def produce_once_there_is_a_leader(wire: Wire, request: ProduceRequest, version: int = 7) -> int:
     """The error of a produce request, asked again while a topic that was just created has no leader."""
-    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    for _ in range(100):
-        code = wire.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0].error_code
-        if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            break
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        code = int(wire.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0].error_code)
+        has_no_leader = code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not has_no_leader or time.monotonic() > deadline:
+            return code
         time.sleep(0.1)
-    return code

@@ -23,10 +23,9 @@ from gregor.storage.checkpoints import read_offsets
 from gregor.storage.files import OsFiles
 from gregor.storage.paths import TopicPartition
 from tests.broker_process import BrokerProcess, running_broker
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.wire import Wire
 
-PATIENCE_S = 30
 SEGMENT_BYTES = 4000
 KEYS = 10
 AT_ONCE = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.01"}

@@ -26,9 +26,9 @@ from gregor.client.admin.quotas import ANY_NAME
 from gregor.client.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
+from tests.waiting import PATIENCE_S
 
 Scene = Callable[[Admin, str], Awaitable[None]]
-LIMIT_S = 20.0
 
 
 async def refused(call: Awaitable[object], *codes: ErrorCode) -> None:
@@ -40,7 +40,7 @@ async def refused(call: Awaitable[object], *codes: ErrorCode) -> None:
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Kafka's brokers learn of a change a moment after the controller has confirmed it."""
-    with trio.fail_after(LIMIT_S):
+    with trio.fail_after(PATIENCE_S):
         while True:
             if await holds():
                 return

@@ -5,7 +5,6 @@ Metadata would lead clients around it, so the broker behind it has the proxy's a
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,14 +12,13 @@ from pathlib import Path
 import trio
 
 from tests.broker_process import BrokerProcess, running_broker
+from tests.free_ports import free_address
 
 
 @contextmanager
 def broker_for_proxy(directory: Path, *overrides: str) -> Iterator[tuple[BrokerProcess, int]]:
     """A broker, and the port that it advertises instead of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_address()[1]
     with running_broker(directory, f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}", *overrides) as broker:
         yield broker, port
 

@@ -14,6 +14,7 @@ from gregor.client.offset_lookup import EARLIEST, LATEST
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess
+from tests.waiting import PATIENCE_S
 
 
 async def test_topics_from_creation_to_deletion(broker_process: BrokerProcess) -> None:
@@ -60,7 +61,7 @@ async def test_groups_and_their_offsets(broker_process: BrokerProcess) -> None:
     async with Admin(broker_process.bootstrap) as admin:
         async with Consumer(broker_process.bootstrap, group_id=group_id, auto_offset_reset="earliest") as consumer:
             consumer.subscribe([name])
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 await consumer.poll()
             assert group_id in [group.group_id for group in await admin.list_groups()]
             group = await admin.describe_group(group_id)

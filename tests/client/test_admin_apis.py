@@ -9,12 +9,13 @@ from gregor.client import Admin
 from gregor.client.admin.security import ScramMechanism, ScramUpsertion, _salted
 from tests.broker_process import BrokerProcess
 from tests.client.admin_scenes import SCENES, Scene
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 async def test_scene(broker_process: BrokerProcess, scene: Scene) -> None:
     async with Admin(broker_process.bootstrap) as admin:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await scene(admin, broker_process.bootstrap)
 
 

@@ -21,6 +21,7 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.two_addresses import two_addresses
+from tests.waiting import PATIENCE_S
 
 QUICK: dict[str, Any] = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 50}
 MEETING_AGAIN = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -40,7 +41,7 @@ async def read(bootstrap: str, topic: str, count: int, **config: object) -> list
     seen: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", **config) as consumer:
         consumer.assign([(topic, 0)])
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < count:
                 seen += [record.value for record in await consumer.poll()]
             seen += [record.value for record in await consumer.poll(100)]
@@ -79,7 +80,7 @@ async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
                 while not is_over.is_set() or len(seen) < len(deliveries):
                     seen.extend(record.value for record in await consumer.poll(100))
 
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_reading)
                 async with Producer(broker.bootstrap, **QUICK) as producer, trio.open_nursery() as sending:
@@ -175,7 +176,7 @@ async def test_a_group_goes_on_after_its_coordinators_death(tmp_path: Path) -> N
             Consumer(broker.bootstrap, group_id="g", auto_offset_reset="earliest", **QUICK) as consumer,
         ):
             consumer.subscribe([topic])
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 for n in range(4):
                     await (await producer.send(topic, b"%d" % n))
                     while len(seen) <= n:
@@ -198,7 +199,7 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
             Consumer(cluster.bootstrap, auto_offset_reset="earliest", **QUICK) as consumer,
         ):
             consumer.assign([(topic, 0)])
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 for _ in range(10):
                     for _ in range(100):
                         deliveries.append(await producer.send(topic, b"%d" % len(deliveries)))
@@ -221,7 +222,7 @@ async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: 
             await (await producer.send(topic, b"0"))
             cluster.leader = -1
             delivery = await producer.send(topic, b"1")
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 while (await producer.partitions_for(topic))[0].leader is not None:
                     await trio.lowlevel.checkpoint()
                 cluster.leader = 1
@@ -234,7 +235,7 @@ async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: B
         topic = await create(cluster.bootstrap)
         async with Producer(cluster.bootstrap, **QUICK) as producer:
             deliveries = []
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 for n in range(200):
                     raw = v2.build_batch(
                         [Record(0, 5, None, b"%d" % n)], producer_id=99_000, producer_epoch=0, base_sequence=n
@@ -260,14 +261,14 @@ async def test_a_wall_clock_that_jumps(broker_process: BrokerProcess) -> None:
         return times[-1]
 
     async with Producer(broker_process.bootstrap, clock_ms=jumping_clock, linger_ms=20) as producer:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             deliveries = [await producer.send(topic, b"%d" % n) for n in range(600)]
             await producer.flush()
     assert all(delivery.error is None for delivery in deliveries)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         records: list[ConsumerRecord] = []
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(records) < 600:
                 records += await consumer.poll()
     assert [(record.value, record.timestamp) for record in records] == list(zip(expected(600), times, strict=True))

@@ -11,6 +11,7 @@ from gregor.client import Consumer, Delivery, Producer
 from gregor.client.errors import DeadlineExceededError
 from tests.broker_process import BrokerProcess
 from tests.client.faulty_proxy import broker_for_proxy, faulty_proxy
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ async def read_until(bootstrap: str, topic: str, count: int) -> list[bytes | Non
     seen: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < count:
                 seen += [record.value for record in await consumer.poll()]
             seen += [record.value for record in await consumer.poll(100)]
@@ -38,7 +39,7 @@ async def test_cut_answers_lose_and_double_nothing(hidden_broker: tuple[BrokerPr
             for round_number in range(15):
                 proxy.cut_after_bytes = 3 + 4 * round_number
                 deliveries += [await producer.send("cut", b"%d-%d" % (round_number, n)) for n in range(40)]
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     await deliveries[-1]
         assert proxy.cuts >= 10
         assert all(delivery.error is None for delivery in deliveries)
@@ -63,7 +64,7 @@ async def test_cut_fetches_lose_and_double_nothing(hidden_broker: tuple[BrokerPr
             reconnect_backoff_ms=5,
         ) as consumer:
             consumer.assign([("cut-fetches", 0)])
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 while len(seen) < 3_000:
                     if proxy.cut_after_bytes is None and proxy.cuts < 20:
                         proxy.cut_after_bytes = 777 * proxy.cuts
@@ -105,6 +106,6 @@ async def test_a_broker_that_falls_silent_is_left_after_the_request_timeout(
         with trio.move_on_after(0.5):
             await late
         proxy.answer_delay_s = 0.0
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             assert (await late).offset == 1, "the repeated batch is recognised, not appended twice"
             assert await read_until(f"127.0.0.1:{port}", "silent", 2) == [b"0", b"1"]

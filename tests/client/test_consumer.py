@@ -18,6 +18,7 @@ from gregor.protocol.errors import BrokerError
 from gregor.protocol.records.enriched import KafkaTags
 from gregor.protocol.records.tagged_batches import TaggedBatch
 from tests.broker_process import BrokerProcess
+from tests.waiting import PATIENCE_S
 
 
 async def filled_topic(broker: BrokerProcess, partitions: int = 1, count: int = 100, **config: Any) -> str:
@@ -36,7 +37,7 @@ async def test_iteration_hands_out_all_in_order(broker_process: BrokerProcess) -
     seen = []
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", max_poll_records=7) as consumer:
         consumer.assign([(topic, 0)])
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             async for record in consumer:
                 seen.append(record.value)
                 assert consumer.position(topic, 0) == record.offset + 1
@@ -52,7 +53,7 @@ async def test_latest_waits_for_new_records(broker_process: BrokerProcess) -> No
         assert await consumer.poll(300) == []
         async with Producer(broker_process.bootstrap) as producer:
             await producer.send(topic, b"new")
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             assert [record.value for record in await consumer.poll()] == [b"new"]
 
 
@@ -61,13 +62,13 @@ async def test_seek_pause_and_resume(broker_process: BrokerProcess) -> None:
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
         consumer.pause((topic, 0))
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             records = await consumer.poll()
         assert {record.partition for record in records} == {1}
         consumer.resume((topic, 0))
         consumer.pause((topic, 1))
         consumer.seek(topic, 0, 40)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             assert (await consumer.poll(max_records=1))[0].offset == 40
         await consumer.seek_to_beginning((topic, 0))
         assert (await consumer.poll(max_records=1))[0].offset == 0
@@ -82,11 +83,11 @@ async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerPr
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek(topic, 0, 10_000)
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             assert (await consumer.poll())[0].offset == 0
     async with Consumer(broker_process.bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([(topic, 0)])
-        with trio.fail_after(5), pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+        with trio.fail_after(PATIENCE_S), pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
             await consumer.poll()
 
 
@@ -110,7 +111,7 @@ async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str,
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", api_version=release) as consumer:
         consumer.assign([(topic, 0)])
         seen: list[ConsumerRecord] = []
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < 500:
                 seen += await consumer.poll()
     assert [(record.offset, record.value) for record in seen] == [(n, b"%d" % n) for n in range(500)]
@@ -127,7 +128,7 @@ async def test_as_a_legacy_producer_and_group(broker_process: BrokerProcess, rel
         broker_process.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest", api_version=release
     ) as consumer:
         consumer.subscribe([topic])
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             records = await consumer.poll()
             assert records[0].key == b"k"
             await consumer.commit()
@@ -142,11 +143,11 @@ async def test_a_group_goes_on_where_it_has_committed(broker_process: BrokerProc
     config = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest"}
     async with Consumer(broker_process.bootstrap, **config) as consumer:
         consumer.subscribe([topic])
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             assert len(await consumer.poll(max_records=30)) == 30
     async with Consumer(broker_process.bootstrap, **config) as consumer:
         consumer.subscribe([topic])
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             assert (await consumer.poll(max_records=1))[0].offset == 30, "closing has committed"
 
 
@@ -161,7 +162,7 @@ async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: Brok
                 if record.offset == offset:
                     raise ZeroDivisionError
 
-    with trio.fail_after(10), pytest.raises(ZeroDivisionError):
+    with trio.fail_after(PATIENCE_S), pytest.raises(ZeroDivisionError):
         await fail_at(5)
     async with Admin(broker_process.bootstrap) as admin:
         assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 5}
@@ -181,7 +182,7 @@ async def test_members_share_and_take_over(broker_process: BrokerProcess, strate
         while len(consumer.assignment()) != count:
             await consumer.poll(20)
 
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with Consumer(broker_process.bootstrap, **config) as first:
             first.subscribe([topic])
             await until_assigned(first, 4)
@@ -203,7 +204,7 @@ async def test_listeners_and_patterns(broker_process: BrokerProcess) -> None:
 
     async with Consumer(broker_process.bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(re.compile(topic[:-3] + ".*"), on_assigned=assigned)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             assert await consumer.poll()
         assert calls == [("assigned", 2)]
 
@@ -231,7 +232,7 @@ async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> Non
         heartbeat_interval_ms=100,
     ) as consumer:
         consumer.subscribe([topic])
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < 100:
                 seen += [record.offset for record in await consumer.poll(max_records=50)]
             await consumer.commit()
@@ -251,7 +252,7 @@ async def test_batches_come_with_their_tags_if_asked_for(broker_process: BrokerP
             broker_process.bootstrap, auto_offset_reset="earliest", fetch_batch_tags=is_asked
         ) as consumer:
             consumer.assign([(topic, 0)])
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 (fetched,) = await consumer.poll_batches()
         expected = [
             TaggedBatch(

@@ -15,6 +15,7 @@ from gregor.client.errors import ConfigError
 from gregor.client.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import PATIENCE_S
 
 
 async def new_topic(bootstrap: str, partitions: int) -> str:
@@ -52,7 +53,7 @@ async def test_members_share_and_take_over(quick_broker: BrokerProcess) -> None:
     async def on_revoked(places: list[TopicPartition]) -> None:
         revoked.extend(places)
 
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with Consumer(quick_broker.bootstrap, **settings(topic)) as first:
             first.subscribe([topic], on_revoked=on_revoked)
             await until_assigned(first, 4)
@@ -78,7 +79,7 @@ async def test_a_group_goes_on_where_it_has_committed(quick_broker: BrokerProces
     for count in (4, 6):
         async with Consumer(quick_broker.bootstrap, **settings(topic)) as consumer:
             consumer.subscribe([topic])
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 while count:
                     records = await consumer.poll(max_records=count)
                     seen += [record.value for record in records]
@@ -91,7 +92,7 @@ async def test_a_group_goes_on_where_it_has_committed(quick_broker: BrokerProces
 async def test_who_does_not_poll_leaves_until_he_does(quick_broker: BrokerProcess, protocol: str) -> None:
     topic = await new_topic(quick_broker.bootstrap, 2)
     config = settings(topic, group_protocol=protocol, heartbeat_interval_ms=50)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with (
             Consumer(quick_broker.bootstrap, **config, max_poll_interval_ms=500) as slow,
             Consumer(quick_broker.bootstrap, **config) as busy,
@@ -108,7 +109,7 @@ async def test_who_does_not_poll_leaves_until_he_does(quick_broker: BrokerProces
 
 async def test_a_subscription_that_changes(quick_broker: BrokerProcess) -> None:
     one, other = await new_topic(quick_broker.bootstrap, 1), await new_topic(quick_broker.bootstrap, 2)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         async with Consumer(quick_broker.bootstrap, **settings(one)) as consumer:
             consumer.subscribe([one])
             await until_assigned(consumer, 1)
@@ -125,7 +126,7 @@ async def test_a_member_outlives_its_coordinator(tmp_path: Path) -> None:
         config = settings(topic, retry_backoff_ms=10, reconnect_backoff_ms=10)
         async with Producer(broker.bootstrap) as producer, Consumer(broker.bootstrap, **config) as consumer:
             consumer.subscribe([topic])
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 await until_assigned(consumer, 2)
                 await trio.to_thread.run_sync(broker.kill)
                 await trio.to_thread.run_sync(broker.start_again)
@@ -136,7 +137,7 @@ async def test_a_member_outlives_its_coordinator(tmp_path: Path) -> None:
 
 async def test_static_members_come_back_to_their_partitions(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 2)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with Consumer(quick_broker.bootstrap, **settings(topic, group_instance_id="i")) as other:
             other.subscribe([topic])
             await until_assigned(other, 2)
@@ -149,7 +150,7 @@ async def test_an_unknown_assignor_is_told(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 1)
     async with Consumer(quick_broker.bootstrap, **settings(topic, group_remote_assignor="mine")) as consumer:
         consumer.subscribe([topic])
-        with trio.fail_after(10), pytest.raises(BrokerError) as caught:
+        with trio.fail_after(PATIENCE_S), pytest.raises(BrokerError) as caught:
             await consumer.poll()
         assert caught.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
@@ -172,7 +173,7 @@ async def test_a_topic_that_is_made_anew_is_another_one(broker_process: BrokerPr
                 for value in values:
                     await producer.send(topic, value)
             seen: list[bytes | None] = []
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 while len(seen) < len(values):
                     seen += [record.value for record in await consumer.poll()]
             assert seen == values

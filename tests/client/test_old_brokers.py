@@ -19,6 +19,7 @@ from tests.client.client_scenes import (
     raw_batches,
     read,
 )
+from tests.waiting import PATIENCE_S
 
 KAFKA_1_0 = {
     **PINNED_RELEASES["0.11"],
@@ -64,7 +65,7 @@ async def test_scene(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, age: str, scene: ClientScene
 ) -> None:
     offer_only(monkeypatch, dict(NEW_AGES[age]))
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         await scene(broker_process.bootstrap)
 
 
@@ -74,7 +75,7 @@ async def test_ages_without_headers_or_transactions(
 ) -> None:
     """0.10 has message format v1 and no idempotence: the producer does without, unless it was asked for."""
     offer_only(monkeypatch, dict(PINNED_RELEASES[age]))
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         topic = await new_topic(broker_process.bootstrap)
         for codec in ("none", "gzip", "snappy", "lz4"):
             async with Producer(broker_process.bootstrap, compression_type=codec, linger_ms=5) as producer:

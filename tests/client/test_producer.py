@@ -18,6 +18,7 @@ from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededEr
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec
 from tests.broker_process import BrokerProcess
+from tests.waiting import PATIENCE_S
 
 CODECS = [codec.name.lower() for codec in Codec]
 
@@ -37,7 +38,7 @@ async def read_all(broker: BrokerProcess, topic: str, partitions: int = 1, **con
         places = [(topic, partition) for partition in range(partitions)]
         ends = await consumer.end_offsets(places)
         consumer.assign(places)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while any((consumer.position(*place) or 0) < end for place, end in ends.items()):
                 records += await consumer.poll(200)
     return records
@@ -73,7 +74,7 @@ async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
         assert (await delivery).offset == (-1 if acks == "0" else 0)
         # With acks=0 nothing tells when it has arrived, except an answer on the same connection.
         await producer.partitions_for(topic)
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         while not await read_all(broker_process, topic):
             await trio.lowlevel.checkpoint()
 
@@ -194,7 +195,7 @@ async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process
 
 
 async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
-    with trio.move_on_after(0.2) as scope, trio.fail_after(5):
+    with trio.move_on_after(0.2) as scope, trio.fail_after(PATIENCE_S):
         async with Producer(broker_process.bootstrap, linger_ms=60_000) as producer:
             await producer.send("cancelled", b"v")
             await trio.sleep_forever()
@@ -267,7 +268,7 @@ async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_pr
                 sent.append(body)
             broker_process.kill()
             await trio.to_thread.run_sync(broker_process.start_again)
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await producer.flush()
     assert values(await read_all(broker_process, topic)) == sent
 

@@ -19,6 +19,7 @@ from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
 from tests.client.faulty_proxy import broker_for_proxy, faulty_proxy
+from tests.waiting import PATIENCE_S
 
 RECORDS = [Record(offset=n, timestamp=5, key=b"k", value=b"%d" % n) for n in range(3)]
 VALUES = [b"0", b"1", b"2"]
@@ -39,7 +40,7 @@ async def read(bootstrap: str, topic: str, count: int, **config: object) -> list
     async with Consumer(bootstrap, auto_offset_reset="earliest", **config) as consumer:
         consumer.assign([(topic, 0)])
         seen: list[bytes | None] = []
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(seen) < count:
                 seen += [record.value for record in await consumer.poll()]
             seen += [record.value for record in await consumer.poll(100)]
@@ -132,7 +133,7 @@ async def test_cut_answers_lose_double_and_reorder_nothing(
                     )
                     deliveries.append(await producer.send_batch(topic, 0, raw, keeps_producer=True))
                     sequence += 1
-                with trio.fail_after(20):
+                with trio.fail_after(PATIENCE_S):
                     for delivery in deliveries:
                         await delivery
         assert proxy.cuts >= 5

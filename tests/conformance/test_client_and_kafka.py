@@ -8,6 +8,7 @@ import trio
 from gregor.client import Admin
 from tests.client.admin_scenes import SCENES, Scene
 from tests.client.client_scenes import CLIENT_SCENES, ClientScene
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.peer
 
@@ -15,11 +16,11 @@ pytestmark = pytest.mark.peer
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 async def test_admin(kafka_391: str, scene: Scene) -> None:
     async with Admin(kafka_391) as admin:
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             await scene(admin, kafka_391)
 
 
 @pytest.mark.parametrize("scene", CLIENT_SCENES, ids=lambda scene: scene.__name__)
 async def test_client(kafka_391: str, scene: ClientScene) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         await scene(kafka_391)

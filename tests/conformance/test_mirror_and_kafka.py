@@ -21,6 +21,7 @@ from tests.client.mirroring.scenes import (
     read_all,
     send_old_formats,
 )
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.peer
 
@@ -73,7 +74,7 @@ async def test_compacted_kafka_topic(kafka_391: str, gregor: str) -> None:
         for n in range(4_000):
             key = b"k%d" % (n if n % 10 == 0 else n % 7)
             await producer.send(topic, Random(n).randbytes(50), key=key, partition=0)
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         remaining = 4_000
         while remaining > 2_000:
             remaining = len((await read_all(kafka_391, topic, 1))[0])

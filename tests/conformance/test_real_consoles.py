@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -30,6 +29,7 @@ from gregor.protocol.messages.offset_commit import (
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
+from tests.free_ports import free_address
 from tests.wire import Wire, produce_once_there_is_a_leader
 
 pytestmark = pytest.mark.peer
@@ -93,9 +93,7 @@ def leave_a_lag(bootstrap: str) -> None:
 @contextmanager
 def running(console: Path, bootstrap: str, folder: Path) -> Iterator[str]:
     """The console at work on a broker; the address of its metrics page."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_address()[1]
     arguments: Sequence[str] = (f"--kafka.server={bootstrap}", f"--web.listen-address=127.0.0.1:{port}")
     environment = dict(os.environ)
     if console.name == "kminion":

@@ -17,7 +17,9 @@ from gregor.protocol.records.headers_cy import seek
 from gregor.protocol.records.record import Record
 from tests.protocol.records.record_strategies import Sample, samples
 
-both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+both_builds = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50
+)
 ANY_TIME = -(2**63)
 MAX_INT64 = 2**63 - 1
 

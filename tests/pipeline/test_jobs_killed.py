@@ -31,9 +31,7 @@ RECORDS_A_KILL = 10_000
 """So that the work is not at its end before the last kill."""
 PARTITIONS = 2
 SMALL_ROUNDS = ("--max-bytes", "20000")
-LIMIT_S = 300.0
-RESTART_LIMIT_S = 60.0
-"""As long as jobs wait for a broker. One second is plenty, but for a machine that does ten other things."""
+LIMIT_S = 900.0
 OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
 
 
@@ -107,7 +105,7 @@ def run_while_broker_dies(kills: int, broker: BrokerProcess, output: Path, name:
         broker.kill()
         began = time.monotonic()
         broker.respawn()
-        wait_until_it_answers(broker, RESTART_LIMIT_S)
+        wait_until_it_answers(broker)
         restarts_s.append(time.monotonic() - began)
     assert process.wait(LIMIT_S) == 0
     slowest_s = max(restarts_s, default=0)

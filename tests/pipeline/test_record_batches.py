@@ -21,7 +21,9 @@ from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record, TimestampType
 from tests.protocol.records.record_strategies import Sample, samples
 
-both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+both_builds = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -32,7 +32,7 @@ FORMATS = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([Codec.NONE, Cod
 
 
 @given(st.lists(FORMATS, min_size=1, max_size=8), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_copy_of_a_log_equals_it(appends: list[tuple[int, Codec, int]], epoch: int) -> None:
     leader, follower = open_log(), open_log("/logs/copy-0")
     for magic, codec, count in appends:

@@ -221,7 +221,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
 
 
-LogMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestLogAgainstAList = LogMachine.TestCase
 
 

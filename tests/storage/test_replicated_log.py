@@ -90,7 +90,7 @@ def producers_of(log: PartitionLog) -> dict[int, tuple[int, list[tuple[int, ...]
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=30), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_cut_leaves_what_reading_the_log_anew_would_find(writes: list[tuple[int, int]], data: st.DataObject) -> None:
     files = ForgetfulFiles()
     log = PartitionLog.open("/logs/t-0", LogConfig(index_interval_bytes=200), ManualClock(5_000), pool=OpenFiles(files))

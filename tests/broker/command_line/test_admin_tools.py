@@ -10,6 +10,7 @@ import trio
 from gregor.client import Consumer
 from tests.broker.command_line.test_client_tools import run
 from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import PATIENCE_S
 
 
 def test_quotas_and_credentials(broker_process: BrokerProcess) -> None:
@@ -61,7 +62,7 @@ def test_groups_of_the_consumer_protocol(broker_process: BrokerProcess) -> None:
     async def describe_while_it_is_there() -> tuple[str, str]:
         async with Consumer(broker_process.bootstrap, group_id=f"g-{topic}", group_protocol="consumer") as consumer:
             consumer.subscribe([topic])
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 while len(consumer.assignment()) < 2:
                     await consumer.poll(50)
             describe = ("groups", "--describe", "--group", f"g-{topic}")

@@ -13,7 +13,8 @@ from gregor.protocol.messages.describe_cluster import DescribeClusterRequest
 from gregor.protocol.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from tests.broker.controller.cluster_calls import create, fetched, produce
 from tests.broker_process import BrokerProcess, spawn_broker
-from tests.cluster_of_processes import ClusterOfProcesses, free_addresses, running_cluster, until
+from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
+from tests.free_ports import free_address
 
 SESSION = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=200")
 """A dead broker is noticed soon."""
@@ -140,7 +141,7 @@ def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Every node of many compose files is broker and controller, and a voter: the first voter decides alone."""
-    ports = [address[1] for address in free_addresses(3)]
+    ports = [free_address()[1] for _ in range(3)]
     voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in enumerate(ports, 1))
     shared = ("controller.quorum.voters=" + voters, "process.roles=broker,controller")
     with running_cluster(tmp_path_factory.mktemp("voters"), 3, own_settings=kafkas_settings(ports, *shared)) as cluster:
@@ -150,7 +151,7 @@ def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(
 
 
 def test_a_controller_may_stand_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    (controller,) = free_addresses(1)
+    controller = free_address()
     address = f"{controller[0]}:{controller[1]}"
     quorum = (f"controller.quorum.bootstrap.servers={address}", "controller.listener.names=CONTROLLER")
     apart = (f"listeners=CONTROLLER://{address}", "node.id=100", "process.roles=controller")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.faults.faulty_broker import FaultyBroker, ask
+from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
 
 RULE = "gregor.fault.rule.r"
 
@@ -38,16 +39,10 @@ class Pair:
             metadata.set_configs(ResourceType.BROKER, target, {RULE: text} if text and target == node else {})
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 async def pair(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Pair]:
     """Two nodes of one cluster in this process."""
-    port = free_port()
+    port = free_address()[1]
     shared = {
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
@@ -75,7 +70,7 @@ async def pair(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Pair]:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Let the brokers go on until it is so."""
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         while not holds():
             await trio.lowlevel.checkpoint()
 
@@ -112,7 +107,7 @@ async def test_what_a_node_asks_itself_goes_over_no_network(pair: Pair, action: 
     membership = pair.controller.broker.membership
     assert membership is not None
     request = AlterPartitionRequest(broker_id=1, broker_epoch=-7)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         answer = await membership.link.ask(request, AlterPartitionResponse)
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 

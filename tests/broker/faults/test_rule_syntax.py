@@ -73,13 +73,13 @@ def rules(draw: st.DrawFn) -> FaultRule:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rules())
 def test_a_rule_survives_being_written_down(rule: FaultRule) -> None:
     assert parse_rule(format_rule(rule)) == rule
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.one_of(
         st.text(max_size=80),
@@ -97,7 +97,7 @@ def test_any_text_is_a_rule_or_refused_in_one_line(text: str) -> None:
     assert refusal is None or "\n" not in refusal.replace(text, "")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -26,6 +26,7 @@ from tests.broker_process import wait_until_it_answers
 from tests.cluster_of_processes import NODE_ID, ClusterOfProcesses, running_cluster, until
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import payload
+from tests.waiting import PATIENCE_S
 
 LEADER = 1
 RACKS = {1: "west", 2: "east", 3: "east", 4: "north", 5: None}
@@ -152,7 +153,7 @@ async def consumer(cluster: ClusterOfProcesses, topic: str) -> AsyncIterator[Con
 
 
 async def next_value(consumer: Consumer) -> bytes:
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while not (records := await consumer.poll(1000)):
             pass
     return records[-1].value or b""

@@ -18,6 +18,7 @@ from gregor.protocol.messages.alter_replica_log_dirs import (
 from gregor.protocol.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
 from tests.asking import Asking
 from tests.broker.handlers.log_requests import batch, fetch, fetched, produce, produced, values_of
+from tests.waiting import PATIENCE_S
 
 TOPIC = "a"
 
@@ -51,7 +52,7 @@ async def described(asking: Asking) -> dict[str, list[DescribeLogDirsPartition]]
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the broker work until then."""
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         while not condition():
             await trio.lowlevel.checkpoint()
 

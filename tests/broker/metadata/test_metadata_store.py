@@ -149,6 +149,19 @@ def test_topics_that_cannot_be(
     assert message is None or error.value.message == message
 
 
+def test_the_metadata_log_is_no_topic_that_anybody_can_make_or_delete(opened: Opened) -> None:
+    with pytest.raises(BrokerError) as error:
+        opened.store.create_topic(CLUSTER_METADATA)
+    assert refusal_of(error) == (
+        ErrorCode.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    )
+    for refused in (opened.store.ensure_topic, opened.store.delete_topic):
+        with pytest.raises(BrokerError) as error:
+            refused(CLUSTER_METADATA)
+        assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_a_deleted_topic_is_gone_with_its_logs(opened: Opened, tmp_path: Path) -> None:
     topic = opened.store.create_topic("a", configs={"retention.ms": "5"})
     opened.store.delete_topic("a")
@@ -320,7 +333,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(actions=st.lists(ACTIONS, max_size=12))
 def test_any_history_is_the_same_after_a_restart_and_after_a_snapshot(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, int]]

@@ -17,6 +17,7 @@ from gregor.broker.network.parts import Answer, Buffer
 from gregor.broker.network.readiness import Readiness
 from gregor.broker.network.transport import SocketTransport
 from gregor.broker.requests import ClientConnection, ClientGoneError
+from tests.waiting import PATIENCE_S
 
 FRAME_LIMIT_BYTES = 1 << 20
 
@@ -110,7 +111,7 @@ class Peer:
         return data
 
     async def is_closed(self) -> bool:
-        with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
+        with trio.fail_after(PATIENCE_S), contextlib.suppress(trio.BrokenResourceError):
             return await self.stream.receive_some(1) == b""
         return True
 
@@ -224,7 +225,7 @@ async def test_a_parked_request_notices_that_its_client_hangs_up(
     await peer.send(b"park", *pipelined)
     await wait_all_tasks_blocked()
     await peer.stream.aclose()
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         await peer.responder.hung_up.wait()
 
 

@@ -25,6 +25,7 @@ from gregor.broker.network.parts import Answer, Buffer
 from gregor.broker.network.server import Server
 from gregor.broker.requests import ClientConnection
 from gregor.storage.clock import ManualClock
+from tests.waiting import PATIENCE_S
 
 MANY = 2**31 - 1
 
@@ -108,7 +109,7 @@ async def ask(stream: trio.SocketStream, request: bytes) -> bytes:
 
 
 async def answer_on(stream: trio.SocketStream) -> bytes:
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         try:
             return bytes(await stream.receive_some(4096))[4:]
         except trio.BrokenResourceError:
@@ -197,7 +198,7 @@ async def test_at_the_end_requests_in_flight_are_answered_and_idle_clients_go(ru
             await running.connect()
         running.responder.release.set()
         assert await answer_on(busy)
-    with trio.fail_after(1):
+    with trio.fail_after(PATIENCE_S):
         await running.stopped.wait()
 
 

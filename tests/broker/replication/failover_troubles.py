@@ -14,8 +14,6 @@ from tests.broker.replication.persistent_producer import PersistentProducer
 from tests.broker_process import wait_until_it_answers
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses
 
-START_LIMIT_S = 90.0
-"""This runs for minutes, beside whatever else the machine has to do."""
 TROUBLES = ("kill", "kill", "kill the leader", "kill the leader", "stop", "stop the leader", "kill two")
 
 
@@ -77,7 +75,7 @@ class Troublemaker:
         for victim in victims:
             brokers[victim].respawn()
         for victim in victims:
-            wait_until_it_answers(brokers[victim], START_LIMIT_S)
+            wait_until_it_answers(brokers[victim])
 
     def _leader_of(self, topic: str, partition: int = 0) -> int:
         """As the controller's broker sees it; -1 where nobody leads, or the topic is still to be made."""

@@ -310,4 +310,4 @@ def stored_bytes(log: PartitionLog) -> bytes:
 
 
 TestReplication = ReplicationMachine.TestCase
-TestReplication.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestReplication.settings = settings(max_examples=60, stateful_step_count=60)

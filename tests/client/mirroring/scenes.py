@@ -19,16 +19,16 @@ from gregor.client.subscription import TopicPartition
 from gregor.protocol.records import v0, v1
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
+from tests.waiting import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-READ_LIMIT_S = 30.0
 KILLS = 15
 
 
 async def mirror_once(source: str, target: str, topics: str, **options: Any) -> MirrorProgress:
     """Copy all that is there now."""
     mirror = Mirror(source, target, MirrorOptions(re.compile(topics), once=True, **options))
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         await mirror.run()
     return mirror.progress
 
@@ -84,7 +84,7 @@ async def read_all(
     async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level=isolation_level) as consumer:
         ends = await consumer.end_offsets(places)
         consumer.assign(places)
-        with trio.fail_after(READ_LIMIT_S):
+        with trio.fail_after(PATIENCE_S):
             while any((consumer.position(*place) or 0) < end for place, end in ends.items()):
                 for record in await consumer.poll(200, max_records=10_000):
                     records[record.partition].append(record)

@@ -17,6 +17,7 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.batches import BatchView
 from tests.broker_process import running_broker
 from tests.client.mirroring.scenes import contents, create, difference, fill, mirror_once, read_all, send_old_formats
+from tests.waiting import PATIENCE_S
 
 OVERRIDES = (
     "offsets.topic.num.partitions=1",
@@ -48,7 +49,7 @@ async def stored_batches(bootstrap: str, topic: str) -> list[BatchView]:
     async with Consumer(bootstrap, auto_offset_reset="earliest", fetch_as_stored=True) as consumer:
         consumer.assign([(topic, 0)])
         (end,) = (await consumer.end_offsets([(topic, 0)])).values()
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while (consumer.position(topic, 0) or 0) < end:
                 for fetched in await consumer.poll_batches(200):
                     batches += fetched.batches
@@ -90,7 +91,7 @@ async def test_following_takes_up_new_records_topics_and_partitions(source: str,
             await admin.create_partitions(f"{topic}-b", 2)
         async with Producer(source) as producer:
             await (await producer.send(f"{topic}-b", b"late", partition=1))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             await wait_for_records(target, f"{topic}-b", 2, 101)
             await wait_for_records(target, f"{topic}-a", 1, 100)
         nursery.cancel_scope.cancel()
@@ -129,7 +130,7 @@ async def compacted_topic(bootstrap: str, topic: str) -> None:
         for n in range(4_000):
             key = b"k%d" % (n if n % 10 == 0 else n % 7)
             await producer.send(topic, Random(n).randbytes(50), key=key, partition=0)
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         remaining = 4_000
         while remaining > 2_000:
             remaining = len((await read_all(bootstrap, topic, 1))[0])

@@ -15,6 +15,7 @@ from tests.broker_process import BrokerProcess, running_broker
 from tests.client.faulty_proxy import broker_for_proxy, faulty_proxy
 from tests.client.mirroring.scenes import create, difference, fill
 from tests.client.two_addresses import two_addresses
+from tests.waiting import PATIENCE_S
 
 OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
 QUICK = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
@@ -45,7 +46,7 @@ async def test_a_target_that_dies(source: BrokerProcess, tmp_path: Path, keeps_o
     await fill(source.bootstrap, topic, 2, 2_000)
     with running_broker(tmp_path, *OVERRIDES) as target:
         mirror = once(source.bootstrap, target.bootstrap, topic, keeps_offsets=keeps_offsets)
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(mirror.run)
                 for _ in range(2):
@@ -66,7 +67,7 @@ async def test_a_target_whose_leader_moves(source: BrokerProcess, tmp_path: Path
         async with two_addresses(target) as cluster, trio.open_nursery() as nursery:
             mirror = once(source.bootstrap, cluster.bootstrap, "leader-moves")
             nursery.start_soon(mirror.run)
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 seen = -1
                 while mirror.progress.lag or not mirror.progress.records:
                     if mirror.progress.records > seen:
@@ -86,7 +87,7 @@ async def test_answers_that_are_cut(source: BrokerProcess, tmp_path: Path) -> No
         async with faulty_proxy(target, port) as proxy, trio.open_nursery() as nursery:
             mirror = once(source.bootstrap, f"127.0.0.1:{port}", "cut")
             nursery.start_soon(mirror.run)
-            with trio.fail_after(60):
+            with trio.fail_after(PATIENCE_S):
                 seen = -1
                 while mirror.progress.lag or not mirror.progress.records:
                     if mirror.progress.records > seen:

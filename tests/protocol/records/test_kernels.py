@@ -12,7 +12,7 @@ from gregor.protocol.records import kernel_cy, up_kernel_cy, v1, v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 RECORDS = [
     Record(10, 1_700_000_000_000, b"key", b"value" * 10),

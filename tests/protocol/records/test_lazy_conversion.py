@@ -20,9 +20,7 @@ from gregor.protocol.records.lazy import (
 )
 from gregor.protocol.records.record import Header, Record, TimestampType
 
-QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def records(count: int, *, first: int = 0, value_bytes: int = 20, headers: int = 0) -> list[Record]:
