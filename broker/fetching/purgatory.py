@@ -19,6 +19,7 @@ import trio
 
 from ..partition import Partition
 from ..requests import ClientGoneError, Hangup
+from .late_fetches import LateFetches
 
 
 class Wake(Enum):
@@ -69,11 +70,18 @@ class Purgatory:
     """All parked fetches of a broker."""
 
     def __init__(self) -> None:
+        self.late = LateFetches()
+        """Those that wait without a task."""
         self._parked: set[ParkedFetch] = set()
         self._stopping = False
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._parked) + len(self.late)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no more fetches are to be parked."""
+        return self._stopping
 
     async def park(
         self,
@@ -108,3 +116,4 @@ class Purgatory:
         self._stopping = True
         for parked in list(self._parked):
             parked.stop()
+        self.late.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -33,6 +34,9 @@ from ..network.parts import FileSlice
 from ..partition import Partition
 from ..requests import ConversionCost, RequestContext
 from .leader_hints import hint_in_fetch
+
+if TYPE_CHECKING:
+    from ..broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +92,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
             broker.metrics.count_fetched(read.fetched.topic, read.size_bytes)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
-    response = FetchResponse(session_id=session_id, responses=_by_topic(selected))
+    response = FetchResponse(session_id=session_id, responses=by_topic(selected))
     if any(answer.error_code for _, answer in selected):
         hint_in_fetch(response, context)
     return response
@@ -110,7 +114,7 @@ async def _read_or_wait(
     min_bytes = min(request.min_bytes, limits.max_bytes)
     has_waited = False
     while True:
-        found = [(fetched, _find(fetched, context)) for fetched in fetch.partitions]
+        found = [(fetched, find(fetched, context.broker, context.api_version)) for fetched in fetch.partitions]
         reads = read_partitions(found, limits, has_waited=has_waited)
         for read in reads:
             if read.partition is not None:
@@ -134,14 +138,14 @@ async def _read_or_wait(
             deadline = 0
 
 
-def _find(fetched: FetchedPartition, context: RequestContext) -> Partition | ErrorCode:
+def find(fetched: FetchedPartition, broker: Broker, version: int) -> Partition | ErrorCode:
     """The partition that is meant, by topic id from version 13 on, or why there is none."""
-    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
-        topic = context.broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        topic = broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         fetched.topic = topic.name
-    partitions = context.broker.partitions
+    partitions = broker.partitions
     partition = partitions.find(fetched.topic, fetched.wanted.partition)
     return partitions.why_missing(fetched.topic, fetched.wanted.partition) if partition is None else partition
 
@@ -190,7 +194,7 @@ def newest_readable_magic(version: int) -> int:
     return v1.MAGIC if version <= LAST_VERSION_OF_V1 else v2.MAGIC
 
 
-def _by_topic(answers: Answers) -> list[FetchableTopicResponse]:
+def by_topic(answers: Answers) -> list[FetchableTopicResponse]:
     """Group neighbours of one topic."""
     return [
         FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
@@ -206,4 +210,4 @@ def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchRespo
         return FetchResponse(error_code=code)
     partitions = requested_partitions(request, uses_topic_ids=False)
     answers = [(wanted, failed_partition(wanted.wanted.partition, code)) for wanted in partitions]
-    return FetchResponse(error_code=code, responses=_by_topic(answers))
+    return FetchResponse(error_code=code, responses=by_topic(answers))

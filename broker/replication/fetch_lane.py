@@ -24,8 +24,14 @@ Response = TypeVar("Response", bound=Message)
 Address = tuple[str, int]
 
 CORRELATION_ID = Struct(">i")
+CORRELATION_ID_AT = 4
+"""After the API's key and version."""
 MAX_ANSWER_BYTES = 2**31 - 1
 READ_BYTES = 256 * 1024
+
+
+class GivenUpError(Exception):
+    """`FetchLane.give_up` was called while an answer was awaited."""
 
 
 class FetchLane:
@@ -37,6 +43,10 @@ class FetchLane:
         self._address: Address | None = None
         self._reader = FrameReader(MAX_ANSWER_BYTES)
         self._correlation_id = 0
+        self._headers: dict[tuple[type[Message], int], bytearray] = {}
+        self._asking = trio.CancelScope()
+        """Around the request that is under way."""
+        self._is_given_up = False
 
     async def ask(
         self, address: Address, request: Message, response: type[Response], *, version: int, timeout_s: float
@@ -44,21 +54,30 @@ class FetchLane:
         """Send a request and wait for its answer; a wait that is cancelled ends the connection.
 
         Raises BrokerError: BROKER_NOT_AVAILABLE if ``address`` cannot be reached, NETWORK_EXCEPTION if the connection
-        ended, the answer made no sense or the time was over.
+        ended, the answer made no sense or the time was over; GivenUpError.
         """
-        is_over = False
+        answer: Response | None = None
+        self._is_given_up = False
         try:
-            with trio.fail_after(timeout_s):
+            with trio.CancelScope(deadline=trio.current_time() + timeout_s) as self._asking:
                 connected = await self._connected(address)
                 await _send(connected, self._frame(request, version))
                 answer = self._decoded(await self._next_frame(connected), request, response, version)
-            is_over = True
-        except (OSError, trio.TooSlowError, DecodeError) as error:
-            raise BrokerError(ErrorCode.NETWORK_EXCEPTION, str(error) or f"no answer in {timeout_s} s") from None
+        except (OSError, DecodeError) as error:
+            raise BrokerError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
         finally:
-            if not is_over:
+            if answer is None:
                 self.close()
+        if answer is None:
+            if self._is_given_up:
+                raise GivenUpError
+            raise BrokerError(ErrorCode.NETWORK_EXCEPTION, f"no answer in {timeout_s} s")
         return answer
+
+    def give_up(self) -> None:
+        """Wait no more for the answer that is awaited, if any, and end its connection."""
+        self._is_given_up = True
+        self._asking.cancel()
 
     def close(self) -> None:
         """End the connection, if there is one."""
@@ -81,26 +100,33 @@ class FetchLane:
         return self._socket
 
     def _frame(self, request: Message, version: int) -> bytes:
-        key = api_key_of(request)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self._client_id,
-        )
-        body = encode(header, request_header_version(key, version)) + encode(request, version)
-        return LENGTH.pack(len(body)) + body
+        header = self._headers.get((type(request), version))
+        if header is None:
+            header = self._headers[type(request), version] = self._header(request, version)
+        CORRELATION_ID.pack_into(header, CORRELATION_ID_AT, self._correlation_id)
+        body = encode(request, version)
+        return LENGTH.pack(len(header) + len(body)) + header + body
+
+    def _header(self, request: Message, version: int) -> bytearray:
+        key = api_key_of(request)
+        header = RequestHeader(request_api_key=key, request_api_version=version, client_id=self._client_id)
+        return bytearray(encode(header, request_header_version(key, version)))
 
     async def _next_frame(self, connected: socket.socket) -> memoryview:
+        # An answer is never there before it is waited for, but a long one comes faster than it is read.
+        has_more = False
         while (frame := self._reader.next_frame()) is None:
+            if not has_more:
+                await trio.lowlevel.wait_readable(connected)
             try:
                 data = connected.recv(READ_BYTES)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(connected)
+                has_more = False
                 continue
             if not data:
                 raise ConnectionResetError("the leader hung up")
+            has_more = len(data) == READ_BYTES
             self._reader.feed(data)
         return frame
 

@@ -6,24 +6,25 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from ...protocol.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from .following import Followed
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
 LAST_EPOCH = 2**31 - 1
 
-PartitionId = tuple[UUID, int]
+PartitionId = tuple[int, int]
+"""The topic's id as an integer, which is quick to look up, and the partition's number."""
+Position = tuple[int, int, int, int]
+"""What a leader has to know of a follower's partition: leader epoch, log end, last record's epoch, log start."""
 
 
-class Position(NamedTuple):
-    """What a leader has to know of a follower's partition."""
+class Asked(NamedTuple):
+    """A partition that a request asks for, perhaps without naming it."""
 
-    topic: str
-    leader_epoch: int
-    end_offset: int
-    last_epoch: int
-    start_offset: int
+    followed: Followed
+    offset: int
+    """From where on."""
 
 
 class ReplicaFetchSession:
@@ -40,31 +41,31 @@ class ReplicaFetchSession:
         self._epoch = FIRST_EPOCH
         self._remembered.clear()
 
-    def fill(self, request: FetchRequest, wanted: Iterable[tuple[PartitionId, Followed]]) -> dict[PartitionId, int]:
-        """Put what has changed into a request; returns from which offset on each wanted partition is asked for."""
+    def fill(self, request: FetchRequest, wanted: Iterable[tuple[PartitionId, Followed]]) -> dict[PartitionId, Asked]:
+        """Put what has changed into a request; returns what it asks for."""
         request.session_id, request.session_epoch = self._id, self._epoch
-        asked: dict[PartitionId, int] = {}
-        topics: dict[UUID, FetchTopic] = {}
+        remembered = self._remembered
+        asked: dict[PartitionId, Asked] = {}
+        topics: dict[int, list[FetchPartition]] = {}
         for partition_id, followed in wanted:
             position = _position_of(followed)
-            asked[partition_id] = position.end_offset
-            if self._remembered.get(partition_id) == position:
-                continue
-            self._remembered[partition_id] = position
-            topic = topics.setdefault(partition_id[0], FetchTopic(topic=position.topic, topic_id=partition_id[0]))
-            topic.partitions = [*topic.partitions, followed.wanted(self._partition_max_bytes)]
-        request.topics = list(topics.values())
+            asked[partition_id] = Asked(followed, position[1])
+            if remembered.get(partition_id) != position:
+                remembered[partition_id] = position
+                topics.setdefault(partition_id[0], []).append(followed.wanted(self._partition_max_bytes))
+        request.topics = [
+            FetchTopic(topic_id=UUID(int=topic_id), partitions=partitions) for topic_id, partitions in topics.items()
+        ]
         request.forgotten_topics_data = self._forget(asked)
         return asked
 
-    def _forget(self, asked: dict[PartitionId, int]) -> list[ForgottenTopic]:
+    def _forget(self, asked: dict[PartitionId, Asked]) -> list[ForgottenTopic]:
         if len(asked) == len(self._remembered):
             return []
         gone = [partition_id for partition_id in self._remembered if partition_id not in asked]
-        return [
-            ForgottenTopic(topic=self._remembered.pop((topic_id, index)).topic, topic_id=topic_id, partitions=[index])
-            for topic_id, index in gone
-        ]
+        for partition_id in gone:
+            del self._remembered[partition_id]
+        return [ForgottenTopic(topic_id=UUID(int=topic_id), partitions=[index]) for topic_id, index in gone]
 
     def answered(self, session_id: int) -> None:
         """Go on with the session that the leader has answered with; 0 if it keeps none."""
@@ -77,4 +78,4 @@ class ReplicaFetchSession:
 
 def _position_of(followed: Followed) -> Position:
     log = followed.log
-    return Position(log.topic, followed.leader_epoch, log.log_end_offset, log.leader_epoch, log.log_start_offset)
+    return followed.leader_epoch, log.log_end_offset, log.leader_epoch, log.log_start_offset

@@ -34,7 +34,7 @@ from ...storage.leader_epochs import UNDEFINED_OFFSET
 from ..config import BrokerConfig
 from ..partition import Partition
 from ..peers import Peers
-from .fetch_lane import FetchLane
+from .fetch_lane import FetchLane, GivenUpError
 from .fetch_session import PartitionId, ReplicaFetchSession
 from .following import Followed, Outcome
 
@@ -72,18 +72,17 @@ class ReplicaFetcher:
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
         self._failures = 0
         self._news = trio.Event()
-        self._waiting = trio.CancelScope()
-        """Around the request that is under way."""
 
     def add(self, followed: Followed) -> None:
         """Copy a partition from now on, in the place of what was followed of it before.
 
-        A fetch that waits at the leader is given up for it: whoever leads anew cannot tell producers that their records
-        are safe before its followers have asked.
+        A fetch that waits at the leader is given up for it, with its connection, as the leader would answer the next
+        one only after this: whoever leads anew cannot tell producers that their records are safe before its followers
+        have asked.
         """
         self._followed[_id_of(followed.partition)] = followed
         self._news.set()
-        self._waiting.cancel()
+        self._lane.give_up()
 
     def remove(self, partition: Partition) -> None:
         """Copy it no more."""
@@ -102,12 +101,16 @@ class ReplicaFetcher:
             now = trio.current_time()
             due = {key: followed for key, followed in self._followed.items() if followed.wait_until <= now}
             if due:
-                await self._fetch(due)
+                try:
+                    await self._fetch(due)
+                except GivenUpError:
+                    self._session.reset()
             else:
                 with trio.move_on_at(min((f.wait_until for f in self._followed.values()), default=math.inf)):
                     await self._news.wait()
 
     async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
+        """One round. Raises GivenUpError."""
         config = self._here.config
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
@@ -116,14 +119,8 @@ class ReplicaFetcher:
             max_bytes=config.replica_fetch_response_max_bytes,
         )
         asked = self._session.fill(request, due.items())
-        answer: FetchResponse | None = None
         try:
-            with trio.CancelScope() as self._waiting:
-                answer = await self._ask(request, FetchResponse, FETCH_VERSION)
-            if answer is None:
-                # The lane is closed: the leader would answer the next request only after this one.
-                self._session.reset()
-                return
+            answer = await self._ask(request, FetchResponse, FETCH_VERSION)
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
@@ -136,10 +133,10 @@ class ReplicaFetcher:
         self._session.answered(answer.session_id)
         for topic in answer.responses:
             for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                followed = self._followed.get(key)
-                if followed is not None and followed is due.get(key):
-                    await self._take(followed, data, asked[key])
+                key = (topic.topic_id.int, data.partition_index)
+                of_partition = asked.get(key)
+                if of_partition is not None and of_partition.followed is self._followed.get(key):
+                    await self._take(of_partition.followed, data, of_partition.offset)
 
     async def _pause(self) -> None:
         """After the whole request has failed: wait for longer each time, unless there is something new to copy."""
@@ -271,4 +268,4 @@ class ReplicaFetchers:
 
 
 def _id_of(partition: Partition) -> PartitionId:
-    return partition.log.topic_id or NO_UUID, partition.index
+    return (partition.log.topic_id or NO_UUID).int, partition.index

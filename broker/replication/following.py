@@ -114,10 +114,11 @@ class Followed:
 
     def _append(self, records: Buffer) -> None:
         log = self.log
-        first = next(iter_batches(records), None)
-        if first is not None and log.log_end_offset == log.log_start_offset and first.base_offset < log.log_end_offset:
-            # The leader's log begins inside this batch. It is taken whole; the log start follows the leader's.
-            log.truncate_fully(first.base_offset)
+        if log.log_end_offset == log.log_start_offset:
+            first = next(iter_batches(records), None)
+            if first is not None and first.base_offset < log.log_end_offset:
+                # The leader's log begins inside this batch. It is taken whole; the log start follows the leader's.
+                log.truncate_fully(first.base_offset)
         for stretch, epoch in self._by_epoch(memoryview(records)):
             log.append_as_follower(stretch, unversioned_epoch=epoch)
 
