@@ -85,11 +85,13 @@ class LeaderEpochs:
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`, KIP-279.
         """
-        if requested_epoch == UNDEFINED_EPOCH or requested_epoch > self.latest:
+        if requested_epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if requested_epoch == self.latest:
             return requested_epoch, log_end_offset
         higher = bisect_right(self._epochs, requested_epoch)
+        if higher == len(self._epochs):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         epoch = self._epochs[higher - 1] if higher else requested_epoch
         return epoch, self._starts[higher]
 

@@ -220,6 +220,8 @@ class MetadataStore:
         INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST.
         """
         validate_topic_name(name)
+        if name == CLUSTER_METADATA:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         if name in self.topics:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         validate_no_collision(name, self.topics)
@@ -235,11 +237,14 @@ class MetadataStore:
     def ensure_topic(self, name: str) -> TopicState:
         """The topic called ``name``, created with the broker's defaults if there is none.
 
-        Raises BrokerError as `create_topic`; UNKNOWN_TOPIC_OR_PARTITION on a node that has to ask the controller first.
+        Raises BrokerError as `create_topic`; UNKNOWN_TOPIC_OR_PARTITION on a node that has to ask the controller first,
+        and for the topic that only the controller writes.
         """
         known = self.topics.get(name)
         if known is not None:
             return known
+        if name == CLUSTER_METADATA:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         new = new_topics.on_first_use(self, name)
         if self.is_controller:
             return self.create_topic(

@@ -39,36 +39,61 @@ def versions_of(cls: type[Message]) -> range:
     return range(cls.VERSIONS.first, cls.VERSIONS.last + 1)
 
 
+class RandomValues:
+    """Values at random for every wire type, with a taste for those at the edges."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def message(self, cls: type[Message], version: int) -> Any:
+        """A message with values in the fields that the version carries; the others keep their defaults."""
+        return self._struct(struct_layout(cls, version, flexible=version in cls.FLEXIBLE))
+
+    def number(self, code: str) -> int:
+        """One for the letter of the `struct` module."""
+        bits = BITS[code]
+        number = self.random.choice([0, 1, self.random.getrandbits(bits), (1 << bits) - 1, 1 << (bits - 1)])
+        return number - (1 << bits) if code.islower() and number >> (bits - 1) else number
+
+    def uuid(self) -> UUID:
+        """Any."""
+        return UUID(int=self.random.getrandbits(128))
+
+    def text(self) -> str:
+        """Short, long, empty or strange."""
+        return self.random.choice(TEXTS)
+
+    def data(self) -> bytes:
+        """Noise."""
+        return self.random.randbytes(self.random.choice([0, 1, 100, 200]))
+
+    def _struct(self, layout: StructLayout) -> Any:
+        fields = [*layout.fields, *(field for _, field in layout.tagged if self.random.random() < 0.5)]
+        return layout.cls(**{field.name: self._field(field) for field in fields})
+
+    def _field(self, field: FieldLayout) -> Any:
+        return None if field.nullable and self.random.random() < 0.2 else self._value(field.wire)
+
+    def _value(self, wire: Wire) -> Any:
+        match wire:
+            case FixedSize("?"):
+                return self.random.random() < 0.5
+            case FixedSize("16s"):
+                return self.uuid()
+            case FixedSize("d"):
+                return self.random.uniform(-1e9, 1e9)
+            case FixedSize(code):
+                return self.number(code)
+            case LengthPrefixed("string"):
+                return self.text()
+            case LengthPrefixed():
+                return self.data()
+            case ArrayOf(element):
+                return [self._value(element) for _ in range(self.random.choice([0, 1, 2, 3]))]
+            case StructLayout():
+                return self._struct(wire)
+
+
 def random_message(cls: type[Message], version: int, random: Random) -> Any:
     """A message with random values in the fields that the version carries; the others keep their defaults."""
-    return _struct(struct_layout(cls, version, flexible=version in cls.FLEXIBLE), random)
-
-
-def _struct(layout: StructLayout, random: Random) -> Any:
-    fields = [*layout.fields, *(field for _, field in layout.tagged if random.random() < 0.5)]
-    return layout.cls(**{field.name: _field(field, random) for field in fields})
-
-
-def _field(field: FieldLayout, random: Random) -> Any:
-    return None if field.nullable and random.random() < 0.2 else _value(field.wire, random)
-
-
-def _value(wire: Wire, random: Random) -> Any:
-    match wire:
-        case FixedSize("?"):
-            return random.random() < 0.5
-        case FixedSize("16s"):
-            return UUID(int=random.getrandbits(128))
-        case FixedSize("d"):
-            return random.uniform(-1e9, 1e9)
-        case FixedSize(code):
-            number = random.choice([0, 1, random.getrandbits(BITS[code]), (1 << BITS[code]) - 1, 1 << (BITS[code] - 1)])
-            return number - (1 << BITS[code]) if code.islower() and number >> (BITS[code] - 1) else number
-        case LengthPrefixed("string"):
-            return random.choice(TEXTS)
-        case LengthPrefixed():
-            return random.randbytes(random.choice([0, 1, 100, 200]))
-        case ArrayOf(element):
-            return [_value(element, random) for _ in range(random.choice([0, 1, 2, 3]))]
-        case StructLayout():
-            return _struct(wire, random)
+    return RandomValues(random).message(cls, version)

@@ -50,3 +50,19 @@ def test_a_power_cut_before_the_flush_leaves_a_log_that_goes_on(kept_unsynced_by
     assert values_of(read_all(log))[0] == b"a"
     log.append(payload([b"c"]), leader_epoch=8)
     assert log.leader_epoch == 8
+
+
+@pytest.mark.parametrize("epoch", [-2, -1, 0, 5])
+def test_a_log_without_epochs_knows_where_none_ended(epoch: int) -> None:
+    assert open_log(ForgetfulFiles()).end_offset_for_epoch(epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "found"),
+    [(-2, (-2, 0)), (-1, (-1, -1)), (3, (3, 0)), (4, (4, 1)), (6, (4, 1)), (7, (7, 2)), (8, (-1, -1))],
+)
+def test_where_an_epoch_ended(epoch: int, found: tuple[int, int]) -> None:
+    log = open_log(ForgetfulFiles())
+    log.append(payload([b"a"]), leader_epoch=4)
+    log.append(payload([b"b"]), leader_epoch=7)
+    assert log.end_offset_for_epoch(epoch) == found
