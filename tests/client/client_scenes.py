@@ -53,7 +53,7 @@ async def every_codec(bootstrap: str) -> None:
 
 async def too_large_batches_are_split(bootstrap: str) -> None:
     topic = await new_topic(bootstrap, max_message_bytes="2000")
-    async with Producer(bootstrap, linger_ms=20) as producer:
+    async with Producer(bootstrap, linger_ms=60_000) as producer:
         deliveries = [await producer.send(topic, b"%03d" % n * 100) for n in range(50)]
         await producer.flush()
         assert producer.metrics()["batch-split-total"] > 0
@@ -157,8 +157,8 @@ async def seek_pause_and_times(bootstrap: str) -> None:
         assert [entry.offset for entry in found.values() if entry] == [26, 25]
         assert await consumer.beginning_offsets(places) == dict.fromkeys(places, 0)
         await consumer.seek_to_end()
-        assert await consumer.poll(50) == []
-        assert consumer.current_lag(topic, 0) == 0
+        while consumer.current_lag(topic, 0) != 0:
+            assert await consumer.poll(50) == []
 
 
 CLIENT_SCENES: list[ClientScene] = [

@@ -1,14 +1,17 @@
 """Where the peers are: Apache Kafka 3.9.1, the client zoo, vectors and raw requests live beside the checkout."""
 
+import contextlib
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.broker_process import running_broker
+from tests.broker_process import KEEPS_OLD_RECORDS, running_broker
+from tests.waiting import PATIENCE_S
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -34,16 +37,40 @@ def free_port_pair() -> int:
     raise RuntimeError("no two free ports between 19700 and 19900")
 
 
-@pytest.fixture(scope="session")
-def kafka_391(shared: Path) -> Iterator[str]:
-    """The address of a fresh Apache Kafka 3.9.1; its data directory is gone afterwards."""
+@contextlib.contextmanager
+def running_kafka(shared: Path, *settings: str) -> Iterator[str]:
+    """A fresh Apache Kafka 3.9.1 with these settings for the length of a block; its address.
+
+    Its data are gone afterwards; records of any age are kept until then.
+    """
     script = shared / "peer" / "kafka39"
     if not script.exists() or shutil.which("java") is None:
         pytest.skip("Apache Kafka 3.9.1 needs ../shared/peer and a Java 17")
-    port = free_port_pair()
-    subprocess.run([script, "start", str(port)], check=True, capture_output=True, timeout=300)
-    yield f"127.0.0.1:{port}"
-    subprocess.run([script, "stop", str(port)], check=False, capture_output=True, timeout=60)
+    port = str(free_port_pair())
+    try:
+        started = subprocess.run([script, "start", port, *settings, KEEPS_OLD_RECORDS], capture_output=True, text=True)
+        # The script waits for half a minute only, which is not long on a busy machine.
+        wait_until_it_listens(int(port), started.stderr)
+        yield f"127.0.0.1:{port}"
+    finally:
+        subprocess.run([script, "stop", port], check=False, capture_output=True)
+
+
+def wait_until_it_listens(port: int, trouble: str) -> None:
+    """Return once somebody accepts connections; else fail, and say what the trouble was."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"Apache Kafka does not start:\n{trouble}")
+
+
+@pytest.fixture(scope="session")
+def kafka_391(shared: Path) -> Iterator[str]:
+    """The address of a Kafka for all tests; topics in it need names of their own."""
+    with running_kafka(shared) as address:
+        yield address
 
 
 PEER_SETTINGS = (

@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 def run_tool(shared: Path, broker: BrokerProcess, tool: str, *arguments: str) -> str:
     """What a tool of Kafka's prints; it must end well."""
     command = [str(shared / "peer" / "kafka39"), "tool", tool, "--bootstrap-server", broker.bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

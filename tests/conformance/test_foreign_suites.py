@@ -21,7 +21,7 @@ from tests.broker_process import running_broker
 pytestmark = pytest.mark.peer
 
 ENVIRONMENTS = Path.home() / ".cache" / "gregor-foreign-suites"
-LIMIT_S = 900.0
+LIMIT_S = 3600.0
 SETTINGS = (
     "node.id=0",
     "num.partitions=4",

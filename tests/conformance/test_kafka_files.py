@@ -109,7 +109,7 @@ def test_kafkas_own_tool_reads_what_we_wrote(shared: Path, tmp_path: Path) -> No
         pytest.skip("Kafka's tools need ../shared/peer and a Java 17")
     command = [str(kafka), "tool", "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log"]
     run = subprocess.run(
-        [*command, "--files", ",".join(map(str, segments))], capture_output=True, text=True, timeout=120
+        [*command, "--files", ",".join(map(str, segments))], capture_output=True, text=True, timeout=600
     )
     assert run.returncode == 0, run.stdout + run.stderr
     complaints = [line for line in run.stdout.splitlines() if "Mismatch" in line or "Non-consecutive" in line]

@@ -39,7 +39,7 @@ class Dump:
         """What it prints, complaints excluded."""
         command = [str(self._kafka), "tool", "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log"]
         run = subprocess.run(
-            [*command, "--files", ",".join(map(str, files))], capture_output=True, text=True, timeout=120
+            [*command, "--files", ",".join(map(str, files))], capture_output=True, text=True, timeout=600
         )
         assert run.returncode == 0, run.stdout + run.stderr
         for complaint in ("Mismatch", "Non-consecutive", "isvalid: false", "Exception"):

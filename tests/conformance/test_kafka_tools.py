@@ -20,6 +20,7 @@ from gregor.protocol.messages.produce import PartitionProduceData, ProduceReques
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import Record
 from tests.broker_process import BrokerProcess
+from tests.cluster_of_processes import until
 from tests.wire import Wire
 
 pytestmark = pytest.mark.peer
@@ -38,7 +39,7 @@ CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
-TOOL_LIMIT_S = 120
+TOOL_LIMIT_S = 600
 NUMBERS = itertools.count()
 
 
@@ -168,8 +169,8 @@ def test_transactional_copier_with_random_aborts(kafka: Kafka) -> None:
     reading = ["--from-beginning", "--isolation-level", "read_committed", "--max-messages", "60"]
     copied = kafka.run(CONSOLE_CONSUMER, "--topic", target, *reading).split()
     assert copied == [str(number) for number in range(60)]
-    listed = kafka.run(TRANSACTIONS, "list")
-    assert re.search(r"^copier +\t1 +\t\d+ +\tComplete(Commit|Abort) ", listed, re.MULTILINE)
+    ended = re.compile(r"^copier +\t1 +\t\d+ +\tComplete(Commit|Abort) ", re.MULTILINE)
+    until(lambda: ended.search(kafka.run(TRANSACTIONS, "list")))
 
 
 def test_transactions_command_ends_what_somebody_left_open(kafka: Kafka) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import random
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -33,15 +31,15 @@ from gregor.storage.compaction import plan
 from gregor.storage.files import OsFiles
 from gregor.storage.log_config import LogConfig
 from gregor.storage.partition_log import PartitionLog
-from tests.conformance.conftest import free_port_pair
+from tests.conformance.conftest import running_kafka
 from tests.storage.payloads import read_all
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire, produce_once_there_is_a_leader
 
 pytestmark = pytest.mark.peer
 
 SEGMENT_BYTES = 4000
 NOW_MS = int(time.time() * 1000)
-PATIENCE_S = 60
 PASSING_ERRORS = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,14 +52,10 @@ PASSING_ERRORS = (
 @pytest.fixture
 def eager_kafka(shared: Path) -> Iterator[tuple[str, int]]:
     """A Kafka 3.9.1 whose cleaner does not wait."""
-    script = shared / "peer" / "kafka39"
-    if not script.exists() or shutil.which("java") is None:
-        pytest.skip("Apache Kafka 3.9.1 needs ../shared/peer and a Java 17")
-    port = free_port_pair()
-    settings = ["log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100", "log.cleaner.dedupe.buffer.size=4000000"]
-    subprocess.run([script, "start", str(port), *settings], check=True, capture_output=True, timeout=300)
-    yield "127.0.0.1", port
-    subprocess.run([script, "stop", str(port)], check=False, capture_output=True, timeout=60)
+    settings = ("log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100", "log.cleaner.dedupe.buffer.size=4000000")
+    with running_kafka(shared, *settings) as address:
+        host, _, port = address.partition(":")
+        yield host, int(port)
 
 
 def batches(seed: int) -> list[bytes]:

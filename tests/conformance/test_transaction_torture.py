@@ -29,7 +29,7 @@ PARTITIONS = 2
 RECORDS_PER_PARTITION = 4_000
 RECORDS_PER_TRANSACTION = 8
 KILLS = 10
-LIMIT_S = 400
+LIMIT_S = 1_500
 PEER_RELEASE = "3.9.1"
 """What the peer's script takes unless told otherwise."""
 
@@ -107,11 +107,11 @@ def value_of(partition: int, number: int) -> bytes:
 
 
 def committed_output(script: Path, broker: BrokerProcess) -> list[bytes]:
-    """What Kafka's own console consumer reads, committed only."""
+    """What Kafka's own console consumer reads, committed only; it ends when nothing has come for a while."""
     command = [str(script), "tool", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", broker.bootstrap, "--topic", OUTPUT, "--from-beginning"]
     command += ["--isolation-level", "read_committed", "--timeout-ms", "5000"]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
     return done.stdout.split()
 
 

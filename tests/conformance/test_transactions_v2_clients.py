@@ -27,7 +27,7 @@ def test_transactional_clients_of_all_ages_pass_and_new_ones_use_v2(shared: Path
     zoo = shared / "clients" / "zoo"
     if not zoo.exists():
         pytest.skip("no ../shared/clients")
-    run = subprocess.run([zoo, zoo_broker, "--modes", "txn"], capture_output=True, text=True, timeout=600)
+    run = subprocess.run([zoo, zoo_broker, "--modes", "txn"], capture_output=True, text=True, timeout=3600)
     print(run.stdout[-4000:])
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
     with Wire((host, int(port))) as wire:

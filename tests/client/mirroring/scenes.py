@@ -65,6 +65,15 @@ async def fill(bootstrap: str, topic: str, partitions: int, count: int, *, seed:
                     raise ZeroDivisionError
             except ZeroDivisionError:
                 pass
+    await _wait_for_markers(bootstrap, [(topic, partition) for partition in range(partitions)])
+
+
+async def _wait_for_markers(bootstrap: str, places: list[TopicPartition]) -> None:
+    """Kafka answers who ends a transaction before all can be read that was committed."""
+    async with Consumer(bootstrap) as consumer, Consumer(bootstrap, isolation_level="read_committed") as of_committed:
+        with trio.fail_after(PATIENCE_S):
+            while await of_committed.end_offsets(places) != await consumer.end_offsets(places):
+                await trio.lowlevel.checkpoint()
 
 
 async def _send_some(producer: Producer, topic: str, partitions: int, count: int, random: Random) -> None:
