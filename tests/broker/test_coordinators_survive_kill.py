@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from gregor.protocol.messages.txn_offset_commit import (
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.record import Record
+from tests.broker.loaded_coordinators import make_internal_topics, wait_until_loaded
 from tests.broker_process import BrokerProcess, running_broker
 from tests.wire import Wire
 
@@ -57,6 +57,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
                 topics=[CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)], timeout_ms=9000
             ),
         )
+        make_internal_topics(broker)
+        wait_until_loaded(broker, GROUP, TRANSACTION)
         yield broker
 
 
@@ -68,21 +70,18 @@ def ask(broker: BrokerProcess, key: ApiKey, version: int, request: Any) -> Any:
 def kill(broker: BrokerProcess) -> None:
     broker.kill()
     broker.start_again()
+    wait_until_loaded(broker, GROUP, TRANSACTION)
 
 
 def committed_offset(broker: BrokerProcess) -> tuple[int, ErrorCode]:
-    """As a consumer of the group would read it, waiting until the coordinator has loaded."""
+    """As a consumer of the group would read it."""
     request = OffsetFetchRequest(
         group_id=GROUP,
         topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])],
         require_stable=True,
     )
-    deadline = time.monotonic() + 10
-    while True:
-        answer = ask(broker, ApiKey.OFFSET_FETCH, 7, request)
-        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
-            (partition,) = answer.topics[0].partitions
-            return partition.committed_offset, ErrorCode(partition.error_code)
+    (partition,) = ask(broker, ApiKey.OFFSET_FETCH, 7, request).topics[0].partitions
+    return partition.committed_offset, ErrorCode(partition.error_code)
 
 
 def visible_values(broker: BrokerProcess) -> list[bytes | None]:
@@ -105,7 +104,7 @@ def visible_values(broker: BrokerProcess) -> list[bytes | None]:
 def join(broker: BrokerProcess) -> Any:
     request = JoinGroupRequest(
         group_id=GROUP,
-        session_timeout_ms=30_000,
+        session_timeout_ms=600_000,
         rebalance_timeout_ms=5_000,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"meta")],
@@ -159,7 +158,7 @@ def begin_transaction(broker: BrokerProcess) -> InitProducerIdResponse:
         broker,
         ApiKey.INIT_PRODUCER_ID,
         4,
-        InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000),
+        InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=600_000),
     )
     assert producer.error_code == ErrorCode.NONE
     added = ask(

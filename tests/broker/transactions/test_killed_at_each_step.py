@@ -35,6 +35,7 @@ from gregor.protocol.messages.update_features import FeatureUpdateKey, UpdateFea
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.record import Record
+from tests.broker.loaded_coordinators import NOT_YET, wait_until_loaded
 from tests.broker_process import BrokerProcess, start_broker
 from tests.wire import Wire
 
@@ -43,7 +44,6 @@ STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 COMMITTED_OFFSET = 77
 DYING_BROKER = Path(__file__).with_name("dying_broker.py")
 ONE_PARTITION_EACH = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
-STILL_LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
 class Step(NamedTuple):
@@ -128,7 +128,7 @@ class Client:
 
     def begin_session(self) -> None:
         """InitProducerId."""
-        request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000)
+        request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=600_000)
         answer = self.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
         assert answer.error_code == ErrorCode.NONE
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -178,7 +178,7 @@ class Client:
             **self.identity,
         )
         code: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        while code in STILL_LOADING:
+        while code in NOT_YET:
             answer = self.ask(ApiKey.TXN_OFFSET_COMMIT, 5 if self.is_v2 else 3, request)
             code = answer.topics[0].partitions[0].error_code
         assert code == ErrorCode.NONE
@@ -229,7 +229,7 @@ class Client:
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
         request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=True)
         answer = self.ask(ApiKey.OFFSET_FETCH, 7, request)
-        while answer.error_code in STILL_LOADING:
+        while answer.error_code in NOT_YET:
             answer = self.ask(ApiKey.OFFSET_FETCH, 7, request)
         (partition,) = answer.topics[0].partitions
         assert partition.error_code == ErrorCode.NONE
@@ -251,6 +251,7 @@ def survive(directory: Path, step: Step, *, is_v2: bool, torn: bool, commit: boo
         if torn:
             cut_last_bytes(broker, step)
         broker.start_again()
+        wait_until_loaded(broker, GROUP, TRANSACTION)
         found, expected = client.state(), step.state_if_torn if torn else step.state
         assert found == (f"Complete{'Commit' if commit else 'Abort'}" if expected == "Complete" else expected)
 
