@@ -45,7 +45,7 @@ def roomy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 def filled(roomy_broker: BrokerProcess) -> BrokerProcess:
     """That broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
     batch = v2.build_batch([Record(i, 1_700_000_000_000, None, bytes(1000)) for i in range(RECORDS_A_BATCH)])
-    with Wire(roomy_broker.address, timeout=120) as wire:
+    with Wire(roomy_broker.address) as wire:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         data = [PartitionProduceData(index=i, records=batch) for i in range(PARTITIONS)]
@@ -63,7 +63,7 @@ def test_one_fetch_of_250_mb_grows_the_broker_by_less_than_16_mb(filled: BrokerP
     time.sleep(0.5)
     forget_peak(filled.pid)
     idle = resident_bytes(filled.pid)
-    with Wire(filled.address, timeout=120) as wire:
+    with Wire(filled.address) as wire:
         wire.send(ApiKey.FETCH, version, fetch_everything())
         size = int.from_bytes(wire.read(4), "big")
         assert size > 200 * MIB
@@ -79,7 +79,7 @@ def test_a_hundred_slow_old_consumers_grow_it_by_less_than_64_mb(filled: BrokerP
     forget_peak(filled.pid)
     idle = resident_bytes(filled.pid)
     with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(Wire(filled.address, timeout=60)) for _ in range(SLOW_CONSUMERS)]
+        slow = [stack.enter_context(Wire(filled.address)) for _ in range(SLOW_CONSUMERS)]
         for wire in slow:
             wire.send(ApiKey.FETCH, 3, fetch_everything())
         for _ in range(5):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from gregor.storage.read_only_files import ReadOnlyFiles
 from tests.broker.torture_producer import RECORDS_PER_BATCH, TortureProducer
 from tests.broker_process import BrokerProcess, running_broker
 from tests.storage.payloads import read_all
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
 ROUNDS_PER_KILL = 40
@@ -88,12 +90,14 @@ def connect(broker: BrokerProcess, producers: list[TortureProducer]) -> None:
 
 
 def settle(broker: BrokerProcess, producers: list[TortureProducer]) -> None:
-    for _ in range(100):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         try:
             for producer in producers:
                 producer.drain()
                 producer.close()
         except OSError:
+            time.sleep(0.02)
             connect(broker, producers)
         else:
             return

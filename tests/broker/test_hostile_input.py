@@ -23,6 +23,7 @@ from gregor.protocol.records import v1, v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire, forget_peak, resident_bytes
 
 MIB = 1 << 20
@@ -81,7 +82,7 @@ def others_go_on(witness: BrokerProcess) -> Iterator[None]:
     assert resident_bytes(witness.pid, "VmHWM") - before < 64 * MIB
 
 
-def closed_by_broker(raw: socket.socket, *, within_s: float = 10.0) -> bool:
+def closed_by_broker(raw: socket.socket, *, within_s: float = PATIENCE_S) -> bool:
     raw.settimeout(within_s)
     try:
         while raw.recv(65536):
@@ -267,7 +268,7 @@ def open_sockets(pid: int) -> int:
     return sum(name.startswith("socket:") for name in names)
 
 
-def eventually(condition: Callable[[], bool], *, within_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
+from tests.waiting import PATIENCE_S
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "client.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
@@ -18,6 +19,6 @@ def test_every_program_prints_what_the_page_says(broker_process: BrokerProcess) 
     for program, expected in examples:
         program = program.replace("localhost:9092", broker_process.bootstrap)
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60
+            [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert (done.stdout, done.stderr) == (expected, ""), program

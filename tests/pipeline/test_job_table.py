@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from gregor.pipeline.jobs.table import JOBS
+from tests.waiting import PATIENCE_S
 
 WITHOUT_EXTRA = """
 import argparse, importlib, sys
@@ -18,6 +19,6 @@ for name in sys.argv[1:]:
 
 def test_help_needs_nothing_installed() -> None:
     command = [sys.executable, "-c", WITHOUT_EXTRA, *JOBS.values()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == len(JOBS)

@@ -16,6 +16,7 @@ import pytest
 from gregor.broker.local_cluster import ClusterFailedError, LocalCluster
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.metadata import MetadataRequest
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
 COMMAND = [sys.executable, "-m", "gregor.broker.command_line", "cluster", "--host", "127.0.0.1", "--port", "0"]
@@ -52,7 +53,7 @@ def test_two_brokers_come_up_together_and_end_with_one_signal(tmp_path: Path) ->
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
         rest = process.stdout.read()
-        assert process.wait(20) == 0, rest
+        assert process.wait(PATIENCE_S) == 0, rest
     assert {line.split(" | ")[0] for line in lines} == {"broker 1", "broker 2"}
     assert rest.count("stopped") == 2
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["broker-1", "broker-2"]
@@ -77,12 +78,12 @@ def test_the_others_go_on_when_one_is_killed(tmp_path: Path) -> None:
         assert answered == 1
         process.send_signal(signal.SIGTERM)
         process.stdout.read()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
     command = [*COMMAND, "--brokers", "2", "--dir", str(tmp_path), "--override", "num.partitions=-7"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert "num.partitions" in done.stdout
     assert re.search(r"gregor: broker \d ended by itself", done.stderr)

@@ -14,6 +14,7 @@ from gregor.broker.command_line import main
 from gregor.broker.faults.rule_file import read_rule_file
 from gregor.broker.faults.rule_syntax import parse_rule
 from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "faults.md"
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -32,7 +33,7 @@ def gregor(broker: BrokerProcess, command: str) -> tuple[int, str, str]:
     """What a command line of the page prints: its status, standard output and standard error."""
     program = f'"{sys.executable}" -W error -m gregor.broker.command_line "$@" --bootstrap-server {broker.bootstrap}'
     script = f"gregor() {{ {program}; }}\n{command}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -84,12 +84,21 @@ async def test_a_disconnect_before_the_work_and_one_after_it(faulty: FaultyBroke
 
 
 async def test_a_stalled_request_is_never_answered_and_other_connections_are(faulty: FaultyBroker) -> None:
-    stalled = await faulty.connect()
+    stalled, other = await faulty.connect(), await faulty.connect()
     faulty.rules(hole="api=Produce stall first=1")
-    with trio.move_on_after(0.05) as patience:
-        await produce(stalled, ORDERS)
-    assert patience.cancelled_caught
-    assert await produce(await faulty.connect(), ORDERS) == {ORDERS: 0}
+    async with trio.open_nursery() as clients:
+        is_answered = trio.Event()
+
+        async def wait_for_an_answer() -> None:
+            await produce(stalled, ORDERS)
+            is_answered.set()
+
+        clients.start_soon(wait_for_an_answer)
+        while not faulty.strikes:
+            await trio.lowlevel.checkpoint()
+        assert await produce(other, ORDERS) == {ORDERS: 0}
+        assert not is_answered.is_set()
+        clients.cancel_scope.cancel()
 
 
 async def test_whoever_is_stalled_is_hung_up_on_when_the_rule_is_taken_back(faulty: FaultyBroker) -> None:

@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_refused(pattern: str) -> None:
 
 
 def test_patterns_that_explode_elsewhere_do_not_here() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     for pattern in ("(a+)+$", "(a|a)*$", "(a*)*b", "(.*)(.*)(.*)(.*)x"):
         assert not TopicPattern(pattern).matches("a" * 248 + "-")
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 20, "elsewhere the age of the universe"

@@ -24,6 +24,7 @@ from gregor.protocol.messages.produce import PartitionProduceData, ProduceReques
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
 RECORD_COUNT = 50
@@ -138,7 +139,7 @@ def page(broker: BrokerProcess, request: str) -> tuple[str, str]:
     """Status line and body of the answer to one HTTP request."""
     found = re.search(r"metrics at http://127\.0\.0\.1:(\d+)/metrics", broker.output())
     assert found is not None
-    with socket.create_connection(("127.0.0.1", int(found[1])), 10) as connection:
+    with socket.create_connection(("127.0.0.1", int(found[1])), PATIENCE_S) as connection:
         connection.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         answer = b""
         while data := connection.recv(65536):

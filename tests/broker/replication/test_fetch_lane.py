@@ -12,6 +12,7 @@ from gregor.protocol.codec import encode
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.framing import LENGTH
 from gregor.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.waiting import PATIENCE_S
 
 VERSION = 17
 Leader = Callable[[trio.SocketStream, bytes], Awaitable[None]]
@@ -42,7 +43,7 @@ def answer_to(frame: bytes, session_id: int, *, correlation_id: bytes | None = N
     return LENGTH.pack(5 + len(body)) + told + b"\0" + body
 
 
-async def ask(lane: FetchLane, address: Address, timeout_s: float = 5) -> FetchResponse:
+async def ask(lane: FetchLane, address: Address, timeout_s: float = PATIENCE_S) -> FetchResponse:
     return await lane.ask(address, FetchRequest(), FetchResponse, version=VERSION, timeout_s=timeout_s)
 
 
@@ -85,19 +86,26 @@ async def test_after_trouble_the_next_request_has_a_connection_of_its_own(
     lane = FetchLane("broker-2-fetcher-0")
     for _ in range(2):
         with pytest.raises(BrokerError) as caught:
-            await ask(lane, address, timeout_s=0.05)
+            await ask(lane, address, timeout_s=0.5 if leader is keep_silent else PATIENCE_S)
         assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
     assert len(connections) == 2
     nursery.cancel_scope.cancel()
 
 
 async def test_a_wait_that_is_given_up_ends_the_connection(nursery: trio.Nursery) -> None:
-    address, connections = await listening(nursery, keep_silent)
+    patience: list[trio.CancelScope] = []
+
+    async def try_patience(stream: trio.SocketStream, frame: bytes) -> None:
+        patience[-1].cancel()
+        await trio.sleep_forever()
+
+    address, connections = await listening(nursery, try_patience)
     lane = FetchLane("broker-2-fetcher-0")
     for _ in range(2):
-        with trio.move_on_after(0.05) as scope:
+        patience.append(trio.CancelScope())
+        with patience[-1]:
             await ask(lane, address)
-        assert scope.cancelled_caught
+    assert [scope.cancelled_caught for scope in patience] == [True, True]
     assert len(connections) == 2
     nursery.cancel_scope.cancel()
 
