@@ -11,29 +11,11 @@ and fast brokers alike.
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
-from struct import iter_unpack
+
+from ..protocol.records.murmur2_cy import murmur2
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """A custom partitioner: (topic, key, value, partition count) -> partition."""
-
-_M = 0x5BD1E995
-_SEED = 0x9747B28C
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit hash (unsigned) of Kafka's Utils.murmur2, which decides where keyed records live."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for (k,) in iter_unpack("<I", data[:whole]):
-        k = (k * _M) & _MASK
-        k = ((k ^ (k >> 24)) * _M) & _MASK
-        h = ((h * _M) & _MASK) ^ k
-    if whole != length:
-        h = ((h ^ int.from_bytes(data[whole:], "little")) * _M) & _MASK
-    h = ((h ^ (h >> 13)) * _M) & _MASK
-    return h ^ (h >> 15)
 
 
 @lru_cache(maxsize=16_384)

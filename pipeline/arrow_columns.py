@@ -1,4 +1,4 @@
-"""Memory that a kernel writes and Arrow reads: columns of a fixed width, of byte strings, and constant ones."""
+"""Memory that a kernel writes and Arrow reads, or the other way round: numbers, byte strings, constants, lists."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..protocol.records.batching_cy import BytesRows
 from ..protocol.records.columns_cy import BytesColumn
 from ..protocol.records.compression import Codec
 
 _FORMATS: dict[pa.DataType, Literal["q", "i", "B"]] = {pa.int64(): "q", pa.int32(): "i", pa.uint8(): "B"}
 _WIDTHS = {"q": 8, "i": 4, "B": 1}
+_NO_ENDS = bytes(4)
 
 CODEC_NAMES = pa.array([codec.name.lower() for codec in Codec] + [None] * (8 - len(Codec)), pa.string())
 """By the number that a batch's attributes have; null for those that no Kafka knows."""
@@ -57,6 +59,37 @@ class BytesStore:
         valid = self._valid.buffer((column.count + 7) // 8) if column.null_count else None
         buffers = [valid, self._ends.buffer(column.count + 1), self._data.buffer(column.size_bytes)]
         return pa.Array.from_buffers(arrow_type, column.count, buffers, column.null_count)
+
+
+def fixed_rows(array: pa.Array) -> memoryview:
+    """The numbers of an array without nulls, as a kernel reads them."""
+    code = _FORMATS[array.type]
+    return _elements(array.buffers()[1], code, array.offset, len(array))
+
+
+def bytes_rows(array: pa.Array) -> BytesRows:
+    """Binary or string as a kernel reads it."""
+    return _rows(array, array.buffers()[2])
+
+
+def list_rows(array: pa.Array) -> BytesRows:
+    """Which elements of `array.values` each list has, as a kernel reads it."""
+    return _rows(array, None)
+
+
+def _rows(array: pa.Array, data: pa.Buffer | None) -> BytesRows:
+    valid, ends = array.buffers()[:2]
+    has_nulls = valid is not None and array.null_count
+    return BytesRows(
+        _elements(ends, "i", array.offset, len(array) + 1) if len(array) else memoryview(_NO_ENDS).cast("i"),
+        memoryview(data or b"").cast("B"),
+        memoryview(valid if has_nulls else b"").cast("B"),
+        array.offset,
+    )
+
+
+def _elements(buffer: pa.Buffer, code: Literal["q", "i", "B"], first: int, count: int) -> memoryview:
+    return memoryview(buffer).cast("B").cast(code)[first : first + count]
 
 
 def codec_names(codecs: pa.Array) -> pa.Array:

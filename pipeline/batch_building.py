@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..client.partitioner import partition_for_key
 from ..protocol.records import v2
-from ..protocol.records.client_records_cy import encode_record
+from ..protocol.records.batching_cy import GrowingBatch, RecordRows, TopicBatches
 from ..protocol.records.compression import Codec, compress_pieces
-from ..protocol.records.record import TimestampType
+from ..protocol.records.record import Buffer, TimestampType
+from .arrow_columns import bytes_rows, fixed_rows, list_rows
 from .errors import PipelineError
 from .offset_options import Partition
+from .schemas import HEADERS
 
-RECORD_OVERHEAD = 30
-"""More than a record takes beside its key, value and headers."""
+BY_KEY = -1
+"""The partition of a row that names none."""
 
-Headers = Sequence[tuple[str, bytes | None]]
-
-
-@dataclass(slots=True)
-class OpenBatch:
-    """Records of one partition that will be a batch."""
-
-    records: list[bytes] = field(default_factory=list)
-    size_bytes: int = v2.HEADER_SIZE
-    base_timestamp: int = 0
-    max_timestamp: int = 0
-
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Add a record of that time (ms)."""
-        if not self.records:
-            self.base_timestamp = self.max_timestamp = timestamp
-        elif timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-        record = encode_record(timestamp - self.base_timestamp, len(self.records), key, value, headers)
-        self.records.append(record)
-        self.size_bytes += len(record)
-
-    def build(self, codec: Codec) -> bytes:
-        """The batch's bytes; its offsets and producer are for others to fill in."""
-        return v2.assemble_batch(
-            compress_pieces(codec, (b"".join(self.records),)) if codec else b"".join(self.records),
-            record_count=len(self.records),
-            base_offset=0,
-            last_offset=len(self.records) - 1,
-            attributes=v2.attributes_of(codec, TimestampType.CREATE_TIME),
-            base_timestamp=self.base_timestamp,
-            max_timestamp=self.max_timestamp,
-        )
+Built = tuple[Partition, Buffer]
+"""A batch, and where it goes; its offsets and producer are for others to fill in."""
 
 
 class BatchBuilder:
@@ -76,70 +45,89 @@ class BatchBuilder:
         self._batch_bytes = batch_bytes
         self._partition_count = partition_count
         self._now_ms = now_ms
-        self._keyless_partition = first_partition
-        self._open: dict[Partition, OpenBatch] = {}
+        self._first_partition = first_partition
+        self._topics: dict[str, TopicBatches] = {}
 
-    def add(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, bytes]]:
+    def add(self, rows: pa.RecordBatch) -> Iterator[Built]:
         """Take rows in; yields the batches that have become full. Raises PipelineError for rows that cannot go."""
-        now_ms = self._now_ms()
-        for topic, partition, timestamp, key, value, headers in _rows_of(rows, self._topic):
-            place = self._place(topic, partition, key)
-            batch = self._open.get(place)
-            if batch is None:
-                batch = self._open[place] = OpenBatch()
-            size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-            if batch.records and batch.size_bytes + size > self._batch_bytes:
-                yield place, batch.build(self._codec)
-                batch = self._open[place] = OpenBatch()
-                if partition is None and key is None:
-                    self._keyless_partition += 1
-            batch.append(now_ms if timestamp is None else timestamp, key, value, headers)
+        for topic, of_topic in self._by_topic(rows):
+            if topic not in self._topics:
+                count = self._partition_count(topic)
+                self._topics[topic] = TopicBatches(count, self._first_partition, self._batch_bytes)
+            yield from self._add(topic, self._topics[topic], of_topic)
 
-    def rest(self) -> Iterator[tuple[Partition, bytes]]:
+    def rest(self) -> Iterator[Built]:
         """What is not full."""
-        for place, batch in self._open.items():
-            if batch.records:
-                yield place, batch.build(self._codec)
-        self._open.clear()
+        for topic, batches in self._topics.items():
+            for partition, batch in enumerate(batches.growing):
+                if batch is not None:
+                    yield (topic, partition), self._built(batch)
+        self._topics.clear()
 
-    def _place(self, topic: str | None, partition: int | None, key: bytes | None) -> Partition:
-        if topic is None:
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of each topic, in order."""
+        if self._topic is not None:
+            yield self._topic, rows
+            return
+        topics = _column(rows, "topic", pa.string())
+        names = topics.unique().to_pylist()
+        if None in names:
             raise PipelineError("a row without a topic: give the option topic, or a column of that name without nulls")
-        count = self._partition_count(topic)
-        if partition is None:
-            chosen = self._keyless_partition % count if key is None else partition_for_key(key, count)
-            return topic, chosen
-        if not 0 <= partition < count:
+        for name in names:
+            yield name, rows if len(names) == 1 else rows.filter(pc.equal(topics, name))
+
+    def _add(self, topic: str, batches: TopicBatches, rows: pa.RecordBatch) -> Iterator[Built]:
+        _check_partitions(topic, rows, batches.partition_count)
+        columns = _record_rows(rows, self._now_ms())
+        row = 0
+        while row < columns.count:
+            try:
+                row = batches.fill(columns, row)
+            except ValueError as fault:
+                raise PipelineError(f"a row for {topic}: {fault}") from fault
+            if row < columns.count and (batch := batches.take(batches.full_partition)):
+                yield (topic, batches.full_partition), self._built(batch)
+
+    def _built(self, batch: GrowingBatch) -> Buffer:
+        if not self._codec:
+            return batch.uncompressed()
+        return v2.assemble_batch(
+            compress_pieces(self._codec, (batch.body(),)),
+            record_count=batch.record_count,
+            base_offset=0,
+            last_offset=batch.record_count - 1,
+            attributes=v2.attributes_of(self._codec, TimestampType.CREATE_TIME),
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+        )
+
+
+def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
+    """Raise PipelineError for a partition that there is not."""
+    bounds = pc.min_max(_column(rows, "partition", pa.int64())).as_py()
+    for partition in (bounds["min"], bounds["max"]):
+        if partition is not None and not 0 <= partition < count:
             raise PipelineError(f"a row for {topic}-{partition}, but the topic has {count} partitions")
-        return topic, partition
 
 
-_Row = tuple[str | None, int | None, int | None, bytes | None, bytes | None, Headers]
-
-
-def _rows_of(rows: pa.RecordBatch, topic: str | None) -> Iterator[_Row]:
-    """Topic, partition, time stamp (ms), key, value and headers of each row; columns that are not there are null."""
-
-    def column(name: str) -> pa.Array:
-        index = rows.schema.get_field_index(name)
-        return rows.column(index) if index >= 0 else pa.nulls(len(rows))
-
-    def contents(name: str) -> pa.Array:
-        return column(name).cast(pa.binary())
-
-    topics = column("topic").to_pylist() if topic is None else [topic] * len(rows)
-    micros = column("timestamp").cast(pa.int64())
-    headers = column("headers")
-    return zip(
-        topics,
-        column("partition").to_pylist(),
-        pc.divide(micros, 1000).to_pylist(),
-        contents("key").to_pylist(),
-        contents("value").to_pylist(),
-        [()] * len(rows) if headers.null_count == len(rows) else map(_pairs, headers.to_pylist()),
-        strict=True,
+def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
+    """The columns of a record; those that are not there are null, time stamps `now_ms` then."""
+    column = partial(_column, rows)
+    millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), 1000), now_ms)
+    partitions = pc.fill_null(column("partition", pa.int32()), BY_KEY)
+    headers = column("headers", HEADERS)
+    pairs = headers.values
+    return RecordRows(
+        fixed_rows(millis),
+        fixed_rows(partitions),
+        bytes_rows(column("key", pa.binary())),
+        bytes_rows(column("value", pa.binary())),
+        list_rows(headers),
+        bytes_rows(pairs.field("key")),
+        bytes_rows(pairs.field("value")),
     )
 
 
-def _pairs(headers: list[dict[str, Any]] | None) -> Headers:
-    return [(header["key"], header["value"]) for header in headers or ()]
+def _column(rows: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    index = rows.schema.get_field_index(name)
+    return rows.column(index).cast(kind) if index >= 0 else pa.nulls(len(rows), kind)

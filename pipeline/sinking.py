@@ -32,7 +32,8 @@ from ..protocol.errors import BrokerError
 from ..protocol.records import v2
 from ..protocol.records.batches import iter_batches
 from ..protocol.records.compression import Codec
-from .batch_building import BatchBuilder
+from ..protocol.records.record import Buffer
+from .batch_building import BatchBuilder, Built
 from .errors import PipelineError
 from .offset_options import Partition
 
@@ -193,7 +194,7 @@ class _Writer:
             if topic not in self._partition_counts:
                 self._partition_counts[topic] = len(await producer.partitions_for(topic))
 
-    async def _send(self, producer: Producer, place: Partition, batch: bytes) -> None:
+    async def _send(self, producer: Producer, place: Partition, batch: Buffer) -> None:
         (count,) = v2.UINT32.unpack_from(batch, v2.RECORD_COUNT_AT)
         self._anchor = self._anchor or place
         self._under_way.append((place, count, await producer.send_batch(*place, batch)))
@@ -212,7 +213,7 @@ class _Writer:
             self._receipt.offsets[place] = (offset if known is None else known[0], offset + count - 1)
 
 
-def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Partition, bytes]]:
+def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[Built]:
     """The stored batches in rows of `mode=raw`; control batches belong to the log that they came from."""
     topics = rows.column("topic").to_pylist() if topic is None else [topic] * rows.num_rows
     for name, partition, raw in zip(topics, rows.column("partition").to_pylist(), rows.column("raw"), strict=True):
@@ -220,4 +221,4 @@ def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[Part
             if batch.magic != v2.MAGIC:
                 raise PipelineError(f"{name}-{partition}: a batch of format v{batch.magic} cannot be produced as it is")
             if not batch.is_control and batch.record_count:
-                yield (name, partition), bytes(batch.view)
+                yield (name, partition), batch.view

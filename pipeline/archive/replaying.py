@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import trio
 
 from ...protocol.records.compression import Codec
+from ...protocol.records.record import Buffer
 from ..batch_building import BatchBuilder
 from ..errors import PipelineError
 from ..exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patience
@@ -95,7 +96,7 @@ def _transactions(tables: Rows, options: ReplayOptions) -> Iterator[tuple[pa.Tab
             yield rows, next_offset
 
 
-def _batches(rows: pa.Table, place: Partition, codec: Codec) -> list[bytes]:
+def _batches(rows: pa.Table, place: Partition, codec: Codec) -> list[Buffer]:
     topic, partition = place
     builder = BatchBuilder(topic, codec, BATCH_BYTES, lambda name: partition + 1, lambda: -1, partition)
     built = [batch for piece in rows.to_batches() for _, batch in builder.add(piece)]

@@ -98,6 +98,24 @@ static inline void put_v2_head(unsigned char *out, ptrdiff_t position, int64_t b
     put_int32(out, position + 57, record_count);
 }
 
+/* Bytes that a number takes as a zig-zag integer. */
+static inline int varint_size(int64_t value) {
+    uint64_t zigzag = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    int size = 1;
+    for (; zigzag > 0x7F; zigzag >>= 7)
+        size++;
+    return size;
+}
+
+/* Write a zig-zag integer; the position after it. */
+static inline ptrdiff_t put_varint(unsigned char *out, ptrdiff_t position, int64_t value) {
+    uint64_t zigzag = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    for (; zigzag > 0x7F; zigzag >>= 7)
+        out[position++] = (unsigned char)(zigzag | 0x80);
+    out[position++] = (unsigned char)zigzag;
+    return position;
+}
+
 static inline void copy_bytes(unsigned char *out, ptrdiff_t position, const unsigned char *data, ptrdiff_t start,
                               ptrdiff_t size_bytes) {
     memcpy(out + position, data + start, (size_t)size_bytes);

@@ -16,6 +16,8 @@ cdef extern from "message_bytes.h" nogil:
                      int64_t timestamp, int64_t key_length)
     void put_v2_head(unsigned char *out, Py_ssize_t position, int64_t base_offset, int64_t length, int attributes,
                      int64_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp, int64_t record_count)
+    int varint_size(int64_t value)
+    Py_ssize_t put_varint(unsigned char *out, Py_ssize_t position, int64_t value)
     void copy_bytes(unsigned char *out, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
                     Py_ssize_t size_bytes)
     uint32_t crc32_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

@@ -110,6 +110,27 @@ def put_v2_head(
     )
 
 
+def varint_size(value: int) -> int:
+    """Bytes that a number takes as a zig-zag integer."""
+    unsigned = (value << 1) ^ (value >> 63)
+    size_bytes = 1
+    while unsigned > 0x7F:
+        unsigned >>= 7
+        size_bytes += 1
+    return size_bytes
+
+
+def put_varint(out: memoryview, position: int, value: int) -> int:
+    """Write a zig-zag integer; the position after it."""
+    unsigned = (value << 1) ^ (value >> 63)
+    while unsigned > 0x7F:
+        out[position] = (unsigned & 0x7F) | 0x80
+        position += 1
+        unsigned >>= 7
+    out[position] = unsigned
+    return position + 1
+
+
 def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, size_bytes: int) -> None:
     """Copy `size_bytes` of `data` from `start` on."""
     out[position : position + size_bytes] = data[start : start + size_bytes]

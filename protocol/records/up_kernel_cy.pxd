@@ -1,7 +1,7 @@
 # C types for up_kernel_cy.py, which stays ordinary Python.
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from .message_bytes cimport (
     batch_size_at,
@@ -12,17 +12,12 @@ from .message_bytes cimport (
     int64_at,
     put_uint32,
     put_v2_head,
+    put_varint,
+    varint_size,
 )
 
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT
 cdef int64_t V2_HEADER_SIZE, MAX_OFFSET_DELTA, MAX_INT64
-
-@cython.locals(unsigned=uint64_t, size_bytes=int)
-cdef int varint_size(int64_t value) noexcept nogil
-
-@cython.locals(unsigned=uint64_t)
-cdef Py_ssize_t put_varint(unsigned char *out, Py_ssize_t position, int64_t value) noexcept nogil
-
 
 cdef class UpConversion:
     cdef readonly Py_ssize_t position

@@ -23,6 +23,8 @@ if not cython.compiled:
         int64_at,
         put_uint32,
         put_v2_head,
+        put_varint,
+        varint_size,
     )
 
 crc_prepare()
@@ -40,27 +42,6 @@ V2_HEADER_SIZE = 61
 MAX_OFFSET_DELTA = 0x7FFFFFFF
 """A v2 batch counts offsets from its first one in an int32."""
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
-
-
-def varint_size(value: int) -> int:
-    """Bytes that a number takes as a zig-zag integer."""
-    unsigned = (value << 1) ^ (value >> 63)
-    size_bytes = 1
-    while unsigned > 0x7F:
-        unsigned >>= 7
-        size_bytes += 1
-    return size_bytes
-
-
-def put_varint(out: memoryview, position: int, value: int) -> int:
-    """Write a zig-zag integer; the position after it."""
-    unsigned = (value << 1) ^ (value >> 63)
-    while unsigned > 0x7F:
-        out[position] = (unsigned & 0x7F) | 0x80
-        position += 1
-        unsigned >>= 7
-    out[position] = unsigned
-    return position + 1
 
 
 class UpConversion:

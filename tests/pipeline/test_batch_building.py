@@ -1,0 +1,164 @@
+"""Rows as batches: what a row says is in the record, wherever its columns lie, in both builds of the kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+
+import pyarrow as pa
+
+from gregor.client.partitioner import partition_for_key
+from gregor.pipeline.batch_building import BatchBuilder
+from gregor.pipeline.errors import PipelineError
+from gregor.pipeline.offset_options import Partition
+from gregor.pipeline.schemas import HEADERS, TIMESTAMP
+from gregor.protocol.records import v2
+from gregor.protocol.records.batches import iter_records, read_batch
+from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.record import Record
+
+PARTITIONS = 5
+NOW_MS = 1_900_000_000_000
+
+both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+@pytest.fixture(autouse=True)
+def _both_builds(record_build: str) -> None:
+    """Everything here holds for the compiled kernel and for its Python source."""
+
+
+class Row(NamedTuple):
+    topic: str
+    partition: int | None
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+
+
+nullable = st.none() | st.binary(max_size=80)
+row_lists = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from(["a", "b"]),
+        st.none() | st.integers(0, PARTITIONS - 1),
+        st.none() | st.integers(-(2**41), 2**41),
+        nullable,
+        nullable,
+        st.none() | st.lists(st.tuples(st.text(max_size=5), nullable), max_size=3),
+    ),
+    max_size=30,
+)
+
+
+def table(rows: list[Row], **types: pa.DataType) -> pa.RecordBatch:
+    """The rows, between others of the same memory that do not count."""
+    stranger = Row("stranger", 1, 7, b"stranger", None, [("stranger", b"stranger")])
+    surrounded = [stranger] * 3 + rows + [stranger]
+    headers = [
+        None if row.headers is None else [{"key": key, "value": value} for key, value in row.headers]
+        for row in surrounded
+    ]
+    columns = {
+        "topic": pa.array([row.topic for row in surrounded], pa.string()),
+        "partition": pa.array([row.partition for row in surrounded], types.get("partition", pa.int32())),
+        "timestamp": pa.array(
+            [None if row.timestamp_ms is None else row.timestamp_ms * 1000 for row in surrounded], pa.int64()
+        ).cast(TIMESTAMP),
+        "key": pa.array([row.key for row in surrounded], types.get("key", pa.binary())),
+        "value": pa.array([row.value for row in surrounded], types.get("value", pa.binary())),
+        "headers": pa.array(headers, HEADERS),
+    }
+    return pa.RecordBatch.from_pydict(columns).slice(3, len(rows))
+
+
+def builder(topic: str | None = None, codec: Codec = Codec.NONE, batch_bytes: int = 400) -> BatchBuilder:
+    return BatchBuilder(topic, codec, batch_bytes, lambda name: PARTITIONS, lambda: NOW_MS, 0)
+
+
+def records_of(built: BatchBuilder, *tables: pa.RecordBatch) -> dict[Partition, list[Record]]:
+    """What was built, by partition and in order; every batch is whole and numbered from 0."""
+    found: defaultdict[Partition, list[Record]] = defaultdict(list)
+    for place, payload in [*(item for rows in tables for item in built.add(rows)), *built.rest()]:
+        batch = read_batch(payload)
+        assert batch is not None
+        assert (batch.size_bytes, batch.crc_is_valid) == (len(payload), True)
+        records = list(iter_records(batch))
+        assert [record.offset for record in records] == list(range(len(records)))
+        assert batch.record_count == len(records)
+        assert batch.max_timestamp == max(record.timestamp for record in records)
+        found[place] += records
+    return dict(found)
+
+
+def as_record(row: Row) -> tuple[Any, ...]:
+    headers = [(key.encode(), value) for key, value in row.headers or ()]
+    return NOW_MS if row.timestamp_ms is None else row.timestamp_ms, row.key, row.value, headers
+
+
+def contents(records: list[Record]) -> list[tuple[Any, ...]]:
+    return [
+        (record.timestamp, record.key, record.value, [tuple(header) for header in record.headers]) for record in records
+    ]
+
+
+@both_builds
+@given(row_lists, row_lists, st.sampled_from([Codec.NONE, Codec.GZIP]), st.sampled_from([80, 400, 1 << 20]))
+def test_each_row_becomes_its_record(first: list[Row], second: list[Row], codec: Codec, batch_bytes: int) -> None:
+    # Where rows without partition and key go depends on how full batches are: another test's subject.
+    placed = [[row for row in rows if row.partition is not None or row.key is not None] for rows in (first, second)]
+    wanted: defaultdict[Partition, list[Any]] = defaultdict(list)
+    for row in [*placed[0], *placed[1]]:
+        partition = row.partition if row.partition is not None else partition_for_key(row.key or b"", PARTITIONS)
+        wanted[row.topic, partition].append(as_record(row))
+    found = records_of(builder(None, codec, batch_bytes), *map(table, placed))
+    assert {place: contents(records) for place, records in found.items()} == dict(wanted)
+
+
+def test_rows_without_partition_and_key_stay_with_one_partition_for_a_batch() -> None:
+    rows = [Row("a", None, n, None, b"x" * 50, None) for n in range(12)]
+    made = builder("a", batch_bytes=v2.HEADER_SIZE + 250)
+    places = [place for place, _ in [*made.add(table(rows)), *made.rest()]]
+    assert places == [("a", 0), ("a", 1), ("a", 2)]
+
+
+def test_a_batch_is_as_large_as_it_may_be_and_a_larger_record_goes_alone() -> None:
+    rows = [Row("a", 0, 5, None, b"x" * size, None) for size in (10, 10, 900, 10)]
+    made = builder("a", batch_bytes=200)
+    sizes = [len(payload) for _, payload in [*made.add(table(rows)), *made.rest()]]
+    assert [size > 200 for size in sizes] == [False, True, False]
+    exact = builder("a", batch_bytes=sizes[0])
+    assert [len(payload) for _, payload in [*exact.add(table(rows[:2])), *exact.rest()]] == sizes[:1]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.large_binary()])
+def test_other_types_of_the_same_contents(kind: pa.DataType) -> None:
+    row = Row("a", 2, 5, b"key", b"value", None)
+    plain = [row._replace(key="key", value="value")] if kind in (pa.string(), pa.large_string()) else [row]  # type: ignore[arg-type]
+    rows = table(plain, key=kind, value=kind, partition=pa.int64())
+    assert contents(records_of(builder("a"), rows)["a", 2]) == [as_record(row)]
+
+
+def test_columns_that_are_not_there_are_null() -> None:
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([b"v"])})
+    assert contents(records_of(builder("a"), rows)["a", 0]) == [(NOW_MS, None, b"v", [])]
+
+
+@pytest.mark.parametrize("partition", [-1, PARTITIONS, 2**40])
+def test_partitions_that_there_are_not(partition: int) -> None:
+    rows = table([Row("a", partition, 0, None, b"", None)], partition=pa.int64())
+    with pytest.raises(PipelineError, match=f"a row for a-{partition}, but the topic has {PARTITIONS} partitions"):
+        list(builder("a").add(rows))
+
+
+def test_a_header_without_a_key_is_refused() -> None:
+    headers = pa.array([[{"key": None, "value": b"v"}]], HEADERS)
+    with pytest.raises(PipelineError, match="a row for a: row 0 has a header without a key"):
+        list(builder("a").add(pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "headers": headers})))
