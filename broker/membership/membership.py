@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...protocol.apis import response_class
+from ...protocol.apis import AnyApiKey, response_class
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ...protocol.schema import Message
@@ -110,17 +110,14 @@ class Membership:
         try:
             return await forwarding.forward(request, context)
         except BrokerError as error:
-            cls, version = response_class(api.key), context.api_version
-            if has_top_level_error(cls, version):
-                raise
-            return refused(request, cls, version, error.code, error.message)
+            return refuse_all(request, api.key, context.api_version, error)
 
     async def _respond_when_replicated(self, api: Api, request: Message, context: RequestContext) -> Message:
         timeout_s = self._config.offsets_commit_timeout_ms / 1000
         try:
             response: Message = await when_replicated(api.handler(request, context), timeout_s)
         except NotReplicatedError as error:
-            return refused(request, response_class(api.key), context.api_version, error.code)
+            return refuse_all(request, api.key, context.api_version, error)
         return response
 
     def _follow(self, controller: Voter) -> None:
@@ -253,6 +250,14 @@ def advertised_endpoints(config: BrokerConfig, listening: Sequence[Endpoint]) ->
         host = socket.gethostname() if bound.host in ANY_ADDRESS else bound.host
         found.append(told.get(bound.name, Endpoint(bound.name, host, bound.port)))
     return found
+
+
+def refuse_all(request: Message, key: AnyApiKey, version: int, error: BrokerError) -> Message:
+    """An answer that refuses each entry of a request. Raises ``error`` itself where it has its place at the top."""
+    cls = response_class(key)
+    if has_top_level_error(cls, version):
+        raise error
+    return refused(request, cls, version, error.code, error.message)
 
 
 def _has_cluster_id(path: str) -> bool:

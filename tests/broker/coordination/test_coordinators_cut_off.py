@@ -10,7 +10,10 @@ import pytest
 from gregor.client import Producer
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from gregor.protocol.messages.end_txn import EndTxnRequest
 from gregor.protocol.messages.find_coordinator import FindCoordinatorRequest
+from gregor.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -31,7 +34,9 @@ LATEST = -1
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
     """Three brokers, the first of which is the controller too; each of them coordinates something."""
     settings = (
-        *(setting for setting in SETTINGS if not setting.startswith("offsets.topic")),
+        *(setting for setting in SETTINGS if not setting.startswith(("offsets.topic", "replica.lag"))),
+        # Who does not fetch is waited for.
+        "replica.lag.time.max.ms=60000",
         "offsets.topic.num.partitions=3",
         "transaction.state.log.num.partitions=3",
         "offsets.commit.timeout.ms=500",
@@ -102,6 +107,47 @@ def test_a_group_coordinator_that_is_cut_off_tells_of_no_commit_that_may_be_lost
     network.heal()
     until(lambda: fetched(cluster, old, group)[0] == ErrorCode.NOT_COORDINATOR)
     assert fetched(cluster, new, group) == (ErrorCode.NONE, 1_000)
+
+
+def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
+    cluster: ClusterOfProcesses, network: Network
+) -> None:
+    create(cluster, CONTROLLER, "written", on=[CONTROLLER])
+    name = next(name for name in map(str, itertools.count()) if coordinator(cluster, name, TRANSACTION) != CONTROLLER)
+    node_id = coordinator(cluster, name, TRANSACTION)
+
+    def init_producer() -> InitProducerIdResponse:
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        with cluster.wire(node_id) as wire:
+            answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
+        assert isinstance(answer, InitProducerIdResponse)
+        return answer
+
+    def end(producer: InitProducerIdResponse) -> ErrorCode:
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=True,
+        )
+        with cluster.wire(node_id) as wire:
+            return ErrorCode(wire.ask(ApiKey.END_TXN, 3, request).error_code)
+
+    producer = until(lambda: (answer := init_producer()).error_code == ErrorCode.NONE and answer)
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="written", partitions=[0])],
+    )
+    with cluster.wire(node_id) as wire:
+        added = wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, add).results_by_topic_v3_and_below
+    assert added[0].results_by_partition[0].partition_error_code == ErrorCode.NONE
+    others = ",".join(str(other) for other in cluster.brokers if other != node_id)
+    network.cut((str(node_id), f"api=Fetch broker={others} stall"), begins="")
+    assert end(producer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    network.heal()
+    until(lambda: end(producer) == ErrorCode.NONE)
 
 
 def stable_offset(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int) -> int:
