@@ -26,9 +26,7 @@ import trio
 
 from bench.clients import ROOT, foreign_python, spread
 from bench.one_broker import OneBroker, one_broker
-from bench.repeated_topic import BATCH_BYTES, RepeatedTopic, fill, made_batches
-from gregor.client import Admin
-from gregor.client.admin import NewTopic
+from bench.repeated_topic import BATCH_BYTES, RepeatedTopic, empty_topic, fill, made_batches
 from gregor.protocol.records.compression import Codec
 
 WORKER = str(Path(ROOT) / "bench" / "mirror_worker.py")
@@ -49,24 +47,12 @@ class Case:
         return f"records-{self.value_bytes}-{self.codec}"
 
 
-async def empty(bootstrap: str, case: Case, partitions: int) -> None:
-    """Have the topic at the target, without anything in it."""
-    async with Admin(bootstrap) as admin:
-        if case.topic in await admin.list_topics():
-            await admin.delete_topics([case.topic])
-        # The mirrors' progress would be of a topic that is gone.
-        groups = [group.group_id for group in await admin.list_groups()]
-        if groups:
-            await admin.delete_groups(groups)
-        await admin.create_topics([NewTopic(case.topic, partitions)])
-
-
 def copy(
     way: str, case: Case, filled: RepeatedTopic, partitions: int, batch_bytes: int, brokers: tuple[OneBroker, OneBroker]
 ) -> dict[str, float]:
     """One copy; what it took."""
     source, target = brokers
-    trio.run(empty, target.bootstrap, case, partitions)
+    trio.run(empty_topic, target.bootstrap, case.topic, partitions)
     python = foreign_python() if way == "librdkafka" else sys.executable
     command = [python, WORKER, way, source.bootstrap, target.bootstrap, case.topic]
     command += [str(partitions), str(filled.records), case.codec, str(batch_bytes)]

@@ -71,3 +71,15 @@ async def fill(
             if len(under_way) > DELIVERIES_AHEAD:
                 await under_way.popleft()
     return RepeatedTopic(name, count, made_records, made_bytes)
+
+
+async def empty_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Have the topic, without anything in it."""
+    async with Admin(bootstrap) as admin:
+        if name in await admin.list_topics():
+            await admin.delete_topics([name])
+        # Progress of mirrors and sinks would be of a topic that is gone.
+        groups = [group.group_id for group in await admin.list_groups()]
+        if groups:
+            await admin.delete_groups(groups)
+        await admin.create_topics([NewTopic(name, partitions)])

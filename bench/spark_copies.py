@@ -20,9 +20,9 @@ from statistics import median
 import trio
 
 from bench.clients import spread
-from bench.mirrors import Case, empty
+from bench.mirrors import Case
 from bench.one_broker import one_broker
-from bench.repeated_topic import RepeatedTopic, fill, made_batches
+from bench.repeated_topic import RepeatedTopic, empty_topic, fill, made_batches
 from bench.spark_copier import COPIERS
 from bench.spark_process import spark_process
 from gregor.protocol.records.compression import Codec
@@ -55,7 +55,7 @@ def main() -> int:
             results: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
             for turn in range(arguments.rounds + 1):
                 for way, spark in ways.items():
-                    trio.run(empty, target.bootstrap, case, PARTITIONS)
+                    trio.run(empty_topic, target.bootstrap, case.topic, PARTITIONS)
                     figures = spark.measured(case.topic, [source, target])
                     print(f"# {case.topic} {way}: {figures}", file=sys.stderr, flush=True)
                     if turn:
