@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...protocol.errors import BrokerError, ErrorCode
@@ -109,7 +109,7 @@ def read_partitions(
         if isinstance(found, ErrorCode):
             reads.append(PartitionRead(fetched, None, failed_partition(fetched.wanted.partition, found)))
             continue
-        if limits.is_follower and _has_no_news(fetched, found, limits):
+        if limits.is_follower and _has_no_news(fetched, found) and (has_waited or _idles(fetched, found, limits)):
             continue
         read = _read_or_fail(fetched, found, limits, remaining_bytes, at_least_one, has_waited)
         reads.append(read)
@@ -124,22 +124,61 @@ def failed_partition(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
 
 
-def _has_no_news(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
+def _has_no_news(fetched: FetchedPartition, partition: Partition) -> bool:
     """Whether a follower knows all there is to know of a partition; only in a session that is so."""
-    wanted, log, leadership = fetched.wanted, partition.log, partition.leadership
+    wanted, log = fetched.wanted, partition.log
     return (
-        leadership is not None
-        and wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark
+        wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark == log.log_end_offset
         and fetched.known_log_start_offset == log.log_start_offset
-        and wanted.current_leader_epoch == partition.leader_epoch
-        and wanted.last_fetched_epoch == log.leader_epoch
-        and leadership.idles(
-            limits.replica_id,
-            wanted.fetch_offset,
-            log_start_offset=wanted.log_start_offset,
-            broker_epoch=limits.replica_epoch,
-        )
+        and _is_of_this_epoch(wanted, partition)
+        and partition.leadership is not None
     )
+
+
+def _is_of_this_epoch(wanted: FetchPartition, partition: Partition) -> bool:
+    """Whether a follower follows this leader epoch, and has the epoch of the log's last record."""
+    return (
+        wanted.last_fetched_epoch == partition.log.leader_epoch
+        and wanted.current_leader_epoch == partition.leader_epoch
+    )
+
+
+def _has_all(wanted: FetchPartition, partition: Partition, replica_id: int) -> bool:
+    leadership = partition.leadership
+    return (
+        wanted.fetch_offset == partition.log.log_end_offset
+        and _is_of_this_epoch(wanted, partition)
+        and leadership is not None
+        and replica_id in leadership.followers
+    )
+
+
+def _idles(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
+    """Whether a fetch tells nothing new of a follower but that it lives, which is noted."""
+    wanted, leadership = fetched.wanted, partition.leadership
+    return leadership is not None and leadership.idles(
+        limits.replica_id,
+        wanted.fetch_offset,
+        log_start_offset=wanted.log_start_offset,
+        broker_epoch=limits.replica_epoch,
+    )
+
+
+def note_all_is_copied(found: Sequence[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits) -> bool:
+    """Count the fetch of a follower that has all there is, and so has to wait; else return False and count nothing."""
+    for fetched, partition in found:
+        if isinstance(partition, ErrorCode) or not _has_all(fetched.wanted, partition, limits.replica_id):
+            return False
+    for fetched, partition in found:
+        if isinstance(partition, Partition) and not _idles(fetched, partition, limits):
+            wanted = fetched.wanted
+            partition.follower_fetched(
+                limits.replica_id,
+                wanted.fetch_offset,
+                log_start_offset=wanted.log_start_offset,
+                broker_epoch=limits.replica_epoch,
+            )
+    return True
 
 
 def _read_or_fail(

@@ -140,12 +140,16 @@ async def _read_or_wait(
 
 def find(fetched: FetchedPartition, broker: Broker, version: int) -> Partition | ErrorCode:
     """The partition that is meant, by topic id from version 13 on, or why there is none."""
+    partitions = broker.partitions
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        if fetched.topic:
+            known = partitions.find(fetched.topic, fetched.wanted.partition)
+            if known is not None and known.log.topic_id == fetched.topic_id:
+                return known
         topic = broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         fetched.topic = topic.name
-    partitions = broker.partitions
     partition = partitions.find(fetched.topic, fetched.wanted.partition)
     return partitions.why_missing(fetched.topic, fetched.wanted.partition) if partition is None else partition
 

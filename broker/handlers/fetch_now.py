@@ -16,7 +16,7 @@ import trio
 from ...protocol.codec import decode, encode
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import FetchRequest, FetchResponse
-from ..fetching.reading import FetchLimits, PartitionRead, read_partitions
+from ..fetching.reading import FetchLimits, PartitionRead, note_all_is_copied, read_partitions
 from ..fetching.sessions import FetchContext, FetchedPartition
 from ..late_answer import LateAnswer
 from ..partition import Partition
@@ -118,7 +118,7 @@ class FollowerFetch:
         )
         self.deadline = trio.current_time() + request.max_wait_ms / 1000
         self._min_bytes = min(request.min_bytes, self._limits.max_bytes)
-        self._missing_bytes = 0
+        self._missing_bytes = self._min_bytes
         self._found = self._find()
         self._answer = LateAnswer()
         self._is_woken = False
@@ -127,10 +127,11 @@ class FollowerFetch:
 
     def answer_or_park(self) -> bytes | LateAnswer:
         """The answer's frame now, or later."""
-        reads = self._read(has_waited=False)
         is_last = not self._found or self._broker.purgatory.is_stopping or trio.current_time() >= self.deadline
-        if is_last or self._suffices(reads):
-            return self._answer_of(reads)
+        if is_last or self._min_bytes <= 0 or not note_all_is_copied(self._found, self._limits):
+            reads = self._read(has_waited=False)
+            if is_last or self._suffices(reads):
+                return self._answer_of(reads)
         self._watch()
         self._broker.purgatory.late.park(self)
         return self._answer

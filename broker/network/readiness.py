@@ -43,15 +43,18 @@ class Readiness:
     async def run(self) -> None:
         """Serve until cancelled."""
         unfinished: list[int] = []
+        events: list[tuple[int, int]] = []
         try:
             while True:
-                events = self._epoll.poll(0)
-                if not events and not unfinished:
+                # Where only one was ready, another one seldom is by now.
+                is_busy = unfinished or len(events) > 1
+                events = self._epoll.poll(0) if is_busy else []
+                if events or unfinished:
+                    await trio.lowlevel.checkpoint()
+                else:
                     # Nothing is left to do, so this is also when others have their turn.
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
                     events = self._epoll.poll(0)
-                else:
-                    await trio.lowlevel.checkpoint()
                 unfinished = self._call(events, unfinished)
         finally:
             self._epoll.close()

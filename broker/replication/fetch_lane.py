@@ -42,6 +42,8 @@ class FetchLane:
         self._socket: socket.socket | None = None
         self._address: Address | None = None
         self._reader = FrameReader(MAX_ANSWER_BYTES)
+        self._space = memoryview(bytearray(READ_BYTES))
+        """Where what arrives is put first: so much new memory for each answer would take longer than all else."""
         self._correlation_id = 0
         self._headers: dict[tuple[type[Message], int], bytearray] = {}
         self._asking = trio.CancelScope()
@@ -120,14 +122,14 @@ class FetchLane:
             if not has_more:
                 await trio.lowlevel.wait_readable(connected)
             try:
-                data = connected.recv(READ_BYTES)
+                count = connected.recv_into(self._space)
             except BlockingIOError:
                 has_more = False
                 continue
-            if not data:
+            if not count:
                 raise ConnectionResetError("the leader hung up")
-            has_more = len(data) == READ_BYTES
-            self._reader.feed(data)
+            has_more = count == READ_BYTES
+            self._reader.feed(self._space[:count])
         return frame
 
     def _decoded(self, frame: memoryview, request: Message, response: type[Response], version: int) -> Response:

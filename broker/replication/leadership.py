@@ -128,10 +128,10 @@ class Leadership:
 
         That is so if it is in sync, as it was, and what it holds is all there is and replicated.
         """
-        follower = self.followers.get(node_id)
+        follower, log = self.followers.get(node_id), self.log
         if (
             follower is None
-            or not offset == follower.log_end_offset == self.log.log_end_offset == self.log.high_watermark
+            or not offset == follower.log_end_offset == log.log_end_offset == log.high_watermark
             or follower.log_start_offset != log_start_offset
             or follower.broker_epoch != broker_epoch
             or node_id not in self.in_sync
