@@ -69,22 +69,26 @@ class BrokerProcess:
         self.process = spawn_broker(self.address, self.directory, self.overrides)
 
 
-def start_broker(directory: Path, *overrides: str, program: tuple[str, ...] = GREGOR) -> BrokerProcess:
+def start_broker(
+    directory: Path, *overrides: str, program: tuple[str, ...] = GREGOR, keeps_old_records: bool = True
+) -> BrokerProcess:
     """Start a broker on a free port of loopback; returns once it accepts connections.
 
     Another ``program`` is one that takes the same arguments, once: `start_again` is always `gregor` itself.
     """
     directory.mkdir(parents=True, exist_ok=True)
     address = free_address()
+    if keeps_old_records:
+        overrides = (KEEPS_OLD_RECORDS, *overrides)
     broker = BrokerProcess(spawn_broker(address, directory, overrides, program), address, directory, overrides)
     wait_until_it_answers(broker)
     return broker
 
 
 @contextlib.contextmanager
-def running_broker(directory: Path, *overrides: str) -> Iterator[BrokerProcess]:
+def running_broker(directory: Path, *overrides: str, keeps_old_records: bool = True) -> Iterator[BrokerProcess]:
     """A broker for the length of a block; it must end well."""
-    broker = start_broker(directory, *overrides)
+    broker = start_broker(directory, *overrides, keeps_old_records=keeps_old_records)
     try:
         yield broker
     finally:
@@ -97,7 +101,7 @@ def spawn_broker(
     address: tuple[str, int], directory: Path, overrides: tuple[str, ...], program: tuple[str, ...] = GREGOR
 ) -> subprocess.Popen[bytes]:
     """Start the process and do not wait; of settings that are given twice the later one counts."""
-    own = (f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}", KEEPS_OLD_RECORDS)
+    own = (f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}")
     settings = [*own, *overrides]
     command = [sys.executable, *program, "serve"]
     for setting in settings:

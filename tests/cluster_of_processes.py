@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.broker_process import BrokerProcess, spawn_broker, wait_until_it_answers
+from tests.broker_process import KEEPS_OLD_RECORDS, BrokerProcess, spawn_broker, wait_until_it_answers
 from tests.free_ports import free_address
 from tests.waiting import PATIENCE_S
 from tests.wire import Wire
@@ -35,7 +35,7 @@ class ClusterOfProcesses:
             home.mkdir(parents=True)
             own = (own_settings or self._settings)(node_id, address)
             shared = (override.replace(NODE_ID, str(node_id)) for override in overrides)
-            settings = (*shared, f"node.id={node_id}", *own)
+            settings = (KEEPS_OLD_RECORDS, *shared, f"node.id={node_id}", *own)
             self.brokers[node_id] = BrokerProcess(spawn_broker(address, home, settings), address, home, settings)
 
     def _settings(self, node_id: int, address: tuple[str, int]) -> list[str]:

@@ -90,12 +90,12 @@ def zoo_broker(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def differential_broker(tmp_path: Path) -> Iterator[str]:
-    """The address of a fresh broker with the settings that the stored answers were made with."""
+    """The address of a fresh broker with the settings that the stored answers were made with, and no others."""
     hurried = (
         "log.retention.check.interval.ms=500",
         "log.initial.task.delay.ms=500",
         "log.cleaner.backoff.ms=300",
         "log.segment.delete.delay.ms=500",
     )
-    with running_broker(tmp_path, *PEER_SETTINGS, *hurried) as broker:
+    with running_broker(tmp_path, *PEER_SETTINGS, *hurried, keeps_old_records=False) as broker:
         yield broker.bootstrap
