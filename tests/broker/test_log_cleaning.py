@@ -181,7 +181,7 @@ async def test_a_kill_in_the_middle_of_a_compaction_loses_nothing(broker: Broker
     topic = await create(broker, min_cleanable_dirty_ratio="1", cleanup_policy="delete")
     await write(broker, topic, 0, 500)
     before = await read(broker, topic)
-    await set_broker(broker, "log.cleaner.io.max.bytes.per.second", "20000")
+    await set_broker(broker, "log.cleaner.io.max.bytes.per.second", "8000")
     await set_topic(broker, topic, "min.cleanable.dirty.ratio", "0")
     await set_topic(broker, topic, "cleanup.policy", "compact")
     directory = partition_directory(broker, topic)
@@ -198,7 +198,7 @@ async def test_a_kill_in_the_middle_of_a_compaction_loses_nothing(broker: Broker
 
 async def test_a_stop_does_not_wait_for_a_compaction(broker: BrokerProcess) -> None:
     topic = await create(broker)
-    await set_broker(broker, "log.cleaner.io.max.bytes.per.second", "20000")
+    await set_broker(broker, "log.cleaner.io.max.bytes.per.second", "8000")
     await write(broker, topic, 0, 200)
     directory = partition_directory(broker, topic)
     await eventually(lambda: any(directory.glob("*.cleaned")))

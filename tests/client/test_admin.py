@@ -101,6 +101,6 @@ async def test_what_the_broker_speaks_and_stores(broker_process: BrokerProcess) 
 
 
 async def test_nobody_there() -> None:
-    async with Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin:
+    async with Admin("127.0.0.1:1", default_api_timeout_ms=2_000) as admin:
         with pytest.raises(DeadlineExceededError, match="cannot connect"):
             await admin.list_topics()
