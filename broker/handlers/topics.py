@@ -78,7 +78,7 @@ def _create_as_told(wanted: CreatableTopic, context: RequestContext, *, validate
         partitions=wanted.num_partitions,
         replication_factor=wanted.replication_factor,
         assignments=[(assigned.partition_index, assigned.broker_ids) for assigned in wanted.assignments],
-        configs=_configs(wanted),
+        configs={config.name: config.value for config in wanted.configs},
         validate_only=validate_only,
     )
 
@@ -87,18 +87,6 @@ def _record_mutations(partition_count: int, context: RequestContext) -> None:
     """Count against ``controller_mutation_rate`` (KIP-599). Raises BrokerError THROTTLING_QUOTA_EXCEEDED."""
     is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA[context.api_key]
     context.broker.quotas.record_mutations(context, partition_count, is_strict=is_strict)
-
-
-def _configs(wanted: CreatableTopic) -> dict[str, str]:
-    """The topic's own configuration. Raises BrokerError INVALID_CONFIG for a null, which Kafka takes for no value."""
-    configs: dict[str, str] = {}
-    nulls = [config.name for config in wanted.configs if config.value is None]
-    if nulls:
-        message = f"Null value not supported for topic configs: {','.join(nulls)}"
-        raise BrokerError(ErrorCode.INVALID_CONFIG, message)
-    for config in wanted.configs:
-        configs[config.name] = config.value or ""
-    return configs
 
 
 def _described_configs(topic: TopicState, context: RequestContext) -> list[CreatableTopicConfigs]:

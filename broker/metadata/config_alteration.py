@@ -19,8 +19,8 @@ from ..config.table import SUPPORTED_KEYS
 from ..config.topic_keys import TOPIC_KEYS
 from ..monitoring.loggers import LEVELS, ROOT, logger_levels, reset_level, set_level
 from ..monitoring.subscriptions import validate_subscription
+from .new_topics import validate_properties
 from .state import ResourceType
-from .store import validate_properties
 
 if TYPE_CHECKING:
     from ..broker import Broker

@@ -7,6 +7,8 @@ from random import randrange
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ..config import ConfigError
+from ..config.topic_keys import validate_topic_properties
 from . import replica_placement
 from .internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from .replica_placement import DEFAULT
@@ -44,6 +46,24 @@ def on_first_use(metadata: MetadataStore, name: str) -> NewTopic:
     is_binding = config.is_set(key) and not metadata.is_alone
     reachable = replicas if is_binding else _reachable(metadata, replicas)
     return NewTopic(name, partitions, reachable, internal_configs(metadata, name))
+
+
+def own_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
+    """The configuration that somebody wants for a topic. Raises BrokerError INVALID_CONFIG, for nulls too."""
+    configs = {key: value for key, value in wanted.items() if value is not None}
+    if len(configs) < len(wanted):
+        nulls = ",".join(key for key in wanted if key not in configs)
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls}")
+    validate_properties(configs)
+    return configs
+
+
+def validate_properties(properties: Mapping[str, str]) -> None:
+    """Raise BrokerError INVALID_CONFIG where a topic cannot have these properties."""
+    try:
+        validate_topic_properties(properties)
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def internal_configs(metadata: MetadataStore, name: str) -> dict[str, str]:

@@ -27,8 +27,7 @@ from ...protocol.schema import Message
 from ...storage.clock import Clock
 from ...storage.log_config import LONG_MAX, LogConfig
 from ...storage.log_manager import LogManager
-from ..config import BrokerConfig, ConfigError
-from ..config.topic_keys import validate_topic_properties
+from ..config import BrokerConfig
 from . import new_topics, replica_placement
 from .adoption import adoption_records, delete_removed
 from .change_tracking import ChangeTracker, differences
@@ -211,7 +210,7 @@ class MetadataStore:
         partitions: int = replica_placement.DEFAULT,
         replication_factor: int = replica_placement.DEFAULT,
         assignments: Sequence[tuple[int, Sequence[int]]] = (),
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
         """Create a topic and return it; with ``validate_only``, only what it would be.
@@ -225,8 +224,7 @@ class MetadataStore:
         if name in self.topics:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         validate_no_collision(name, self.topics)
-        own = dict(configs or {})
-        validate_properties(own)
+        own = new_topics.own_configs(configs or {})
         held = new_topics.placement(self, partitions, replication_factor, assignments)
         topic = TopicState(name, uuid4(), new_topics.partitions_on(self, held), own)
         if validate_only:
@@ -390,11 +388,3 @@ class MetadataStore:
         cluster = self.state.configs_of(ResourceType.BROKER, "")
         own = self.state.configs_of(ResourceType.BROKER, str(self.node_id))
         self.config.override(cluster, own)
-
-
-def validate_properties(properties: Mapping[str, str]) -> None:
-    """Raise BrokerError INVALID_CONFIG where a topic cannot have these properties."""
-    try:
-        validate_topic_properties(properties)
-    except ConfigError as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None

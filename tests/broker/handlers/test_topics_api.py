@@ -70,6 +70,15 @@ async def test_a_null_value_is_refused(asking: Asking) -> None:
     assert result.error_message == "Null value not supported for topic configs: retention.ms"
 
 
+async def test_a_name_is_judged_before_the_configuration(asking: Asking) -> None:
+    await create(asking, topic("a"))
+    results = await create(asking, topic("a", retention_ms=None), topic("(", retention_ms=None))
+    assert [result.error_code for result in results] == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
 async def test_an_assignment_and_a_count_are_one_too_many(asking: Asking) -> None:
     assigned = topic("a", 1, -1)
     assigned.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
