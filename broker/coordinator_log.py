@@ -143,6 +143,12 @@ class CoordinatorLog:
         if partition is not None and not partition.is_replicated(offset):
             note_written(partition, offset)
 
+    def tell_of_all(self, index: int) -> None:
+        """The same for all that the partition holds."""
+        partition = self._topics.internal_partition(self.topic, index)
+        if partition is not None and partition.role is not None:
+            self.tell_of(index, partition.log.log_end_offset - 1)
+
     def replay(self, index: int) -> Iterator[list[Replayed]]:
         """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""
         partition = self._topics.internal_partition(self.topic, index)

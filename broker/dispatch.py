@@ -217,9 +217,11 @@ WRITES_AS_COORDINATOR = frozenset(
         ApiKey.ADD_OFFSETS_TO_TXN,
         ApiKey.END_TXN,
         ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TRANSACTIONS,
     }
 )
-"""Requests that may write to internal topics: among several brokers their answers wait for the followers."""
+"""Requests that write to internal topics or tell of it: among several brokers their answers wait for the followers."""
 
 
 def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:

@@ -39,17 +39,25 @@ def note_written(partition: Partition, offset: int) -> None:
 async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> Response:
     """The response, once all that was written on the way to it is in the logs of all in-sync replicas.
 
-    Raises BrokerError as the handler does, NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
+    Raises BrokerError as the handler does, once that is so too: a refusal tells of what was written as well.
+    Raises NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
     written: list[tuple[Partition, int]] = []
     token = _written.set(written)
     try:
         response = await responding
+    except BrokerError:
+        await _until_replicated(written, timeout_s)
+        raise
     finally:
         _written.reset(token)
+    await _until_replicated(written, timeout_s)
+    return response
+
+
+async def _until_replicated(written: list[tuple[Partition, int]], timeout_s: float) -> None:
     for partition, offset in written:
         try:
             await partition.replicated(offset, timeout_s)
         except BrokerError as error:
             raise NotReplicatedError(TOLD_AS.get(error.code, error.code), error.message) from error
-    return response

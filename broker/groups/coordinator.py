@@ -139,6 +139,11 @@ class GroupCoordinator:
         """The group, if it is one of the consumer protocol."""
         return self._consumer_groups.by_id.get(group_id)
 
+    def _tell_of_all(self, group_id: str) -> None:
+        """The answer depends on what others have written: it waits for all of it (Kafka `CoordinatorRuntime`)."""
+        if group_id:
+            self._topic.tell_of_all(self.partition_of(group_id))
+
     def _group_for_joining(self, group_id: str, member_id: str) -> ClassicGroup | None:
         """The group; a new one for a stranger, none for somebody who claims to have been here.
 
@@ -192,6 +197,7 @@ class GroupCoordinator:
         return kept(SyncGroupResponse(error_code=error or ErrorCode.UNKNOWN_MEMBER_ID))
 
     def _sync_with_consumer_group(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+        self._tell_of_all(group.group_id)
         try:
             return self._classic_in_consumer.sync(group, request)
         except BrokerError as refusal:
@@ -216,6 +222,7 @@ class GroupCoordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat (KIP-848). Raises BrokerError for every refusal."""
         self._raise_unless_served(request.group_id, may_be_empty=True)
+        self._tell_of_all(request.group_id)
         return self._consumer.heartbeat(request, client)
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
@@ -339,6 +346,7 @@ class GroupCoordinator:
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
         """ConsumerGroupDescribe of one group. Raises BrokerError if there is no such group of the consumer protocol."""
         self._raise_unless_served(group_id)
+        self._tell_of_all(group_id)
         group = self._consumer_group(group_id)
         if group is None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -140,13 +140,19 @@ async def _commit_in_transaction(
 async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
     broker = context.broker
-    await join_transaction(
-        broker,
-        broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
-        request.transactional_id,
-        ProducerIdentity(request.producer_id, request.producer_epoch),
-        transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
-    )
+    try:
+        await join_transaction(
+            broker,
+            broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
+        )
+    except BrokerError as error:
+        if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            # Producers that commit offsets do not expect it (Kafka `maybeConvertOffsetCommitError`).
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        raise
 
 
 def _exists(topic: str, partition: int, context: RequestContext) -> bool:

@@ -262,6 +262,7 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        self._tell_of(transactional_id)
         return transaction
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -279,9 +280,12 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        # Who asks again may be answered without another record, while the first one is not replicated yet.
-        self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
+        self._tell_of(transactional_id)
         return transaction
+
+    def _tell_of(self, transactional_id: str) -> None:
+        """Answers need not write a record of their own, while the one that they tell of is not replicated yet."""
+        self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
 
     def _store(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id

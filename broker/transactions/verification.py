@@ -13,7 +13,9 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...storage.paths import TopicPartition
 from ...storage.producer_state import NO_OFFSET
+from ..coordination.request_writes import when_replicated
 from ..partition import Partition
+from .coordinator import TransactionCoordinator
 from .transaction import ProducerIdentity
 
 if TYPE_CHECKING:
@@ -52,7 +54,8 @@ async def join_transaction(
     """Let a write into its transaction, or refuse it; one in which this log has records already needs no question.
 
     Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know it,
-    INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS.
+    INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and where the coordinator cannot say
+    now NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
     is_v2 = support is TransactionSupport.V2
     if _is_in_transaction(partition, producer, is_v2=is_v2):
@@ -64,11 +67,10 @@ async def join_transaction(
     try:
         if remote is not None and remote.is_remote(transactional_id):
             is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
-        elif is_v2:
-            broker.transactions.add_partitions(transactional_id, producer, [at], is_v2=True)
-            is_added = True
         else:
-            is_added = broker.transactions.holds_partition(transactional_id, producer, at)
+            joining = _join_here(broker.transactions, transactional_id, producer, at, is_v2=is_v2)
+            # Were that lost after the write, nobody would end the transaction here.
+            is_added = await when_replicated(joining, broker.config.offsets_commit_timeout_ms / 1000)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
@@ -77,6 +79,20 @@ async def join_transaction(
         is_known = support is TransactionSupport.TAKES_ABORTABLE
         code = ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
         raise BrokerError(code, f"{at.topic}-{at.partition} has not been added to the transaction")
+
+
+async def _join_here(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    at: TopicPartition,
+    *,
+    is_v2: bool,
+) -> bool:
+    if not is_v2:
+        return coordinator.holds_partition(transactional_id, producer, at)
+    coordinator.add_partitions(transactional_id, producer, [at], is_v2=True)
+    return True
 
 
 def _is_in_transaction(partition: Partition, producer: ProducerIdentity, *, is_v2: bool) -> bool:

@@ -100,7 +100,8 @@ def test_a_group_coordinator_that_is_cut_off_tells_of_no_commit_that_may_be_lost
     safe = (ErrorCode.NONE, max(len(outcomes) - 2, 0))
     assert fetched(cluster, old, group) == safe
     assert fetched(cluster, old, group, stable=True)[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    new = until(lambda: (found := coordinator(cluster, group, GROUP)) != old and found)
+    until(lambda: coordinator(cluster, group, GROUP) != old)
+    new = coordinator(cluster, group, GROUP)
     until(lambda: commit(cluster, new, group, 1_000) == ErrorCode.NONE)
     assert fetched(cluster, new, group) == (ErrorCode.NONE, 1_000)
     assert fetched(cluster, old, group) == safe
@@ -121,6 +122,7 @@ def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
         with cluster.wire(node_id) as wire:
             answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
         assert isinstance(answer, InitProducerIdResponse)
+        assert answer.error_code == ErrorCode.NONE
         return answer
 
     def end(producer: InitProducerIdResponse) -> ErrorCode:
@@ -133,7 +135,7 @@ def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
         with cluster.wire(node_id) as wire:
             return ErrorCode(wire.ask(ApiKey.END_TXN, 3, request).error_code)
 
-    producer = until(lambda: (answer := init_producer()).error_code == ErrorCode.NONE and answer)
+    producer = until(init_producer)
     add = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer.producer_id,

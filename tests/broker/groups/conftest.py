@@ -26,6 +26,7 @@ class MemoryLog:
     """What a coordinator uses of a partition and its log, in memory; its followers may be `cut_off`."""
 
     def __init__(self) -> None:
+        self.role = None
         self.cut_off = False
         self._waiting: list[Callable[[ErrorCode], None]] = []
         self.config = SimpleNamespace(max_message_bytes=1 << 20)

@@ -12,7 +12,9 @@ from gregor.broker.refusals import ERROR_FIELDS, has_top_level_error
 from gregor.protocol.apis import ApiKey, request_class, response_class
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from gregor.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from gregor.protocol.messages.delete_groups import DeleteGroupsRequest
+from gregor.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,6 +38,8 @@ WITH_ENTRIES: dict[ApiKey, Message] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnRequest(
         v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])]
     ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest(group_ids=["g"]),
+    ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsRequest(transactional_ids=["tx"]),
     ApiKey.DELETE_GROUPS: DeleteGroupsRequest(groups_names=["g"]),
 }
 """Requests whose answers say for each entry how it went; all others have an error at the top."""
