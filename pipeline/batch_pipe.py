@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from ..client.batch import next_sequence
 from ..client.errors import ConnectionLostError
@@ -58,6 +59,11 @@ class BatchPipe:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._cluster.close()
+
+    def topic_id(self) -> UUID:
+        """The id of the topic that has the name now. Raises PipelineError."""
+        topic, _ = self._place
+        return self._cluster.topics([topic])[topic].topic_id
 
     def append(self, batches: Sequence[Buffer], identity: tuple[int, int]) -> list[int]:
         """Append v2 batches in order, as those of this producer id and epoch; the offset of each one's first record.

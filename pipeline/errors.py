@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from ..protocol.errors import BrokerError
 
 
@@ -31,6 +33,19 @@ class DataLossError(PipelineError):
         super().__init__(
             f"{topic}-{partition}: offset {offset} is not there, the log has {start_offset} up to {end_offset}: "
             "retention was faster, or the topic was made anew; failOnDataLoss=false reads what is there"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PipelineError, (str(self),)
+
+
+class RecreatedTopicError(PipelineError):
+    """The topic of that name is another one than the one that was read or written up to that offset of the source."""
+
+    def __init__(self, topic: str, partition: int, offset: int, side: str, known: UUID, found: UUID) -> None:
+        super().__init__(
+            f"{topic}-{partition} offset {offset}: the {side}'s topic was deleted and made anew meanwhile: it has the "
+            f"id {found}, not {known}"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -2,7 +2,8 @@
 
 Progress is a group's offset for the partition that is written to: the source's next offset. Who starts takes the
 transactional id over, which aborts what a task before it has left open and fences that task off; only then is the
-progress read, so nothing can change it any more. The text beside the offset says whose progress it is.
+progress read, so nothing can change it any more. The text beside the offset says whose progress it is, and of which
+topic: one that is made anew under the same name begins without progress, and in the middle of a copy is an error.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from ..client.errors import ClientError
 from ..client.group_offsets import CommittedOffset
 from ..protocol.errors import BrokerError
 from ..protocol.records.record import Buffer
+from ..protocol.schema import NO_UUID
 from .batch_pipe import BatchPipe
 from .clients import bootstrap_of, client_config
-from .errors import PipelineError
+from .errors import PipelineError, RecreatedTopicError
 from .offset_options import Partition
 from .wire import WireSettings
 
@@ -66,6 +68,7 @@ class ExactCopy:
         }
         self._producer = Producer(self._bootstrap, **identity)
         self._pipe = BatchPipe(target.settings, target.place, target.transactional_id)
+        self._topic_id = NO_UUID
         self.has_appended = False
         """Whether a transaction was committed."""
         self.reached: int | None = None
@@ -88,9 +91,10 @@ class ExactCopy:
     async def progress(self) -> tuple[int | None, Any]:
         """The source's next offset, None if nothing was copied, and the note of the last `append`.
 
-        Raises PipelineError if the group has the progress of another purpose.
+        Comes first. Raises PipelineError if the group has the progress of another purpose.
         """
         place = self._target.place
+        self._topic_id = await trio.to_thread.run_sync(self._pipe.topic_id)
         async with Admin(self._bootstrap, **self._config) as admin:
             committed = (await admin.committed_offsets(self._target.group, [place])).get(place)
         if committed is None:
@@ -98,13 +102,17 @@ class ExactCopy:
         try:
             text = json.loads(committed.metadata)
             purpose, note = text["purpose"], text.get("note")
+            is_of_this_topic = text.get("topic") == str(self._topic_id)
         except (ValueError, TypeError, KeyError, AttributeError):
-            purpose, note = committed.metadata, None
+            purpose, note, is_of_this_topic = committed.metadata, None, False
         if purpose != self._target.purpose:
             raise PipelineError(
                 f"group {self._target.group} has progress of something else at {place[0]}-{place[1]}: {purpose!r}, "
                 f"not {self._target.purpose!r}; choose another --name"
             )
+        if not is_of_this_topic:
+            # Brokers forget a topic's offsets with it, but not those of a transaction that ends just afterwards.
+            return None, None
         self.reached = committed.offset
         return committed.offset, note
 
@@ -114,14 +122,19 @@ class ExactCopy:
         """Append v2 batches, and commit that the source was read up to `next_offset`, or do neither.
 
         Batches in memory that can be written to are changed there: it must be the caller's own. Returns the offset of
-        each batch's first record; `note` makes of them what stands beside the progress.
+        each batch's first record; `note` makes of them what stands beside the progress. Raises RecreatedTopicError.
         """
         producer, place = self._producer, self._target.place
         async with producer.transaction():
             identity = await producer.join_transaction(*place) if batches else NOBODY
             # What is under way cannot be recalled: who cancels waits for its answers.
             offsets = await trio.to_thread.run_sync(self._pipe.append, batches, identity)
-            text = json.dumps({"purpose": self._target.purpose, "note": note(offsets)}, separators=(",", ":"))
+            found = await trio.to_thread.run_sync(self._pipe.topic_id)
+            if found != self._topic_id:
+                # Of this transaction the first batches may be in the one, the others in the other topic.
+                raise RecreatedTopicError(*place, next_offset, "target", self._topic_id, found)
+            described = {"purpose": self._target.purpose, "topic": str(self._topic_id), "note": note(offsets)}
+            text = json.dumps(described, separators=(",", ":"))
             await producer.send_offsets_to_transaction(self._target.group, {place: CommittedOffset(next_offset, text)})
         self.has_appended, self.reached = True, next_offset
         return offsets

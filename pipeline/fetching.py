@@ -8,18 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ..client.errors import ConnectionLostError, is_retriable
 from ..client.fetcher import AbortedFilter
+from ..protocol.apis import ApiKey
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ..protocol.records.batches import BatchView
 from ..protocol.records.headers_cy import seek
+from ..protocol.schema import NO_UUID
 from .cluster_view import BACKOFF_S, PATIENCE_S, ClusterView
-from .errors import DamagedLogError, DataLossError, PipelineError
+from .errors import DamagedLogError, DataLossError, PipelineError, RecreatedTopicError
 from .header_batches import HeaderBatches, raw_batches
 from .log_reading import ReadOptions
 from .offset_options import EARLIEST, LATEST
@@ -38,12 +41,17 @@ MAX_BATCH_BYTES = 2**31 - 1
 
 @dataclass(frozen=True)
 class FetchRange(InputPartition):
-    """Offsets of a partition, the end exclusive: what one task reads."""
+    """Offsets of a partition, the end exclusive: what one task reads.
+
+    With `topic_id` of no other topic of that name; a broker that knows no Fetch by id (before Kafka 3.1) notices only
+    where the other one lacks the partition or the offset.
+    """
 
     topic: str
     partition: int
     first_offset: int
     end_offset: int
+    topic_id: UUID = NO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,7 @@ class _Fetcher:
             topics=[
                 FetchTopic(
                     topic=self._range.topic,
+                    topic_id=self._range.topic_id,
                     partitions=[
                         FetchPartition(
                             partition=self._range.partition,
@@ -190,7 +199,7 @@ class _Fetcher:
                 )
             ],
         )
-        wire.send(request)
+        wire.send(request, version=wire.versions.version(ApiKey.FETCH) if self._range.topic_id.int else None)
         self._sent_for = self._position
 
     def _check(self, data: PartitionData) -> None:
@@ -203,6 +212,7 @@ class _Fetcher:
 
     def _meet_loss(self) -> None:
         """The offset is not there: go on where there is one, if that is allowed. Raises DataLossError."""
+        self._check_is_same_topic()
         place = (self._range.topic, self._range.partition)
         start = self._cluster.list_offsets({place: EARLIEST})[place] or 0
         end = self._cluster.list_offsets({place: LATEST})[place] or 0
@@ -212,8 +222,22 @@ class _Fetcher:
             raise DataLossError(*place, self._position, start, end)
         self._position = start if self._position < start else self._range.end_offset
 
+    def _check_is_same_topic(self) -> None:
+        """Raise PipelineError if the topic is gone, or has another id than the one that is wanted."""
+        topic, partition, known = self._range.topic, self._range.partition, self._range.topic_id
+        if not known.int:
+            return
+        try:
+            found = self._cluster.topics([topic])[topic].topic_id
+        except PipelineError as failure:
+            raise PipelineError(f"{topic}-{partition} offset {self._position}: {failure}") from failure
+        if found != known:
+            raise RecreatedTopicError(topic, partition, self._position, "source", known, found)
+
     def _recover(self, failure: BrokerError | ConnectionLostError) -> None:
         """Get ready to try again. Raises PipelineError if that would not help, or has been tried for long."""
+        if isinstance(failure, BrokerError):
+            self._check_is_same_topic()
         if not is_retriable(failure) or time.monotonic() > self._deadline:
             place = f"{self._range.topic}-{self._range.partition} offset {self._position}"
             raise PipelineError(f"{place}: {failure}") from failure

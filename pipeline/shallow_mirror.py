@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import trio
@@ -45,9 +46,13 @@ less (markers, aborted or compacted records lie between), only the ends do."""
 
 @dataclass(frozen=True, slots=True)
 class MirrorWork:
-    """One task: a partition up to `end_offset` of the source. `offsets_root` is where the table of offsets goes."""
+    """One task: a partition up to `end_offset` of the source's topic of that id.
+
+    `offsets_root` is where the table of offsets goes.
+    """
 
     source: FetchOptions
+    topic_id: UUID
     end_offset: int
     target: CopyTarget
     max_batch_bytes: int
@@ -114,7 +119,7 @@ class _Mirror:
     def _transactions(self, start: int) -> Iterator[tuple[int, list[Outgoing], int]]:
         """Where each begins in the source, its batches, and where the next begins."""
         work = self._work
-        wanted = FetchRange(*work.target.place, start, work.end_offset)
+        wanted = FetchRange(*work.target.place, start, work.end_offset, work.topic_id)
         waiting: list[Outgoing] = []
         size, begin, position = 0, start, start
         for piece in fetch_pieces(wanted, work.source, fails_on_data_loss=work.fails_on_data_loss):

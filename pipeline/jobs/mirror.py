@@ -83,6 +83,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
     return [
         MirrorWork(
             source=FetchOptions(source, read_committed=True),
+            topic_id=topics[place[0]].topic_id,
             end_offset=ends[place] or 0,
             target=CopyTarget(target, group, place, f"{purpose} {topics[place[0]].topic_id}"),
             max_batch_bytes=max_batch_bytes[place[0]],

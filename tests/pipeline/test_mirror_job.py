@@ -16,7 +16,7 @@ import trio
 from pyarrow import parquet
 
 from gregor.client import Admin, Producer
-from gregor.pipeline import exact_copy
+from gregor.pipeline import batch_pipe, exact_copy, fetching
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs import generate as generate_job
 from gregor.pipeline.jobs import mirror as mirror_job
@@ -155,16 +155,75 @@ def test_what_cannot_be_mirrored_is_told(broker_process: BrokerProcess, target: 
     produce(broker_process, "anew", [b"1"], 1)
     mirror(broker_process, target, "anew")
 
-    async def remove() -> None:
-        async with Admin(broker_process.bootstrap) as admin:
-            await admin.delete_topics(["anew"])
-
-    trio.run(remove)
-    make_topic(broker_process, "anew", 1)
-    produce(broker_process, "anew", [b"2", b"3"], 1)
+    make_anew(broker_process, "anew", [b"2", b"3"])
     with pytest.raises(PipelineError, match="choose another --name"):
         mirror(broker_process, target, "anew")
     assert mirror(broker_process, target, "nothing-at-all") == []
+
+
+def make_anew(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:
+    """Delete the topic of one partition, and make another one of that name."""
+
+    async def remove() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            await admin.delete_topics([topic])
+
+    trio.run(remove)
+    make_topic(broker, topic, 1)
+    if values:
+        produce(broker, topic, values, 1)
+
+
+def test_a_source_that_is_made_anew_meanwhile_is_told(
+    broker_process: BrokerProcess, target: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(broker_process, "swapped", 1)
+    produce(broker_process, "swapped", [b"first %d" % n for n in range(200)], 1, batch_size=300)
+    monkeypatch.setattr(fetching, "FIRST_FETCH_BYTES", 1000)
+    monkeypatch.setattr(fetching, "GROWTH", 1)
+    append = exact_copy.ExactCopy.append
+    calls = 0
+
+    async def append_and_swap(copy: exact_copy.ExactCopy, batches: list[bytes], next_offset: int, note: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            others = [b"second %d" % n for n in range(300)]
+            await trio.to_thread.run_sync(make_anew, broker_process, "swapped", others)
+        return await append(copy, batches, next_offset, note)
+
+    monkeypatch.setattr(exact_copy.ExactCopy, "append", append_and_swap)
+    with pytest.raises(PipelineError, match=r"swapped-0 offset \d+: the source's topic was deleted and made anew"):
+        mirror(broker_process, target, "swapped", "--transaction-bytes", "500")
+    copied = [row["value"] for row in records_of(target, "swapped", 0)]
+    assert 0 < len(copied) < 200
+    assert copied == [b"first %d" % n for n in range(len(copied))]
+    with pytest.raises(PipelineError, match="choose another --name"):
+        mirror(broker_process, target, "swapped")
+
+
+def test_a_target_that_is_made_anew_meanwhile_is_told_and_gets_all_again(
+    broker_process: BrokerProcess, target: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(broker_process, "emptied", 1)
+    produce(broker_process, "emptied", [b"%d" % n for n in range(200)], 1, batch_size=300)
+    append = batch_pipe.BatchPipe.append
+    calls = 0
+
+    def append_and_swap(pipe: batch_pipe.BatchPipe, batches: list[bytes], identity: tuple[int, int]) -> list[int]:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            make_anew(target, "emptied", [])
+        return append(pipe, batches, identity)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_pipe.BatchPipe, "append", append_and_swap)
+        with pytest.raises(PipelineError, match=r"emptied-0 offset \d+: the target's topic was deleted and made anew"):
+            mirror(broker_process, target, "emptied", "--transaction-bytes", "500")
+    assert records_of(target, "emptied", 0) == []
+    mirror(broker_process, target, "emptied")
+    assert contents(records_of(target, "emptied", 0)) == contents(records_of(broker_process, "emptied", 0))
 
 
 def test_damage_is_told_and_never_mirrored(broker_process: BrokerProcess, target: BrokerProcess) -> None:
