@@ -186,7 +186,10 @@ class TransactionCoordinator:
         """
         transaction = self._of_producer(transactional_id, producer)
         transaction.check_not_prepared()
-        return partition in transaction.partitions
+        if partition in transaction.partitions:
+            return True
+        self._confirm(transaction)
+        return False
 
     # EndTxn
 
@@ -201,6 +204,7 @@ class TransactionCoordinator:
             self._end(transaction, commit=commit)
         else:
             transaction.check_same_end(commit=commit)
+            self._confirm(transaction)
 
     def end_v2(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
         """Commit or abort as EndTxn v5 does (KIP-890): returns the id and epoch for the next transaction.
@@ -286,6 +290,15 @@ class TransactionCoordinator:
     def _tell_of(self, transactional_id: str) -> None:
         """Answers need not write a record of their own, while the one that they tell of is not replicated yet."""
         self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
+
+    def _confirm(self, transaction: Transaction) -> None:
+        """Write once more what is known, so that the answer waits for it.
+
+        A coordinator that was superseded and has not heard of it (it was stopped, or cut off) knows the transaction
+        before: it would take a commit for that one's, asked for twice. What it writes is not replicated. Kafka 3.9
+        believes what it knows.
+        """
+        self._store(transaction)
 
     def _store(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id

@@ -110,46 +110,82 @@ def test_a_group_coordinator_that_is_cut_off_tells_of_no_commit_that_may_be_lost
     assert fetched(cluster, new, group) == (ErrorCode.NONE, 1_000)
 
 
-def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
-    cluster: ClusterOfProcesses, network: Network
-) -> None:
-    create(cluster, CONTROLLER, "written", on=[CONTROLLER])
-    name = next(name for name in map(str, itertools.count()) if coordinator(cluster, name, TRANSACTION) != CONTROLLER)
-    node_id = coordinator(cluster, name, TRANSACTION)
+class RawProducer:
+    """A transactional producer that asks whichever broker it is told to; its coordinator is not the controller."""
 
-    def init_producer() -> InitProducerIdResponse:
-        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        with cluster.wire(node_id) as wire:
+    TOPIC = "written"
+
+    def __init__(self, cluster: ClusterOfProcesses) -> None:
+        self._cluster = cluster
+        names = map(str, itertools.count())
+        self.name = next(name for name in names if coordinator(cluster, name, TRANSACTION) != CONTROLLER)
+        self.coordinator = coordinator(cluster, self.name, TRANSACTION)
+        self._identity = until(self._initialized)
+
+    def _initialized(self) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
+        with self._cluster.wire(self.coordinator) as wire:
             answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
         assert isinstance(answer, InitProducerIdResponse)
         assert answer.error_code == ErrorCode.NONE
         return answer
 
-    def end(producer: InitProducerIdResponse) -> ErrorCode:
+    def add(self, node_id: int) -> ErrorCode:
+        """Make the topic's partition part of the transaction."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self._identity.producer_id,
+            v3_and_below_producer_epoch=self._identity.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self.TOPIC, partitions=[0])],
+        )
+        with self._cluster.wire(node_id) as wire:
+            added = wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, request).results_by_topic_v3_and_below[0]
+        return ErrorCode(added.results_by_partition[0].partition_error_code)
+
+    def commit(self, node_id: int) -> ErrorCode:
+        """Commit the transaction."""
         request = EndTxnRequest(
-            transactional_id=name,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
+            transactional_id=self.name,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
             committed=True,
         )
-        with cluster.wire(node_id) as wire:
+        with self._cluster.wire(node_id) as wire:
             return ErrorCode(wire.ask(ApiKey.END_TXN, 3, request).error_code)
 
-    producer = until(init_producer)
-    add = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=name,
-        v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="written", partitions=[0])],
-    )
-    with cluster.wire(node_id) as wire:
-        added = wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, add).results_by_topic_v3_and_below
-    assert added[0].results_by_partition[0].partition_error_code == ErrorCode.NONE
-    others = ",".join(str(other) for other in cluster.brokers if other != node_id)
-    network.cut((str(node_id), f"api=Fetch broker={others} stall"), begins="")
-    assert end(producer) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+@pytest.fixture
+def producer(cluster: ClusterOfProcesses) -> RawProducer:
+    """A producer with a topic to write to."""
+    if RawProducer.TOPIC not in {topic.name for topic in cluster.metadata(CONTROLLER).topics}:
+        create(cluster, CONTROLLER, RawProducer.TOPIC, on=[CONTROLLER])
+    return RawProducer(cluster)
+
+
+def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
+    cluster: ClusterOfProcesses, network: Network, producer: RawProducer
+) -> None:
+    assert producer.add(producer.coordinator) == ErrorCode.NONE
+    others = ",".join(str(other) for other in cluster.brokers if other != producer.coordinator)
+    network.cut((str(producer.coordinator), f"api=Fetch broker={others} stall"), begins="")
+    assert producer.commit(producer.coordinator) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     network.heal()
-    until(lambda: end(producer) == ErrorCode.NONE)
+    until(lambda: producer.commit(producer.coordinator) == ErrorCode.NONE)
+
+
+def test_a_coordinator_of_the_past_does_not_take_a_commit_for_the_one_before(
+    cluster: ClusterOfProcesses, network: Network, producer: RawProducer
+) -> None:
+    old = producer.coordinator
+    assert producer.add(old) == ErrorCode.NONE
+    until(lambda: producer.commit(old) == ErrorCode.NONE)
+    until(lambda: producer.commit(old) == ErrorCode.NONE)
+    network.isolate(old, "stall")
+    until(lambda: coordinator(cluster, producer.name, TRANSACTION) != old)
+    new = coordinator(cluster, producer.name, TRANSACTION)
+    until(lambda: producer.add(new) == ErrorCode.NONE)
+    assert producer.commit(old) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    until(lambda: producer.commit(new) == ErrorCode.NONE)
 
 
 def stable_offset(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int) -> int:

@@ -46,6 +46,22 @@ def test_who_asks_again_is_told_of_the_first_answers_record(house: House) -> Non
         house.restart()
 
 
+def test_what_needs_no_record_is_said_with_one_by_a_coordinator_that_may_be_of_the_past(house: House) -> None:
+    """If another one looks after the id by now, the record is not replicated, and nothing is said."""
+    producer = house.init()
+    house.coordinator.add_partitions("tx", producer, [A])
+    written = len(house.journal.records)
+    assert house.coordinator.holds_partition("tx", producer, A)
+    assert len(house.journal.records) == written
+    assert not house.coordinator.holds_partition("tx", producer, B)
+    assert len(house.journal.records) == written + 1
+    house.coordinator.end("tx", producer, commit=True)
+    written = len(house.journal.records)
+    house.coordinator.end("tx", producer, commit=True)
+    assert len(house.journal.records) == written + 1
+    assert house.journal.records[-1].value == house.journal.records[-2].value
+
+
 def test_a_new_session_aborts_what_was_open_under_an_epoch_nobody_has(house: House) -> None:
     old = house.init()
     house.coordinator.add_partitions("tx", old, [A])
