@@ -35,7 +35,7 @@ def create(
         topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[placed])
     topic.configs = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     with cluster.wire(through) as wire:
-        answer = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        answer = wire.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     assert [result.error_code for result in answer.topics] == [0], answer
     for node_id, broker in cluster.brokers.items():
         if broker.process.poll() is None:
@@ -47,7 +47,7 @@ def produce(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: in
     batch = v2.build_batch([Record(0, 1_700_000_000_000, None, value)])
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
     with cluster.wire(node_id) as wire:
-        answer = wire.ask(ApiKey.PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]))
+        answer = wire.ask(ApiKey.PRODUCE, 9, ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]))
     return int(answer.responses[0].partition_responses[0].error_code)
 
 

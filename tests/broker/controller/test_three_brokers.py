@@ -16,8 +16,8 @@ from tests.broker_process import BrokerProcess, spawn_broker
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 from tests.free_ports import free_address
 
-SESSION = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=200")
-"""A dead broker is noticed soon."""
+SESSION = ("broker.session.timeout.ms=4000", "broker.heartbeat.interval.ms=200")
+"""A dead broker is noticed soon, and one that stood still for a moment is not taken for one."""
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +93,15 @@ def test_a_dead_brokers_partitions_have_no_leader_until_it_is_back_with_its_data
     cluster.brokers[3].kill()
     for node_id in (1, 2):
         until(lambda node_id=node_id: cluster.brokers_seen_by(node_id) == [1, 2])  # type: ignore[misc]
-        assert cluster.leaders(node_id, "mortal")[lost] == -1
+        until(lambda node_id=node_id: cluster.leaders(node_id, "mortal")[lost] == -1)  # type: ignore[misc]
     create(cluster, 2, "meanwhile")
     assert set(cluster.leaders(1, "meanwhile")) == {1, 2}
     cluster.brokers[3].start_again()
     cluster.wait_until_all_see_all()
     until(lambda: cluster.leaders(1, "mortal")[lost] == 3)
-    assert cluster.leaders(3, "meanwhile") == cluster.leaders(1, "meanwhile")
-    code, data = until(lambda: fetched(cluster, 3, "mortal", lost))
-    assert code == 0
-    assert b"kept" in data
+    until(lambda: cluster.leaders(3, "meanwhile") == cluster.leaders(1, "meanwhile"))
+    until(lambda: fetched(cluster, 3, "mortal", lost)[0] == 0)
+    assert b"kept" in fetched(cluster, 3, "mortal", lost)[1]
 
 
 def test_a_broker_that_is_back_before_it_was_missed_leads_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -127,14 +126,14 @@ def test_brokers_serve_on_while_the_controller_is_away_and_follow_it_again(morta
     create(cluster, 3, "after")
     assert sorted(cluster.leaders(2, "after")) == [1, 2, 3]
     until(lambda: cluster.leaders(2, "served") == leaders)
-    assert "following the controller again" in cluster.brokers[2].output()
+    until(lambda: "following the controller again" in cluster.brokers[2].output())
 
 
 def test_a_broker_that_is_told_to_stop_is_not_seen_any_more(mortal_cluster: ClusterOfProcesses) -> None:
     cluster = mortal_cluster
     assert cluster.brokers[2].stop() == 0
-    assert cluster.brokers_seen_by(1) == [1, 3]
-    assert "broker 2 is fenced" in cluster.brokers[1].output()
+    until(lambda: cluster.brokers_seen_by(1) == [1, 3])
+    until(lambda: "broker 2 is fenced" in cluster.brokers[1].output())
 
 
 def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(

@@ -100,12 +100,14 @@ class Troublemaker:
         Those with the controller among the victims, who decides who leads, are told apart.
         """
         recoveries = {producer.topic: producer.recoveries for producer in self._producers}
-        return [
-            next(first.answered_at for first in recoveries[topic] if first.connected_at > kill.at) - kill.at
+        times = (
+            # None at all where somebody else led by the time of the kill.
+            next((first.answered_at - kill.at for first in recoveries[topic] if first.connected_at > kill.at), None)
             for kill in self._kills
             if (CONTROLLER in kill.victims) is of_controller
             for topic in kill.topics
-        ]
+        )
+        return [time_s for time_s in times if time_s is not None]
 
     def failover_summary(self) -> str:
         """The times in words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.broker.metadata.state import ResourceType
@@ -17,19 +18,20 @@ from tests.wire import Wire
 
 SETTINGS = (
     "gregor.fault.injection.enable=true",
-    "broker.session.timeout.ms=1500",
+    "broker.session.timeout.ms=4000",
     "broker.heartbeat.interval.ms=200",
     "replica.lag.time.max.ms=2000",
-    "log.retention.ms=-1",
     "auto.leader.rebalance.enable=false",
     "offsets.topic.num.partitions=1",
 )
 """What makes brokers notice soon that somebody is gone."""
 ALL = ""
 """In the place of a node id: a rule of every broker."""
-BEGINS = "from=300ms"
-"""Whoever is to be cut off must have heard of it."""
+DELAYS_MS = (300, 1_000, 3_000, 10_000, 30_000)
+"""How long after they are set rules begin to strike: whoever is to be cut off must have heard of it by then."""
+MARGIN_S = 0.5
 SET, DELETE = 0, 1
+IN_FORCE = "is in force"
 NUMBERS = itertools.count(1)
 """No two rules have the same name, so that each is told of once."""
 
@@ -42,13 +44,30 @@ class Network:
         self._rules: dict[str, str] = {}
         """The node that each rule is for, by the rule's name."""
 
-    def cut(self, *rules: tuple[str, str], begins: str = BEGINS) -> None:
-        """Set rules, each for one broker or `ALL`; returns once they know them, a moment before they strike."""
+    def cut(self, *rules: tuple[str, str], begins: str | None = None) -> None:
+        """Set rules, each for one broker or `ALL`; returns once they know them, a moment before they strike.
+
+        On a slow machine that moment may have to be a longer one; ``begins`` says what to do without any.
+        """
+        if begins is not None:
+            self._set(rules, begins)
+            until(lambda: self._do_all_know(IN_FORCE))
+            return
+        for delay_ms in DELAYS_MS:
+            self._set(rules, f"from={delay_ms}ms")
+            deadline = time.monotonic() + delay_ms / 1000 + MARGIN_S
+            while time.monotonic() < deadline:
+                if self._do_all_know(IN_FORCE):
+                    return
+                time.sleep(0.01)
+            self.heal()
+        raise AssertionError(f"not all brokers hear of {rules} in time")
+
+    def _set(self, rules: tuple[tuple[str, str], ...], begins: str) -> None:
         for node, text in rules:
             name = f"cut-{next(NUMBERS)}"
             self._rules[name] = node
             self._alter(node, name, SET, f"{text} {begins}")
-        self._wait_until_all_know("is in force")
 
     def isolate(self, node_id: int, action: str) -> None:
         """Cut one broker off from all others, for which it may be the controller; clients reach it."""
@@ -59,18 +78,22 @@ class Network:
         self.cut((str(one), f"broker={other} {action}"), (str(other), f"broker={one} {action}"))
 
     def heal(self) -> None:
-        """Take all rules back; returns once those who were cut off have found out."""
+        """Take all rules back; returns once those who know them have found out."""
         for name, node in self._rules.items():
             self._alter(node, name, DELETE, None)
-        self._wait_until_all_know("has ended")
+        until(lambda: self._do_all_know("has ended", but_who_does_not=IN_FORCE))
         self._rules.clear()
 
-    def _wait_until_all_know(self, what: str) -> None:
+    def _do_all_know(self, what: str, *, but_who_does_not: str | None = None) -> bool:
+        """Whether all brokers say so of each rule for them, except for those that do not even say the other thing."""
         for name, node in self._rules.items():
-            told = f"fault rule {name} {what}"
             for node_id, broker in self._cluster.brokers.items():
-                if node in (ALL, str(node_id)):
-                    until(lambda broker=broker, told=told: told in broker.output())  # type: ignore[misc]
+                told = broker.output() if node in (ALL, str(node_id)) else None
+                if told is None or (but_who_does_not and f"fault rule {name} {but_who_does_not}" not in told):
+                    continue
+                if f"fault rule {name} {what}" not in told:
+                    return False
+        return True
 
     def _alter(self, node: str, name: str, operation: int, text: str | None) -> None:
         change = AlterableConfig(name=f"gregor.fault.rule.{name}", config_operation=operation, value=text)

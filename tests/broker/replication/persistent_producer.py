@@ -34,13 +34,17 @@ class PersistentProducer(threading.Thread):
         self._asked = sorted(cluster.brokers, key=lambda node_id: node_id != side)
         self._finishing = threading.Event()
 
+    def start(self) -> None:
+        """Begin to write; from then on the brokers may die."""
+        if self.producer.is_idempotent:
+            self.producer.connect(self._cluster.brokers[CONTROLLER].address)
+            self.producer.close()
+        super().start()
+
     def run(self) -> None:
         producer = self.producer
         connected_at: float | None = None
         try:
-            if producer.is_idempotent:
-                producer.connect(self._cluster.brokers[CONTROLLER].address)
-                producer.close()
             while not self._finishing.is_set() or producer.under_way:
                 try:
                     if not producer.is_connected:

@@ -61,9 +61,25 @@ def wait_until_all_are_in_sync(cluster: ClusterOfProcesses) -> None:
     until(are_in_sync)
 
 
+def wait_until_copies_are_alike(directory: Path) -> None:
+    """Return once the followers have the last records too; who is in sync may still lag a little behind."""
+
+    def are_alike() -> bool:
+        homes = homes_of(directory)
+        names = [path.name for path in homes[0].iterdir() if path.is_dir() and path.name != METADATA]
+        return all(len({partition_bytes(home / name) for home in homes}) == 1 for name in names)
+
+    until(are_alike)
+
+
+def homes_of(directory: Path) -> list[Path]:
+    """The log directories of the three brokers."""
+    return [directory / f"broker-{node_id}" / "logs" for node_id in (1, 2, 3)]
+
+
 def check_copies(directory: Path) -> None:
     """Every partition must be the same in all three places, byte for byte, and all logs in order."""
-    homes = [directory / f"broker-{node_id}" / "logs" for node_id in (1, 2, 3)]
+    homes = homes_of(directory)
     names = sorted(path.name for path in homes[0].iterdir() if path.is_dir())
     for name in names:
         first, *others = (partition_bytes(home / name) for home in homes)

@@ -18,13 +18,13 @@ from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.record import Record
 from tests.broker.controller.cluster_calls import create, produce
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
+from tests.wire import produce_once_there_is_a_leader
 
 SETTINGS = (
-    "broker.session.timeout.ms=1500",
+    "broker.session.timeout.ms=4000",
     "broker.heartbeat.interval.ms=200",
     "auto.leader.rebalance.enable=false",
     "log.segment.bytes=2000",
-    "log.retention.ms=-1",
 )
 NODES = (1, 2, 3)
 EARLIEST = -2
@@ -59,10 +59,9 @@ def is_running(cluster: ClusterOfProcesses, node_id: int) -> bool:
 
 
 def write(cluster: ClusterOfProcesses, topic: str, count: int, *, prefix: bytes = b"v") -> None:
-    leader = leader_of(cluster, topic)
     for number in range(count):
         value = b"%s-%d-" % (prefix, number) + b"x" * 300
-        until(lambda value=value: produce(cluster, leader, topic, 0, value) == 0)  # type: ignore[misc]
+        until(lambda value=value: produce(cluster, leader_of(cluster, topic), topic, 0, value) == 0)  # type: ignore[misc]
 
 
 def wait_until_all_are_in_sync(cluster: ClusterOfProcesses, topic: str) -> None:
@@ -95,7 +94,7 @@ def log_start(cluster: ClusterOfProcesses, node_id: int, topic: str) -> int:
 def delete_records(cluster: ClusterOfProcesses, topic: str, offset: int) -> int:
     """Delete what is below ``offset``; returns the low watermark of all replicas."""
     part = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=15_000)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=60_000)
     with cluster.wire(leader_of(cluster, topic)) as wire:
         answer = wire.ask(ApiKey.DELETE_RECORDS, 2, request).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE
@@ -141,13 +140,12 @@ def test_deleted_records_go_everywhere_and_who_was_away_begins_behind_them(clust
 def test_old_formats_keep_their_leader_epochs_over_changes_of_leader(cluster: ClusterOfProcesses) -> None:
     create(cluster, 1, "old", partitions=1, replicas=3)
     for generation, build in enumerate((v0.build_message_set, v1.build_message_set, v0.build_message_set)):
-        leader = leader_of(cluster, "old")
         messages = build([Record(0, 1_700_000_000_000, b"k", b"generation %d" % generation)])
         data = TopicProduceData(name="old", partition_data=[PartitionProduceData(index=0, records=messages)])
-        request = ProduceRequest(acks=-1, timeout_ms=9_000, topic_data=[data])
+        request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
+        leader = leader_of(cluster, "old")
         with cluster.wire(leader) as wire:
-            answer = wire.ask(ApiKey.PRODUCE, 2, request).responses[0].partition_responses[0]
-        assert answer.error_code == ErrorCode.NONE
+            assert produce_once_there_is_a_leader(wire, request, 2) == ErrorCode.NONE
         wait_until_all_are_in_sync(cluster, "old")
         cluster.brokers[leader].kill()
         if leader == CONTROLLER:

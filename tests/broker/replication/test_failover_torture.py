@@ -31,6 +31,7 @@ from tests.broker.replication.replicated_copies import (
     check_records,
     make_topics,
     wait_until_all_are_in_sync,
+    wait_until_copies_are_alike,
 )
 from tests.broker.torture_producer import RECORDS_PER_BATCH
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster
@@ -56,7 +57,7 @@ TARGETS = (
     ("__transaction_state", 2),
 )
 SINGLE = ("exact", "exact-too", "old")
-FINISH_LIMIT_S = 120
+FINISH_LIMIT_S = 300
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(None, marks=pytest.mark.peer)])
@@ -83,6 +84,7 @@ def test_what_is_acknowledged_survives_its_leaders(
             scene.finish(FINISH_LIMIT_S)
         wait_until_all_are_in_sync(cluster)
         committed = trio.run(check_transactions, cluster.bootstrap, transactions.writers)
+        wait_until_copies_are_alike(tmp_path)
     check_copies(tmp_path)
     for producer in producers:
         check_records(tmp_path, producer.producer)

@@ -21,6 +21,7 @@ from tests.broker.replication.replicated_copies import (
     make_topics,
     records_of,
     wait_until_all_are_in_sync,
+    wait_until_copies_are_alike,
 )
 from tests.broker.torture_producer import RECORDS_PER_BATCH
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster
@@ -30,6 +31,7 @@ TOPICS = {"exact-at-1": 2, "exact-at-3": 1, "old-at-2": 2, DISPUTED: 1}
 """What is produced to, and `min.insync.replicas`."""
 OVERRIDES = (
     *SETTINGS,
+    "broker.session.timeout.ms=1500",
     # Leadership goes home: else the controller's broker, which it never misses, would soon lead all.
     "auto.leader.rebalance.enable=true",
     "leader.imbalance.check.interval.seconds=1",
@@ -37,6 +39,7 @@ OVERRIDES = (
     "log.segment.bytes=300000",
     "log.index.interval.bytes=512",
 )
+FINISH_LIMIT_S = 300
 LENGTHS_S = (0.2, 0.7, 2.0, 3.0, 5.0)
 
 
@@ -93,10 +96,11 @@ def test_no_split_brain(tmp_path: Path, rounds: int | None, pytestconfig: pytest
             time.sleep(dice.choice(LENGTHS_S[:3]))
             assert [thread.failure for thread in threads if thread.failure] == []
         for producer in producers:
-            producer.finish(120)
+            producer.finish(FINISH_LIMIT_S)
         for writer in writers:
             writer.stop()
         wait_until_all_are_in_sync(cluster)
+        wait_until_copies_are_alike(tmp_path)
         for reader in readers:
             reader.stop()
     check_copies(tmp_path)
