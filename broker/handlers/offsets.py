@@ -283,7 +283,7 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
         for partition in topic.partitions
         if _exists(topic.name, partition.partition_index, context)
     ]
-    errors = context.broker.groups.delete_offsets(request.group_id, existing) if existing else {}
+    errors = context.broker.groups.delete_offsets(request.group_id, existing)
     return OffsetDeleteResponse(
         topics=_outcomes(request.topics, errors, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     )

@@ -139,6 +139,7 @@ async def groups(admin: Admin, bootstrap: str) -> None:
     await admin.alter_group_offsets(group_id, {(name, 0): 0})
     await admin.delete_groups([group_id])
     assert (await admin.describe_group(group_id)).group_state == "Dead"
+    await refused(admin.delete_group_offsets(group_id, [("nowhere", 0)]), ErrorCode.GROUP_ID_NOT_FOUND)
     await refused(admin.describe_consumer_group(group_id), ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
