@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from gregor.pipeline.batch_building import BatchBuilder
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.offset_options import Partition
 from gregor.pipeline.schemas import HEADERS, TIMESTAMP
-from gregor.protocol.records import v2
+from gregor.protocol.records import batching_cy, v2
 from gregor.protocol.records.batches import iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
@@ -162,3 +163,36 @@ def test_a_header_without_a_key_is_refused() -> None:
     headers = pa.array([[{"key": None, "value": b"v"}]], HEADERS)
     with pytest.raises(PipelineError, match="a row for a: row 0 has a header without a key"):
         list(builder("a").add(pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "headers": headers})))
+
+
+def bytes_rows(ends: list[int], data: bytes = b"", valid: bytes = b"") -> batching_cy.BytesRows:
+    return batching_cy.BytesRows(memoryview(array("i", ends)), memoryview(data), memoryview(valid), 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "lists", "complaint"),
+    [
+        ([0, 9], [0, 0], "row 0 from 0 to 9 in 3"),
+        ([2, 1], [0, 0], "row 0 from 2 to 1 in 3"),
+        ([-1, 1], [0, 0], "row 0 from -1 to 1 in 3"),
+        ([0, 3], [0, 2], "row 0 from 0 to 2 in 1"),
+        ([0, 3, 3], [0, 0], "columns of different lengths"),
+    ],
+)
+def test_columns_that_are_none(values: list[int], lists: list[int], complaint: str) -> None:
+    nothing = bytes_rows([0, 0])
+    with pytest.raises(ValueError, match=complaint):
+        batching_cy.TopicBatches(1, 0, 100).fill(
+            batching_cy.RecordRows(
+                memoryview(array("q", [0])),
+                memoryview(array("i", [0])),
+                nothing,
+                bytes_rows(values, b"abc"),
+                bytes_rows(lists),
+                nothing,
+                nothing,
+            ),
+            0,
+        )
+    with pytest.raises(ValueError, match="fewer validity bits than byte strings"):
+        bytes_rows([0] * 10, valid=b"\xff")
