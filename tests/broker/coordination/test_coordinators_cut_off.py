@@ -123,7 +123,7 @@ class RawProducer:
         self._identity = until(self._initialized)
 
     def _initialized(self) -> InitProducerIdResponse:
-        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
+        request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=600_000)
         with self._cluster.wire(self.coordinator) as wire:
             answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
         assert isinstance(answer, InitProducerIdResponse)
@@ -165,7 +165,7 @@ def producer(cluster: ClusterOfProcesses) -> RawProducer:
 def test_a_transaction_coordinator_whose_followers_are_cut_off_promises_nothing(
     cluster: ClusterOfProcesses, network: Network, producer: RawProducer
 ) -> None:
-    assert producer.add(producer.coordinator) == ErrorCode.NONE
+    until(lambda: producer.add(producer.coordinator) == ErrorCode.NONE)
     others = ",".join(str(other) for other in cluster.brokers if other != producer.coordinator)
     network.cut((str(producer.coordinator), f"api=Fetch broker={others} stall"), begins="")
     assert producer.commit(producer.coordinator) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -177,7 +177,7 @@ def test_a_coordinator_of_the_past_does_not_take_a_commit_for_the_one_before(
     cluster: ClusterOfProcesses, network: Network, producer: RawProducer
 ) -> None:
     old = producer.coordinator
-    assert producer.add(old) == ErrorCode.NONE
+    until(lambda: producer.add(old) == ErrorCode.NONE)
     until(lambda: producer.commit(old) == ErrorCode.NONE)
     until(lambda: producer.commit(old) == ErrorCode.NONE)
     network.isolate(old, "stall")
