@@ -31,7 +31,7 @@ pytestmark = pytest.mark.peer
 SMOKE = Path(__file__).parents[2].parent / "shared" / "spark" / "spark-smoke"
 CONNECTOR_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 RECORDS = 5_000
-SMOKE_LIMIT_S = 400
+SMOKE_LIMIT_S = 3_000
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.peer
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "pipeline-jobs.md"
 EXAMPLE = re.compile(r"```(sh|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-LIMIT_S = 300
+LIMIT_S = 1_800
 
 
 def test_every_command_works(broker_process: BrokerProcess, tmp_path: Path) -> None:

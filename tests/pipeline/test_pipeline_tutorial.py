@@ -15,7 +15,7 @@ pytestmark = pytest.mark.peer
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-LIMIT_S = 200
+LIMIT_S = 1_800
 
 
 def test_every_program_prints_what_the_page_says(broker_process: BrokerProcess) -> None:
