@@ -51,6 +51,22 @@ class UnreplicatedAppend:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """A record that this broker has appended as leader; if it leads anew, another one may be in its place."""
+
+    partition: Partition
+    offset: int
+    leader_epoch: int
+
+    async def replicated(self, timeout_s: float) -> None:
+        """As `Partition.replicated`; the record of a former leader epoch counts as lost, unless there are no others."""
+        partition = self.partition
+        if partition.role is not None and partition.leader_epoch != self.leader_epoch:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await partition.replicated(self.offset, timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Following:
     """The role of a replica that does not lead; `leader_id` is -1 while nobody does."""
 

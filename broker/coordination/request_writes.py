@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ..partition import Partition
+from ..partition import Partition, WrittenRecord
 
 Response = TypeVar("Response")
 
-_written: ContextVar[list[tuple[Partition, int]] | None] = ContextVar("written", default=None)
+_written: ContextVar[list[WrittenRecord] | None] = ContextVar("written", default=None)
 
 TOLD_AS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -33,7 +33,7 @@ def note_written(partition: Partition, offset: int) -> None:
     """The present request has written the record at ``offset``; nothing to note where there are no followers."""
     written = _written.get()
     if written is not None and partition.role is not None:
-        written.append((partition, offset))
+        written.append(WrittenRecord(partition, offset, partition.leader_epoch))
 
 
 async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> Response:
@@ -42,7 +42,7 @@ async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> 
     Raises BrokerError as the handler does, once that is so too: a refusal tells of what was written as well.
     Raises NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
-    written: list[tuple[Partition, int]] = []
+    written: list[WrittenRecord] = []
     token = _written.set(written)
     try:
         response = await responding
@@ -55,9 +55,9 @@ async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> 
     return response
 
 
-async def _until_replicated(written: list[tuple[Partition, int]], timeout_s: float) -> None:
-    for partition, offset in written:
+async def _until_replicated(written: list[WrittenRecord], timeout_s: float) -> None:
+    for record in written:
         try:
-            await partition.replicated(offset, timeout_s)
+            await record.replicated(timeout_s)
         except BrokerError as error:
             raise NotReplicatedError(TOLD_AS.get(error.code, error.code), error.message) from error

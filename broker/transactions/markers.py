@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import trio
 
@@ -22,20 +21,13 @@ from ...storage.clock import Clock
 from ...storage.partition_log import AppendOrigin
 from ...storage.paths import TopicPartition
 from ..metadata.internal_topics import GROUP_METADATA
-from ..partition import REPLICATED, Partition
+from ..partition import REPLICATED, Partition, WrittenRecord
 from ..partition_registry import PartitionRegistry
 from .transaction import ProducerIdentity, Transaction
 
 logger = logging.getLogger(__name__)
 
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-
-
-class WrittenMarker(NamedTuple):
-    """A marker in a log, which may have followers that have not copied it yet."""
-
-    partition: Partition
-    offset: int
 
 
 EndGroupOffsets = Callable[[int, int, bool], None]
@@ -74,7 +66,7 @@ class PartitionMarkers:
         written = [{at: self._try_one(at, marker) for at in places_of(marker)} for marker in markers]
         return [{at: await _outcome(one, deadline) for at, one in of_marker.items()} for of_marker in written]
 
-    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker) -> WrittenMarker | ErrorCode:
+    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker) -> WrittenRecord | ErrorCode:
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
         commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
         try:
@@ -84,7 +76,7 @@ class PartitionMarkers:
 
     def write_one(
         self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
-    ) -> WrittenMarker:
+    ) -> WrittenRecord:
         """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
         partition = self._partitions.led(*at)
         offset = self._append(partition, producer, commit, coordinator_epoch)
@@ -96,7 +88,7 @@ class PartitionMarkers:
                     self._end_group_offsets(at.partition, producer.producer_id, commit)
 
             partition.when_replicated(offset, settled)
-        return WrittenMarker(partition, offset)
+        return WrittenRecord(partition, offset, partition.leader_epoch)
 
     def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> int:
         now_ms = self._clock.now_ms()
@@ -124,11 +116,11 @@ class PartitionMarkers:
         return partition.append(produced, origin=AppendOrigin.COORDINATOR).last_offset
 
 
-async def _outcome(written: WrittenMarker | ErrorCode, deadline: float) -> ErrorCode:
-    if not isinstance(written, WrittenMarker):
+async def _outcome(written: WrittenRecord | ErrorCode, deadline: float) -> ErrorCode:
+    if not isinstance(written, WrittenRecord):
         return written
     try:
-        await written.partition.replicated(written.offset, max(deadline - trio.current_time(), 0.0))
+        await written.replicated(max(deadline - trio.current_time(), 0.0))
     except BrokerError as error:
         return error.code
     return ErrorCode.NONE

@@ -17,6 +17,7 @@ class Led:
     """A partition with followers that have everything once told so."""
 
     role = "leader"
+    leader_epoch = 0
 
     def __init__(self) -> None:
         self.copied = trio.Event()

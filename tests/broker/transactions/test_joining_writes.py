@@ -23,6 +23,7 @@ class Coordinator:
     """One that writes into a log with followers, which have it all once told so; and the broker around it."""
 
     role = "leader"
+    leader_epoch = 0
 
     def __init__(self) -> None:
         self.copied = trio.Event()

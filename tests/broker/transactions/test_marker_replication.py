@@ -15,7 +15,8 @@ from gregor.broker.partition import Partition
 from gregor.broker.partition_registry import PartitionRegistry
 from gregor.broker.replication.leadership import ReplicationRules
 from gregor.broker.transactions.markers import PartitionMarkers
-from gregor.protocol.errors import ErrorCode
+from gregor.broker.transactions.transaction import ProducerIdentity
+from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_config import LogConfig
@@ -25,6 +26,11 @@ from gregor.storage.paths import TopicPartition
 OFFSETS = "__consumer_offsets"
 LEADER, FOLLOWER = 1, 2
 HERE, LAGS, NOWHERE = TopicPartition("alone", 0), TopicPartition(OFFSETS, 0), TopicPartition("nowhere", 0)
+
+
+def state(leader: int, leader_epoch: int) -> PartitionState:
+    both = [LEADER, FOLLOWER]
+    return PartitionState(0, leader, leader_epoch, both, both, leader_epoch)
 
 
 class Scene:
@@ -38,9 +44,8 @@ class Scene:
         alone, self.offsets = (
             Partition(self._logs.create(topic, 0, uuid.uuid4(), LogConfig())) for topic in (HERE.topic, OFFSETS)
         )
-        rules = ReplicationRules(LEADER, 30_000, clock.now_ms, lambda *_: True, lambda *_: None)
-        both = [LEADER, FOLLOWER]
-        self.offsets.become_leader(PartitionState(0, LEADER, 0, both, both, 1), rules)
+        self._rules = ReplicationRules(LEADER, 30_000, clock.now_ms, lambda *_: True, lambda *_: None)
+        self.offsets.become_leader(state(LEADER, 1), self._rules)
         registry = PartitionRegistry([alone, self.offsets])
         self.markers = PartitionMarkers(registry, lambda *ended: self.ended.append(ended), clock)
 
@@ -48,6 +53,12 @@ class Scene:
         """The follower fetches what there is to be fetched."""
         end = self.offsets.log.log_end_offset
         self.offsets.follower_fetched(FOLLOWER, end, log_start_offset=0, broker_epoch=1)
+
+    def lose_and_lead_again(self) -> None:
+        """Another broker leads for a while, without the newest record, and writes one of its own."""
+        self.offsets.become_follower(state(FOLLOWER, 2))
+        self.offsets.log.advance_high_watermark(self.offsets.log.log_end_offset)
+        self.offsets.become_leader(state(LEADER, 3), self._rules)
 
     def close(self) -> None:
         self._logs.close()
@@ -73,6 +84,15 @@ async def test_group_offsets_count_once_their_marker_is_replicated(scene: Scene,
         assert scene.ended == []
         scene.follow()
         assert scene.ended == [(0, 7, True)]
+
+
+async def test_a_marker_of_a_former_leader_epoch_is_lost(scene: Scene, autojump_clock: MockClock) -> None:
+    written = scene.markers.write_one(LAGS, ProducerIdentity(7, 0), commit=True, coordinator_epoch=0)
+    scene.lose_and_lead_again()
+    with pytest.raises(BrokerError) as told:
+        await written.replicated(5)
+    assert told.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert scene.ended == []
 
 
 async def test_each_partition_is_answered_for_itself(scene: Scene, autojump_clock: MockClock) -> None:
