@@ -128,7 +128,7 @@ def is_empty(request: Struct) -> bool:
 
 
 def refused(request: Struct, cls: type[Message], version: int, code: ErrorCode, message: str | None = None) -> Message:
-    """A response that refuses every entry of a request."""
+    """A response that refuses every entry of a request; its top says nothing, see `has_top_level_error`."""
     response = _refused_like(request, layout_of(cls, version), code, message, is_root=True)
     assert isinstance(response, Message)
     return response
