@@ -60,7 +60,7 @@ SINGLE = ("exact", "exact-too", "old")
 FINISH_LIMIT_S = 300
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(None, marks=pytest.mark.peer)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(None, marks=pytest.mark.peer)])
 def test_what_is_acknowledged_survives_its_leaders(
     tmp_path: Path, rounds: int | None, pytestconfig: pytest.Config
 ) -> None:

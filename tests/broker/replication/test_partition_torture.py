@@ -67,7 +67,7 @@ def draw_cut(dice: random.Random, cluster: ClusterOfProcesses) -> list[tuple[str
     return cuts[name]
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(None, marks=pytest.mark.peer)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(None, marks=pytest.mark.peer)])
 def test_no_split_brain(tmp_path: Path, rounds: int | None, pytestconfig: pytest.Config) -> None:
     count = pytestconfig.getoption("--failover-rounds") if rounds is None else rounds
     dice = random.Random(pytestconfig.getoption("--failover-seed"))

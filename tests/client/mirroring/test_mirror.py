@@ -23,6 +23,7 @@ OVERRIDES = (
     "offsets.topic.num.partitions=1",
     "transaction.state.log.num.partitions=1",
     "log.cleaner.backoff.ms=100",
+    "log.initial.task.delay.ms=100",
 )
 
 
