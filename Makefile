@@ -30,8 +30,9 @@ SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard client/*_cy.py proto
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)
 
+# Three at a time: many tests wait for a broker to notice something. Files stay whole, as their tests share brokers.
 test: .venv/.dev ## everything that needs no peer, in a few minutes
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.dev ## ruff, for style and for mistakes
 	$(BIN)/ruff check .
