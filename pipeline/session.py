@@ -144,6 +144,8 @@ def _settings(*, is_local: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+            # Else an empty folder appears wherever one works, as soon as Delta Lake looks a table up.
+            "spark.sql.warehouse.dir": str(cache_directory() / "spark-warehouse"),
         }
     jars = connector_jars(pyspark.__version__)
     if jars:

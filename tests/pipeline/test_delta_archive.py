@@ -51,6 +51,11 @@ def delta(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str
     return arguments(broker, topic, root, "--format", "delta", *more)
 
 
+def test_looking_a_table_up_leaves_no_folder_behind(spark: SparkSession) -> None:
+    spark.sql("show tables").collect()
+    assert not Path("spark-warehouse").exists()
+
+
 def test_rows_are_in_a_table_and_dead_letters_in_another(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
