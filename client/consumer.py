@@ -16,7 +16,7 @@ from typing import Self
 
 import trio
 
-from ..protocol.errors import BrokerError
+from ..protocol.errors import BrokerError, ErrorCode
 from .classic_protocol_membership import ClassicProtocolMembership
 from .cluster import Cluster, PartitionMetadata
 from .config import ConsumerConfig
@@ -25,7 +25,7 @@ from .consumer_record import ConsumerRecord
 from .errors import ClientError, ClosedError, ConfigError, ConnectionLostError
 from .fetcher import FetchedBatches, Fetcher
 from .group_membership import GroupMembership
-from .group_offsets import NO_MEMBERSHIP, commit_offsets, fetch_committed
+from .group_offsets import NO_MEMBERSHIP, Membership, commit_offsets, fetch_committed
 from .lifetime import BackgroundTasks
 from .metrics import Metrics
 from .offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
@@ -62,6 +62,7 @@ class Consumer:
         self._unread: deque[ConsumerRecord] = deque()
         self._in_hand: dict[TopicPartition, int] = {}
         self._current: ConsumerRecord | None = None
+        self._committing = trio.Lock()
         self._position_finder = PositionFinder(self._cluster, self._subscription, self._fetcher, self.config)
         self._background = BackgroundTasks()
         self._nursery: trio.Nursery | None = None
@@ -315,23 +316,47 @@ class Consumer:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit these offsets (of the next records to read), or those behind all records handed out.
 
+        Commits take effect in the order of their calls. What lies before these offsets is not in hand any more.
         Raises BrokerError (ILLEGAL_GENERATION and the like after a rebalance), DeadlineExceededError.
         """
-        await self._commit(self._consumed() if offsets is None else offsets)
+        if offsets is None:
+            offsets = self._consumed()
+        self._note_processed(offsets)
+        await self._commit(offsets)
+
+    def _note_processed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for place, offset in offsets.items():
+            if self._in_hand.get(place, offset) < offset:
+                self._in_hand[place] = offset
+        current = self._current
+        if current is not None and offsets.get(current[:2], 0) > current.offset:
+            self._current = None
 
     async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self.config.group_id is None:
             raise ConfigError("commit needs a group_id")
         if not offsets:
             return
-        await commit_offsets(
-            self._cluster,
-            self.config.group_id,
-            offsets,
-            self.config,
-            timeout_ms=self.config.default_api_timeout_ms,
-            membership=self._group.membership if self._group is not None else NO_MEMBERSHIP,
-        )
+        # One at a time: an earlier one that has to be repeated would undo a later one else.
+        async with self._committing:
+            await commit_offsets(
+                self._cluster,
+                self.config.group_id,
+                offsets,
+                self.config,
+                timeout_ms=self.config.default_api_timeout_ms,
+                membership=self._membership(),
+            )
+
+    def _membership(self) -> Membership:
+        """As whom to commit. Raises BrokerError UNKNOWN_MEMBER_ID for who subscribes and is not in the group now."""
+        if self._group is None:
+            return NO_MEMBERSHIP
+        membership = self._group.membership
+        if membership.generation_id < 0:
+            # Coordinators take this from anybody once a group is empty (Kafka: CommitFailedException).
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"not a member of {self.config.group_id} now")
+        return membership
 
     async def _commit_now_and_then(self) -> None:
         last: dict[TopicPartition, int] = {}

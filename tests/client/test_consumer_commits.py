@@ -1,0 +1,151 @@
+"""What a consumer commits stays committed: nothing older comes after it, by whichever way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trio
+import trio.testing
+
+from gregor.client import Admin, Consumer, Producer
+from gregor.client.admin import NewTopic
+from gregor.protocol.errors import BrokerError, ErrorCode
+from tests.broker_process import BrokerProcess, running_broker
+from tests.waiting import PATIENCE_S, eventually
+
+COUNT = 10
+NEVER_MS = 3_600_000
+
+
+async def filled_topic(bootstrap: str) -> str:
+    """A topic of one partition with `COUNT` records."""
+    name = f"c-{uuid4().hex[:12]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, 1, 1)])
+    async with Producer(bootstrap) as producer:
+        for n in range(COUNT):
+            await producer.send(name, b"%d" % n)
+    return name
+
+
+def settings(topic: str, **more: Any) -> dict[str, Any]:
+    return {"group_id": f"g-{topic}", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 50, **more}
+
+
+async def members_of(admin: Admin, group_id: str) -> list[str]:
+    return [member.member_id for member in (await admin.group_overview(group_id)).members]
+
+
+class FailedError(Exception):
+    """The user's own, in the middle of records: what is in hand then is not committed."""
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("is_iterating", [False, True])
+async def test_what_was_committed_is_not_in_hand_any_more(
+    broker_process: BrokerProcess, is_named: bool, is_iterating: bool
+) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+
+    async def read_commit_and_fail() -> None:
+        async with Consumer(broker_process.bootstrap, **config) as consumer:
+            consumer.subscribe([topic])
+            if is_iterating:
+                async for record in consumer:
+                    if record.offset == 5:
+                        break
+            else:
+                count = 0
+                while count < 6:
+                    count += len(await consumer.poll(max_records=6 - count))
+            await consumer.commit({(topic, 0): 6} if is_named else None)
+            raise FailedError
+
+    with trio.fail_after(PATIENCE_S), pytest.raises(FailedError):
+        await read_commit_and_fail()
+    async with Admin(broker_process.bootstrap) as admin:
+        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 6}
+
+
+async def test_what_is_polled_after_a_commit_is_in_hand(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+
+    async def commit_read_and_fail() -> None:
+        async with Consumer(broker_process.bootstrap, **config) as consumer:
+            consumer.subscribe([topic])
+            assert await consumer.poll(max_records=1)
+            await consumer.commit()
+            while consumer.position(topic, 0) != COUNT:
+                assert len(await consumer.poll()) == COUNT - 1
+            await consumer.commit({(topic, 0): 4})
+            raise FailedError
+
+    with trio.fail_after(PATIENCE_S), pytest.raises(FailedError):
+        await commit_read_and_fail()
+    async with Admin(broker_process.bootstrap) as admin:
+        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 4}
+
+
+async def test_a_commit_that_is_repeated_does_not_come_after_a_later_one(tmp_path: Path) -> None:
+    rule = "gregor.fault.rule.loading=api=OffsetCommit error=COORDINATOR_LOAD_IN_PROGRESS first=1"
+    with running_broker(tmp_path, "gregor.fault.injection.enable=true", rule) as broker:
+        topic = await filled_topic(broker.bootstrap)
+        config = settings(topic, enable_auto_commit=False)
+        with trio.fail_after(PATIENCE_S):
+            async with Consumer(broker.bootstrap, **config) as consumer, trio.open_nursery() as nursery:
+                consumer.assign([(topic, 0)])
+                for end in (1, 2):
+                    nursery.start_soon(consumer.commit, {(topic, 0): end})
+                    await trio.testing.wait_all_tasks_blocked()
+            async with Admin(broker.bootstrap) as admin:
+                assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 2}
+
+
+async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: BrokerProcess) -> None:
+    """Kafka's coordinators take offsets without a generation from anybody, once a group has no members."""
+    topic = await filled_topic(broker_process.bootstrap)
+    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+    refusals: list[ErrorCode] = []
+    assigned = 0
+
+    async def count(_: object) -> None:
+        nonlocal assigned
+        assigned += 1
+
+    async def commit(_: object) -> None:
+        try:
+            await consumer.commit()
+        except BrokerError as error:
+            refusals.append(error.code)
+
+    with trio.fail_after(PATIENCE_S):
+        async with Consumer(broker_process.bootstrap, **config) as consumer, Admin(broker_process.bootstrap) as admin:
+            consumer.subscribe([topic], on_assigned=count, on_revoked=commit)
+            while assigned < 1 or consumer.position(topic, 0) != COUNT:
+                await consumer.poll()
+            member_ids = await members_of(admin, config["group_id"])
+            await admin.remove_members(config["group_id"], member_ids=member_ids)
+            await eventually(lambda: assigned == 2)
+            assert refusals == [ErrorCode.UNKNOWN_MEMBER_ID]
+            assert await admin.group_offsets(config["group_id"]) == {}
+
+
+async def test_who_left_for_not_polling_commits_nothing(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    config = settings(topic, enable_auto_commit=False, group_protocol="consumer", max_poll_interval_ms=300)
+    with trio.fail_after(PATIENCE_S):
+        async with Consumer(broker_process.bootstrap, **config) as consumer, Admin(broker_process.bootstrap) as admin:
+            consumer.subscribe([topic])
+            while not consumer.assignment():
+                await consumer.poll(20)
+            while await members_of(admin, config["group_id"]):
+                await trio.lowlevel.checkpoint()
+            with pytest.raises(BrokerError) as refused:
+                await consumer.commit({(topic, 0): 3})
+            assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+            assert await admin.group_offsets(config["group_id"]) == {}
