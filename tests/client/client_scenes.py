@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from uuid import uuid4
 
 import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
-from gregor.client.admin import NewTopic
 from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.subscription import TopicPartition
 from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record
+from tests.client.topics import new_topic
 
 ClientScene = Callable[[str], Awaitable[None]]
-
-
-async def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
-    name = f"scene-{uuid4().hex[:12]}"
-    async with Admin(bootstrap) as admin:
-        settings = {key.replace("_", "."): value for key, value in configs.items()}
-        await admin.create_topics([NewTopic(name, partitions, 1, settings)])
-    return name
 
 
 async def read(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> list[ConsumerRecord]:

@@ -6,20 +6,19 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
 from gregor.client import producer as producer_module
-from gregor.client.admin import NewTopic
 from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import AbandonedError
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess, running_broker
+from tests.client.topics import new_topic
 from tests.client.two_addresses import two_addresses
 from tests.waiting import PATIENCE_S
 
@@ -48,13 +47,6 @@ async def read(bootstrap: str, topic: str, count: int, **config: object) -> list
     return seen
 
 
-async def create(bootstrap: str) -> str:
-    topic = f"f-{uuid4().hex[:12]}"
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-    return topic
-
-
 async def kill_and_restart(broker: BrokerProcess) -> None:
     await trio.to_thread.run_sync(broker.kill)
     await trio.to_thread.run_sync(broker.start_again)
@@ -63,7 +55,7 @@ async def kill_and_restart(broker: BrokerProcess) -> None:
 async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
     """Producer and consumer run through three kill -9 of their only broker."""
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
-        topic = await create(broker.bootstrap)
+        topic = await new_topic(broker.bootstrap)
         deliveries: list[Delivery] = []
         seen: list[bytes | None] = []
         is_over = trio.Event()
@@ -98,7 +90,7 @@ async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
 
 async def test_a_transaction_survives_the_brokers_death(tmp_path: Path) -> None:
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
-        topic = await create(broker.bootstrap)
+        topic = await new_topic(broker.bootstrap)
         async with Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer:
             for round_number in range(3):
                 async with producer.transaction():
@@ -111,7 +103,7 @@ async def test_a_transaction_survives_the_brokers_death(tmp_path: Path) -> None:
 async def test_an_abort_waits_for_its_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
-        topic = await create(broker.bootstrap)
+        topic = await new_topic(broker.bootstrap)
         async with (
             Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer,
             trio.open_nursery() as nursery,
@@ -138,7 +130,7 @@ async def test_who_left_before_the_transaction_had_ended_is_told(
 ) -> None:
     monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
-        topic = await create(broker.bootstrap)
+        topic = await new_topic(broker.bootstrap)
         async with Producer(broker.bootstrap, transactional_id="t", **QUICK) as producer:
             with trio.CancelScope() as scope:
                 async with producer.transaction():
@@ -170,7 +162,7 @@ async def read_and_commit(consumer: Consumer, topic: str, end: int, seen: list[b
 
 async def test_a_group_goes_on_after_its_coordinators_death(tmp_path: Path) -> None:
     with running_broker(tmp_path, *ONE_PARTITION) as broker:
-        topic = await create(broker.bootstrap)
+        topic = await new_topic(broker.bootstrap)
         seen: list[bytes | None] = []
         async with (
             Producer(broker.bootstrap, **QUICK) as producer,
@@ -190,7 +182,7 @@ async def test_a_group_goes_on_after_its_coordinators_death(tmp_path: Path) -> N
 
 async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
-        topic = await create(cluster.bootstrap)
+        topic = await new_topic(cluster.bootstrap)
         deliveries: list[Delivery] = []
         seen: list[bytes | None] = []
         async with (
@@ -216,7 +208,7 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
 
 async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
-        topic = await create(cluster.bootstrap)
+        topic = await new_topic(cluster.bootstrap)
         async with Producer(cluster.bootstrap, **QUICK) as producer:
             await (await producer.send(topic, b"0"))
             cluster.leader = -1
@@ -231,7 +223,7 @@ async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: 
 
 async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
-        topic = await create(cluster.bootstrap)
+        topic = await new_topic(cluster.bootstrap)
         async with Producer(cluster.bootstrap, **QUICK) as producer:
             deliveries = []
             with trio.fail_after(PATIENCE_S):
@@ -249,7 +241,7 @@ async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: B
 
 async def test_a_wall_clock_that_jumps(broker_process: BrokerProcess) -> None:
     """Time stamps are the clock's, whatever it says; nothing waits for it or gives up because of it."""
-    topic = await create(broker_process.bootstrap)
+    topic = await new_topic(broker_process.bootstrap)
     day_ms = 86_400_000
     jumps = [0, 10 * day_ms, -20 * day_ms, 3_650 * day_ms, -5, 7]
     now_ms = 1_700_000_000_000

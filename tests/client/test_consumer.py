@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
 
-from gregor.client import Admin, Consumer, Producer
-from gregor.client.admin import NewTopic
+from gregor.client import Consumer, Producer
 from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import ConfigError
 from gregor.client.offset_lookup import OffsetAndTimestamp
@@ -18,22 +15,12 @@ from gregor.protocol.errors import BrokerError
 from gregor.protocol.records.enriched import KafkaTags
 from gregor.protocol.records.tagged_batches import TaggedBatch
 from tests.broker_process import BrokerProcess
+from tests.client.topics import filled_topic
 from tests.waiting import PATIENCE_S
 
 
-async def filled_topic(broker: BrokerProcess, partitions: int = 1, count: int = 100, **config: Any) -> str:
-    """A topic with records 0, 1, 2... (time stamps 1000, 1001...), one partition after the other in turn."""
-    name = f"c-{uuid4().hex[:12]}"
-    async with Admin(broker.bootstrap) as admin:
-        await admin.create_topics([NewTopic(name, partitions, 1)])
-    async with Producer(broker.bootstrap, linger_ms=5, **config) as producer:
-        for n in range(count):
-            await producer.send(name, b"%d" % n, partition=n % partitions, timestamp_ms=1000 + n)
-    return name
-
-
 async def test_iteration_hands_out_all_in_order(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process, count=2_000)
+    topic = await filled_topic(broker_process.bootstrap, count=2_000)
     seen = []
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", max_poll_records=7) as consumer:
         consumer.assign([(topic, 0)])
@@ -47,7 +34,7 @@ async def test_iteration_hands_out_all_in_order(broker_process: BrokerProcess) -
 
 
 async def test_latest_waits_for_new_records(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process)
+    topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap) as consumer:
         consumer.assign([(topic, 0)])
         while consumer.position(topic, 0) is None:
@@ -59,7 +46,7 @@ async def test_latest_waits_for_new_records(broker_process: BrokerProcess) -> No
 
 
 async def test_seek_pause_and_resume(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process, partitions=2)
+    topic = await filled_topic(broker_process.bootstrap, partitions=2)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0), (topic, 1)])
         consumer.pause((topic, 0))
@@ -80,7 +67,7 @@ async def test_seek_pause_and_resume(broker_process: BrokerProcess) -> None:
 
 
 async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process)
+    topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek(topic, 0, 10_000)
@@ -93,7 +80,7 @@ async def test_a_position_out_of_range_is_reset_or_told(broker_process: BrokerPr
 
 
 async def test_offsets_by_time_and_at_the_ends(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process)
+    topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap) as consumer:
         place = (topic, 0)
         assert await consumer.beginning_offsets([place]) == {place: 0}
@@ -108,7 +95,7 @@ async def test_offsets_by_time_and_at_the_ends(broker_process: BrokerProcess) ->
 @pytest.mark.parametrize("release", ["0.8", "0.9", "0.10", "0.11"])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str, codec: str) -> None:
-    topic = await filled_topic(broker_process, count=500, compression_type=codec)
+    topic = await filled_topic(broker_process.bootstrap, count=500, compression_type=codec)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest", api_version=release) as consumer:
         consumer.assign([(topic, 0)])
         seen: list[ConsumerRecord] = []
@@ -121,7 +108,7 @@ async def test_as_a_legacy_consumer(broker_process: BrokerProcess, release: str,
 
 @pytest.mark.parametrize("release", ["0.9", "0.10", "0.11"])
 async def test_as_a_legacy_producer_and_group(broker_process: BrokerProcess, release: str) -> None:
-    topic = await filled_topic(broker_process, count=0)
+    topic = await filled_topic(broker_process.bootstrap, count=0)
     async with Producer(broker_process.bootstrap, api_version=release, enable_idempotence=False) as producer:
         for n in range(50):
             await producer.send(topic, b"%d" % n, key=b"k")
@@ -140,7 +127,7 @@ async def test_as_a_legacy_producer_and_group(broker_process: BrokerProcess, rel
 
 
 async def test_a_group_goes_on_where_it_has_committed(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process)
+    topic = await filled_topic(broker_process.bootstrap)
     config = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest"}
     async with Consumer(broker_process.bootstrap, **config) as consumer:
         consumer.subscribe([topic])
@@ -152,26 +139,9 @@ async def test_a_group_goes_on_where_it_has_committed(broker_process: BrokerProc
             assert (await consumer.poll(max_records=1))[0].offset == 30, "closing has committed"
 
 
-async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process)
-    config = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest"}
-
-    async def fail_at(offset: int) -> None:
-        async with Consumer(broker_process.bootstrap, **config) as consumer:
-            consumer.subscribe([topic])
-            async for record in consumer:
-                if record.offset == offset:
-                    raise ZeroDivisionError
-
-    with trio.fail_after(PATIENCE_S), pytest.raises(ZeroDivisionError):
-        await fail_at(5)
-    async with Admin(broker_process.bootstrap) as admin:
-        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 5}
-
-
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 async def test_members_share_and_take_over(broker_process: BrokerProcess, strategy: str) -> None:
-    topic = await filled_topic(broker_process, partitions=4)
+    topic = await filled_topic(broker_process.bootstrap, partitions=4)
     config = {
         "group_id": f"g-{topic}",
         "auto_offset_reset": "earliest",
@@ -197,7 +167,7 @@ async def test_members_share_and_take_over(broker_process: BrokerProcess, strate
 
 
 async def test_listeners_and_patterns(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process, partitions=2)
+    topic = await filled_topic(broker_process.bootstrap, partitions=2)
     calls: list[tuple[str, int]] = []
 
     async def assigned(places: list[tuple[str, int]]) -> None:
@@ -222,7 +192,7 @@ async def test_subscribing_needs_a_group(broker_process: BrokerProcess) -> None:
 
 
 async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process, count=200)
+    topic = await filled_topic(broker_process.bootstrap, count=200)
     seen: list[int] = []
     async with Consumer(
         broker_process.bootstrap,
@@ -247,7 +217,7 @@ async def test_a_group_survives_the_broker(broker_process: BrokerProcess) -> Non
 
 
 async def test_batches_come_with_their_tags_if_asked_for(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process, count=50, compression_type="gzip")
+    topic = await filled_topic(broker_process.bootstrap, count=50, compression_type="gzip")
     for is_asked in (True, False):
         async with Consumer(
             broker_process.bootstrap, auto_offset_reset="earliest", fetch_batch_tags=is_asked

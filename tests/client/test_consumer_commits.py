@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
 import trio.testing
 
-from gregor.client import Admin, Consumer, Producer
-from gregor.client.admin import NewTopic
+from gregor.client import Admin, Consumer
+from gregor.client.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess, running_broker
+from tests.client.topics import filled_topic
 from tests.waiting import PATIENCE_S, eventually
 
 COUNT = 10
 NEVER_MS = 3_600_000
-
-
-async def filled_topic(bootstrap: str) -> str:
-    """A topic of one partition with `COUNT` records."""
-    name = f"c-{uuid4().hex[:12]}"
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(name, 1, 1)])
-    async with Producer(bootstrap) as producer:
-        for n in range(COUNT):
-            await producer.send(name, b"%d" % n)
-    return name
 
 
 def settings(topic: str, **more: Any) -> dict[str, Any]:
@@ -43,58 +33,73 @@ class FailedError(Exception):
     """The user's own, in the middle of records: what is in hand then is not committed."""
 
 
+async def committed_on_failure(
+    bootstrap: str, topic: str, work: Callable[[Consumer], Awaitable[None]]
+) -> dict[TopicPartition, int]:
+    """What is committed in the end of who reads `topic`, does this, and fails."""
+    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+
+    async def work_and_fail() -> None:
+        async with Consumer(bootstrap, **config) as consumer:
+            consumer.subscribe([topic])
+            await work(consumer)
+            raise FailedError
+
+    with trio.fail_after(PATIENCE_S), pytest.raises(FailedError):
+        await work_and_fail()
+    async with Admin(bootstrap) as admin:
+        return await admin.group_offsets(config["group_id"])
+
+
+async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap, count=COUNT)
+
+    async def read(consumer: Consumer) -> None:
+        async for record in consumer:
+            if record.offset == 5:
+                return
+
+    assert await committed_on_failure(broker_process.bootstrap, topic, read) == {(topic, 0): 5}
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("is_iterating", [False, True])
 async def test_what_was_committed_is_not_in_hand_any_more(
     broker_process: BrokerProcess, is_named: bool, is_iterating: bool
 ) -> None:
-    topic = await filled_topic(broker_process.bootstrap)
-    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+    topic = await filled_topic(broker_process.bootstrap, count=COUNT)
 
-    async def read_commit_and_fail() -> None:
-        async with Consumer(broker_process.bootstrap, **config) as consumer:
-            consumer.subscribe([topic])
-            if is_iterating:
-                async for record in consumer:
-                    if record.offset == 5:
-                        break
-            else:
-                count = 0
-                while count < 6:
-                    count += len(await consumer.poll(max_records=6 - count))
-            await consumer.commit({(topic, 0): 6} if is_named else None)
-            raise FailedError
+    async def read_and_commit(consumer: Consumer) -> None:
+        if is_iterating:
+            async for record in consumer:
+                if record.offset == 5:
+                    break
+        else:
+            count = 0
+            while count < 6:
+                count += len(await consumer.poll(max_records=6 - count))
+        await consumer.commit({(topic, 0): 6} if is_named else None)
 
-    with trio.fail_after(PATIENCE_S), pytest.raises(FailedError):
-        await read_commit_and_fail()
-    async with Admin(broker_process.bootstrap) as admin:
-        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 6}
+    assert await committed_on_failure(broker_process.bootstrap, topic, read_and_commit) == {(topic, 0): 6}
 
 
 async def test_what_is_polled_after_a_commit_is_in_hand(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process.bootstrap)
-    config = settings(topic, auto_commit_interval_ms=NEVER_MS)
+    topic = await filled_topic(broker_process.bootstrap, count=COUNT)
 
-    async def commit_read_and_fail() -> None:
-        async with Consumer(broker_process.bootstrap, **config) as consumer:
-            consumer.subscribe([topic])
-            assert await consumer.poll(max_records=1)
-            await consumer.commit()
-            while consumer.position(topic, 0) != COUNT:
-                assert len(await consumer.poll()) == COUNT - 1
-            await consumer.commit({(topic, 0): 4})
-            raise FailedError
+    async def commit_and_read(consumer: Consumer) -> None:
+        assert await consumer.poll(max_records=1)
+        await consumer.commit()
+        while consumer.position(topic, 0) != COUNT:
+            assert len(await consumer.poll()) == COUNT - 1
+        await consumer.commit({(topic, 0): 4})
 
-    with trio.fail_after(PATIENCE_S), pytest.raises(FailedError):
-        await commit_read_and_fail()
-    async with Admin(broker_process.bootstrap) as admin:
-        assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 4}
+    assert await committed_on_failure(broker_process.bootstrap, topic, commit_and_read) == {(topic, 0): 4}
 
 
 async def test_a_commit_that_is_repeated_does_not_come_after_a_later_one(tmp_path: Path) -> None:
     rule = "gregor.fault.rule.loading=api=OffsetCommit error=COORDINATOR_LOAD_IN_PROGRESS first=1"
     with running_broker(tmp_path, "gregor.fault.injection.enable=true", rule) as broker:
-        topic = await filled_topic(broker.bootstrap)
+        topic = await filled_topic(broker.bootstrap, count=COUNT)
         config = settings(topic, enable_auto_commit=False)
         with trio.fail_after(PATIENCE_S):
             async with Consumer(broker.bootstrap, **config) as consumer, trio.open_nursery() as nursery:
@@ -108,7 +113,7 @@ async def test_a_commit_that_is_repeated_does_not_come_after_a_later_one(tmp_pat
 
 async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: BrokerProcess) -> None:
     """Kafka's coordinators take offsets without a generation from anybody, once a group has no members."""
-    topic = await filled_topic(broker_process.bootstrap)
+    topic = await filled_topic(broker_process.bootstrap, count=COUNT)
     config = settings(topic, auto_commit_interval_ms=NEVER_MS)
     refusals: list[ErrorCode] = []
     assigned = 0
@@ -136,7 +141,7 @@ async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: Brok
 
 
 async def test_who_left_for_not_polling_commits_nothing(broker_process: BrokerProcess) -> None:
-    topic = await filled_topic(broker_process.bootstrap)
+    topic = await filled_topic(broker_process.bootstrap, count=COUNT)
     config = settings(topic, enable_auto_commit=False, group_protocol="consumer", max_poll_interval_ms=300)
     with trio.fail_after(PATIENCE_S):
         async with Consumer(broker_process.bootstrap, **config) as consumer, Admin(broker_process.bootstrap) as admin:

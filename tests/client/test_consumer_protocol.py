@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
@@ -15,14 +14,8 @@ from gregor.client.errors import ConfigError
 from gregor.client.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess, running_broker
+from tests.client.topics import new_topic
 from tests.waiting import PATIENCE_S
-
-
-async def new_topic(bootstrap: str, partitions: int) -> str:
-    name = f"p-{uuid4().hex[:12]}"
-    async with Admin(bootstrap) as admin:
-        await admin.create_topics([NewTopic(name, partitions, 1)])
-    return name
 
 
 def settings(topic: str, **more: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from tests.client.client_scenes import (
     ClientScene,
     eager_group,
     every_codec,
-    new_topic,
     raw_batches,
     read,
 )
+from tests.client.topics import new_topic
 from tests.waiting import PATIENCE_S
 
 KAFKA_1_0 = {

@@ -6,29 +6,20 @@ import random
 import signal
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
-from gregor.client.admin import NewTopic
 from gregor.client.consumer_record import ConsumerRecord
 from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededError, RecordTooLargeError
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec
 from tests.broker_process import BrokerProcess
+from tests.client.topics import new_topic
 from tests.waiting import PATIENCE_S
 
 CODECS = [codec.name.lower() for codec in Codec]
-
-
-async def new_topic(broker: BrokerProcess, partitions: int = 1, **configs: str) -> str:
-    name = f"t-{uuid4().hex[:12]}"
-    async with Admin(broker.bootstrap) as admin:
-        topic = NewTopic(name, partitions, 1, {key.replace("_", "."): value for key, value in configs.items()})
-        await admin.create_topics([topic])
-    return name
 
 
 async def read_all(broker: BrokerProcess, topic: str, partitions: int = 1, **config: object) -> list[ConsumerRecord]:
@@ -50,7 +41,7 @@ def values(records: Sequence[ConsumerRecord]) -> list[bytes | None]:
 
 @pytest.mark.parametrize("codec", CODECS)
 async def test_records_arrive_as_they_were_sent(broker_process: BrokerProcess, codec: str) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, compression_type=codec, linger_ms=5) as producer:
         sent = [
             await producer.send(topic, b"v%d" % n, key=None if n % 3 else b"k", headers=[("h", b"%d" % n), ("n", None)])
@@ -68,7 +59,7 @@ async def test_records_arrive_as_they_were_sent(broker_process: BrokerProcess, c
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
 async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, acks=acks) as producer:
         delivery = await producer.send(topic, b"v")
         assert (await delivery).offset == (-1 if acks == "0" else 0)
@@ -80,7 +71,7 @@ async def test_acks(broker_process: BrokerProcess, acks: str) -> None:
 
 
 async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process, 8)
+    topic = await new_topic(broker_process.bootstrap, 8)
     async with Producer(broker_process.bootstrap) as producer:
         assert (await producer.send(topic, b"v", key=b"foobar")).partition == (-790332482 & 0x7FFFFFFF) % 8
     async with Producer(broker_process.bootstrap, max_block_ms=50) as producer:
@@ -98,7 +89,7 @@ async def test_keys_decide_as_in_java_and_ignoring_them_spreads(broker_process: 
 
 
 async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process, max_message_bytes="10000")
+    topic = await new_topic(broker_process.bootstrap, max_message_bytes="10000")
     noise = random.Random(1)
     sizes = [3_000] * 10 + [30_000] + [3_000] * 10
     bodies = [noise.randbytes(size) for size in sizes]
@@ -121,8 +112,8 @@ async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_proc
 
 async def test_the_story_of_two_topics_loses_nothing(broker_process: BrokerProcess) -> None:
     """KIP-126's: the estimate is trained by what compresses to 1/10, then comes what compresses to 1/5."""
-    first = await new_topic(broker_process, max_message_bytes="20000")
-    second = await new_topic(broker_process, max_message_bytes="20000")
+    first = await new_topic(broker_process.bootstrap, max_message_bytes="20000")
+    second = await new_topic(broker_process.bootstrap, max_message_bytes="20000")
     noise = random.Random(2)
 
     def body(ratio: int) -> bytes:
@@ -141,7 +132,7 @@ async def test_the_story_of_two_topics_loses_nothing(broker_process: BrokerProce
 
 
 async def test_memory_is_bounded_and_waiting_for_it_too(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, buffer_memory=20_000) as producer:
         for _ in range(200):
             await producer.send(topic, bytes(1_000))
@@ -159,7 +150,7 @@ async def is_known(producer: Producer, topic: str) -> bool:
 
 
 async def test_a_full_memory_says_so_after_max_block(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, buffer_memory=20_000, max_block_ms=100, linger_ms=10_000) as producer:
         with trio.fail_after(PATIENCE_S):
             while not await is_known(producer, topic):
@@ -190,7 +181,7 @@ async def test_unknown_topics_and_bad_names_are_told(broker_process: BrokerProce
 
 
 async def test_leaving_by_an_exception_abandons_what_was_not_sent(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     deliveries: list[Delivery] = []
 
     async def leave(**options: Any) -> None:
@@ -218,7 +209,7 @@ async def test_cancelling_leaves_at_once(broker_process: BrokerProcess) -> None:
 
 
 async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process, 2)
+    topic = await new_topic(broker_process.bootstrap, 2)
 
     async def drop(producer: Producer) -> None:
         async with producer.transaction():
@@ -241,7 +232,7 @@ async def test_commit_and_abort(broker_process: BrokerProcess) -> None:
 
 
 async def test_offsets_commit_with_the_transaction(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     group = f"g-{topic}"
     async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as producer, producer.transaction():
         await producer.send(topic, b"v")
@@ -251,7 +242,7 @@ async def test_offsets_commit_with_the_transaction(broker_process: BrokerProcess
 
 
 async def test_a_second_producer_fences_the_first(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as first:
         async with first.transaction():
             await first.send(topic, b"v")
@@ -268,7 +259,7 @@ async def test_a_second_producer_fences_the_first(broker_process: BrokerProcess)
 
 
 async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     sent: list[bytes] = []
     async with Producer(
         broker_process.bootstrap, retry_backoff_ms=20, reconnect_backoff_ms=20, request_timeout_ms=2_000
@@ -286,7 +277,7 @@ async def test_a_broker_killed_and_restarted_loses_and_doubles_nothing(broker_pr
 
 
 async def test_a_clock_that_jumps_breaks_no_deadline(broker_process: BrokerProcess) -> None:
-    topic = await new_topic(broker_process)
+    topic = await new_topic(broker_process.bootstrap)
     times = iter([10**12, 2 * 10**12, 5])
     async with Producer(broker_process.bootstrap, clock_ms=lambda: next(times)) as producer:
         deliveries = [await producer.send(topic, b"v") for _ in range(3)]
