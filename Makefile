@@ -12,7 +12,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard client/*_cy.py protocol/records/*_cy.py client/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard client/producer/*_cy.py protocol/records/*_cy.py client/producer/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
 
 .venv/.run: $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable .
@@ -39,7 +39,7 @@ lint: .venv/.dev ## ruff, for style and for mistakes
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.bench
+	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.command_line -p gregor.bench
 	$(BIN)/mypy tests
 
 layers: .venv/.dev ## import contracts between the rooms

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from setuptools import Extension, setup
 
 RECORDS = Path("protocol/records")
-ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("client"))
+ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("client/producer"))
 CYTHON_DIRECTIVES = {
     "language_level": 3,
     # The .pxd files say what is what; the annotations in the sources are for mypy.

@@ -28,8 +28,8 @@ from gregor.protocol.records.compression import Codec, compress, decompress
 from gregor.protocol.records.record import Record
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import SystemClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.wire import Wire
 
 RECORD_BYTES = 1_000

@@ -14,8 +14,8 @@ from pathlib import Path
 import trio
 
 from bench.broker_pair import BenchBroker, Kafka, gregor_command
-from gregor.broker.local_cluster import LocalCluster
 from gregor.client.admin import Admin, NewTopic
+from gregor.command_line.local_cluster import LocalCluster
 from gregor.protocol.errors import BrokerError
 
 READY_LIMIT_S = 60.0

@@ -75,7 +75,7 @@ class BenchBroker:
 
 def gregor_command(*settings: str) -> list[str]:
     """What starts a broker of this checkout; of settings that are given twice the later one counts."""
-    command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+    command = [sys.executable, "-m", "gregor.command_line", "serve"]
     for setting in settings:
         command += ["--override", setting]
     return command

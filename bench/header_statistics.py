@@ -26,7 +26,7 @@ from bench.repeated_topic import made_batches
 from gregor.pipeline.jobs import stats
 from gregor.pipeline.jobs.desk import Progress, Summary
 from gregor.pipeline.jobs.sources import open_reader
-from gregor.pipeline.segment_files import segment_path, write_segment
+from gregor.pipeline.logs.segment_files import segment_path, write_segment
 from gregor.pipeline.session import spark_session
 from gregor.protocol.records.compression import Codec
 

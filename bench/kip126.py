@@ -19,7 +19,7 @@ import trio
 from bench.one_broker import one_broker
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
-from gregor.client.compression_estimator import CompressionRatioEstimator
+from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records.compression import Codec
 
 LIMIT_BYTES = 100_000

@@ -20,7 +20,7 @@ from bench.one_broker import one_broker
 from bench.svg_plot import Line, write_lines
 from gregor.client import Admin, Producer
 from gregor.client.admin import NewTopic
-from gregor.client.metadata_policy import MetadataPolicy
+from gregor.client.producer.metadata_policy import MetadataPolicy
 from gregor.protocol.codec import encode
 from gregor.protocol.messages.metadata import MetadataResponse
 

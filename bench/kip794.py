@@ -21,10 +21,10 @@ from uuid import uuid4
 import trio
 
 from bench.three_brokers import BROKER_IDS, create_topic, records_by_broker, slow_down, three_brokers
-from gregor.broker.command_line.perf_latency import BYTES_PER_MB, LatencyStatistics, percentiles
-from gregor.broker.command_line.perf_producer import Throttle
 from gregor.client import Delivery, Producer
-from gregor.client.partitioner import StickyPartitioner
+from gregor.client.producer.partitioner import StickyPartitioner
+from gregor.command_line.perf_latency import BYTES_PER_MB, LatencyStatistics, percentiles
+from gregor.command_line.perf_producer import Throttle
 
 KAFKA = Path(__file__).resolve().parents[2] / "shared" / "peer" / "kafka39"
 RECORD_BYTES = 512

@@ -34,7 +34,7 @@ def task(source: str, target: str, topic: str, partitions: int, records: int, co
     import argparse
 
     from gregor.pipeline.jobs.mirror import add_arguments, plan
-    from gregor.pipeline.shallow_mirror import mirror_partition
+    from gregor.pipeline.sink.shallow_mirror import mirror_partition
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -37,7 +37,7 @@ def one_broker(*overrides: str) -> Iterator[OneBroker]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory:
-        command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+        command = [sys.executable, "-m", "gregor.command_line", "serve"]
         for setting in (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory}/logs", *overrides):
             command += ["--override", setting]
         with (Path(directory) / "server.log").open("w") as log:

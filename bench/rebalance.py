@@ -20,8 +20,8 @@ import trio
 
 from bench.broker_pair import BenchBroker, broker_pair
 from gregor.client.config import ClientConfig
-from gregor.client.connection import Connection
 from gregor.client.metrics import Metrics
+from gregor.client.wire.connection import Connection
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gregor.client import Admin, Delivery, Producer
 from gregor.client.admin import NewTopic
-from gregor.pipeline.synthetic import Recipe
+from gregor.pipeline.synthetic.synthetic import Recipe
 from gregor.protocol.records.compression import Codec
 
 BATCH_BYTES = 16_384

@@ -32,7 +32,7 @@ def build_driver() -> Path:
 def start_gregor(data: Path) -> subprocess.Popen[bytes]:
     """A broker as a user starts one, with its output in ``data``/server.log; returns when it answers."""
     data.mkdir(parents=True)
-    command = [sys.executable, "-m", "gregor.broker.command_line", "serve"]
+    command = [sys.executable, "-m", "gregor.command_line", "serve"]
     for override in (f"listeners=PLAINTEXT://127.0.0.1:{GREGOR_PORT}", f"log.dirs={data / 'logs'}"):
         command += ["--override", override]
     with (data / "server.log").open("wb") as log:

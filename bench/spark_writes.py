@@ -30,8 +30,8 @@ from bench.repeated_topic import empty_topic, made_batches
 from bench.spark_process import spark_process
 from bench.spark_writer import SINKS
 from gregor.client import Admin
-from gregor.client.offset_lookup import LATEST
-from gregor.pipeline.record_batches import RecordBatches, RecordOptions
+from gregor.client.wire.offset_lookup import LATEST
+from gregor.pipeline.columns.record_batches import RecordBatches, RecordOptions
 from gregor.protocol.records.compression import Codec
 
 PARTITIONS = 3

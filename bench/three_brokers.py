@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.bench_cluster import gregor_cluster
 from gregor.client.admin import Admin, AlterOperation, NewTopic, ResourceType
-from gregor.client.offset_lookup import LATEST
+from gregor.client.wire.offset_lookup import LATEST
 
 BROKER_IDS = (1, 2, 3)
 SLOW_BROKER_ID = BROKER_IDS[0]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .admin import Admin
-    from .appending_cy import Delivery
-    from .consumer import Consumer
-    from .consumer_record import ConsumerRecord
-    from .producer import Producer
-    from .record_metadata import RecordMetadata
+    from .consumer.consumer import Consumer
+    from .consumer.consumer_record import ConsumerRecord
+    from .producer.appending_cy import Delivery
+    from .producer.producer import Producer
+    from .producer.record_metadata import RecordMetadata
 
 _HOMES = {
     "Admin": "admin",
-    "Consumer": "consumer",
-    "ConsumerRecord": "consumer_record",
-    "Delivery": "appending_cy",
-    "Producer": "producer",
-    "RecordMetadata": "record_metadata",
+    "Consumer": "consumer.consumer",
+    "ConsumerRecord": "consumer.consumer_record",
+    "Delivery": "producer.appending_cy",
+    "Producer": "producer.producer",
+    "RecordMetadata": "producer.record_metadata",
 }
 
 __all__ = ["Admin", "Consumer", "ConsumerRecord", "Delivery", "Producer", "RecordMetadata"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from ..protocol.records.compression import Codec
 from .errors import ConfigError
-from .partitioner import Partitioner
+from .producer.partitioner import Partitioner
 
 INT32_MAX = 2**31 - 1
 

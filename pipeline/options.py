@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from .columns.schemas import Mode, arrow_schema, spark_schema
 from .errors import OptionError
-from .offset_options import parse_bool, parse_int
-from .schemas import Mode, arrow_schema, spark_schema
+from .kafka.offset_options import parse_bool, parse_int
 
 DEFAULT_BATCH_ROWS = 10_000
 

@@ -65,8 +65,8 @@ def spark_session(
 
 def register_formats(session: SparkSession) -> None:
     """Make `kafka_log` and `kafka_raw` known to any session, so to one that was made elsewhere too."""
-    from .kafka_log import KafkaLogSource
-    from .kafka_raw import KafkaRawSource
+    from .kafka.kafka_raw import KafkaRawSource
+    from .logs.kafka_log import KafkaLogSource
 
     session.dataSource.register(KafkaLogSource)
     session.dataSource.register(KafkaRawSource)

@@ -9,23 +9,23 @@ from dataclasses import replace
 from functools import partial
 
 from ..protocol.errors import BrokerError
-from . import paths
-from .checkpoints import encode_uuid, write_topic_id
-from .cleaner import LogCleaner
 from .clock import Clock
-from .compaction import Compaction
-from .files import Files, OsFiles
-from .head_space import due_reclaiming
-from .log_config import LONG_MAX, LogConfig
-from .log_directory import LogDirectory, StorageUnavailableError
+from .compaction.cleaner import LogCleaner
+from .compaction.compaction import Compaction
+from .disk import paths
+from .disk.checkpoints import encode_uuid, write_topic_id
+from .disk.files import Files, OsFiles
+from .disk.log_directory import LogDirectory, StorageUnavailableError
+from .disk.open_files import OpenFiles
+from .disk.paths import TopicPartition
+from .log.head_space import due_reclaiming
+from .log.log_config import LONG_MAX, LogConfig
+from .log.partition_log import PartitionLog
+from .log.retention import apply_retention
+from .log.segment import SegmentDamagedError
 from .log_move import LogMove
 from .many_logs import for_many
-from .open_files import OpenFiles
-from .partition_log import PartitionLog
-from .paths import TopicPartition
-from .producer_state import PRODUCER_ID_EXPIRATION_MS
-from .retention import apply_retention
-from .segment import SegmentDamagedError
+from .producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 
 __all__ = ["LogManager", "StorageUnavailableError"]
 

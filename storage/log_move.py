@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from ..protocol.errors import BrokerError, ErrorCode
 from ..protocol.records.batches import iter_batches
-from . import paths
-from .files import Files
-from .log_directory import LogDirectory
-from .partition_log import PartitionLog
+from .disk import paths
+from .disk.files import Files
+from .disk.log_directory import LogDirectory
+from .log.partition_log import PartitionLog
 
 STEP_BYTES = 256 * 1024
 """Copied in one go, or one batch if that is larger: nobody else waits for longer than a millisecond or so."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import trio
 
-from gregor.broker.broker import Broker
-from gregor.broker.dispatch import APIS
-from gregor.broker.requests import ClientConnection, RequestContext
+from gregor.broker.api.dispatch import APIS
+from gregor.broker.app.broker import Broker
+from gregor.broker.server.requests import ClientConnection, RequestContext
 
 DIALLED = ("192.0.2.1", 9092)
 """The address at which the client of `asking` reached the broker."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.free_ports import free_address
 from tests.waiting import PATIENCE_S
 
-GREGOR = ("-m", "gregor.broker.command_line")
+GREGOR = ("-m", "gregor.command_line")
 """What Python runs as the program `gregor`."""
 KEEPS_OLD_RECORDS = "log.retention.ms=-1"
 """Records of tests have times of their own, and a slow test must not lose them when the hour of retention comes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "bench")
+ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "command_line", "bench")
 LONGEST_FILE_LINES = 520
 LONGEST_FUNCTION_LINES = 110
 JUNK_DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "stuff", "tools"}
@@ -64,7 +64,7 @@ def test_every_module_is_reached_from_somewhere() -> None:
 def test_every_package_is_installed() -> None:
     """A room missing from pyproject's list would work in a checkout and break for everyone else."""
     listed = (ROOT / "pyproject.toml").read_text()
-    for room in ("protocol", "storage", "broker", "client", "pipeline"):
+    for room in ("protocol", "storage", "broker", "client", "pipeline", "command_line"):
         for init in (ROOT / room).rglob("__init__.py"):
             package = ".".join(("gregor", *init.parent.relative_to(ROOT).parts))
             assert f'"{package}"' in listed, f"{package} is not in [tool.setuptools] packages"

@@ -4,16 +4,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ...storage.log_config import LogConfig
+from ...storage.log.log_config import LogConfig
 from .accepted import accepted_keys
-from .fault_keys import (
-    ENABLE,
-    FAULT_PREFIX,
-    RULE_PREFIX,
-    InvalidFaultError,
-    check_faults,
-    fault_rule_key,
-)
+from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
 from .properties import parse_properties

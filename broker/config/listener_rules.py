@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..network.listeners import ListenerError, parse_endpoints, security_protocol
 from .keys import ConfigError
+from .listeners import ListenerError, parse_endpoints, security_protocol
 
 if TYPE_CHECKING:
     from .broker_config import BrokerConfig

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..network.listeners import Endpoint, ListenerError, parse_endpoints, security_protocol
 from .keys import ConfigError
+from .listeners import Endpoint, ListenerError, parse_endpoints, security_protocol
 
 if TYPE_CHECKING:
     from .broker_config import BrokerConfig

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.internal_topics import CLUSTER_METADATA
 from ...protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -24,9 +25,8 @@ from ...protocol.messages.fetch_snapshot import (
     TopicSnapshotResponse,
 )
 from ..metadata import snapshots
-from ..metadata.internal_topics import CLUSTER_METADATA
 from ..metadata.store import METADATA_TOPIC_ID, MetadataStore
-from ..requests import RequestContext
+from ..server.requests import RequestContext
 from .controller import Controller
 
 FIRST_VERSION_BY_ID = 13

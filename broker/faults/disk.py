@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ...storage import paths
-from ...storage.files import Buffer, Files, MappedTable, StoredFile
+from ...storage.disk import paths
+from ...storage.disk.files import Buffer, Files, MappedTable, StoredFile
 from .rule import DiskOperation
 
 

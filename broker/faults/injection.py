@@ -8,9 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from ...protocol.internal_topics import CLUSTER_METADATA
 from ...storage.clock import Clock
-from ...storage.files import OsFiles
-from ..metadata.internal_topics import CLUSTER_METADATA
+from ...storage.disk.files import OsFiles
 from .clock import MovableClock
 from .disk import DiskPlace, FaultyFiles
 from .occasions import RuleInForce

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
+from ...protocol.internal_topics import CLUSTER_METADATA
 from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ...protocol.schema import NO_UUID, Message
 from ...storage.log_manager import LogManager
-from .internal_topics import CLUSTER_METADATA
 from .state import ClusterState, PartitionState, TopicState, partition_record, topic_records
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from ...protocol.records.control import ControlType
 from ...protocol.records.record import Buffer
 from ...protocol.schema import Message
 from ...storage.clock import Clock
-from ...storage.partition_log import PartitionLog
+from ...storage.log.partition_log import PartitionLog
 from .record_batches import control_batch, decode_record, record_batch
 from .snapshots import SnapshotFiles, SnapshotId
 

@@ -7,10 +7,10 @@ from random import randrange
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ..config import ConfigError
 from ..config.topic_keys import validate_topic_properties
 from . import replica_placement
-from .internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from .replica_placement import DEFAULT
 from .state import PartitionState
 

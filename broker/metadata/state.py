@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ...protocol.internal_topics import is_internal
 from ...protocol.messages.cluster_metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -30,7 +31,6 @@ from ...protocol.messages.cluster_metadata_records import (
     UserScramCredentialRecord,
 )
 from ...protocol.schema import Message
-from .internal_topics import is_internal
 
 NO_LEADER = -1
 NO_CHANGE = -2

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from ...protocol.messages.cluster_metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
@@ -25,14 +26,13 @@ from ...protocol.messages.cluster_metadata_records import (
 from ...protocol.records.record import Buffer
 from ...protocol.schema import Message
 from ...storage.clock import Clock
-from ...storage.log_config import LONG_MAX, LogConfig
+from ...storage.log.log_config import LONG_MAX, LogConfig
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig
 from . import new_topics, replica_placement
 from .adoption import adoption_records, delete_removed
 from .change_tracking import ChangeTracker, differences
 from .changes import BrokerConfigChanged, MetadataChange, Subscriber
-from .internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from .log import MetadataLog
 from .state import (
     NO_LEADER,

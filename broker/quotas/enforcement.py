@@ -20,7 +20,7 @@ from ...protocol.schema import Message
 from ...storage.clock import Clock
 from ..config import BrokerConfig
 from ..metadata.state import Entity
-from ..requests import ClientConnection, RequestContext
+from ..server.requests import ClientConnection, RequestContext
 from .client_quotas import CLIENT_ID, USER
 from .rates import Rates, SampledRate, TokenBucket, Window
 from .work_meter import WorkMeter, metered

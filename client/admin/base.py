@@ -10,13 +10,13 @@ from typing import Self, TypeVar
 from ...protocol.apis import AnyApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.schema import Message
-from ..cluster import Cluster, CoordinatorType
 from ..config import AdminConfig
+from ..consumer.subscription import TopicPartition, by_topic
 from ..errors import COORDINATOR_MOVED_CODES, STALE_METADATA_CODES, ConnectionLostError, UnknownTopicError
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
-from ..retry import retry
-from ..subscription import TopicPartition, by_topic
+from ..wire.cluster import Cluster, CoordinatorType
+from ..wire.retry import retry
 
 T = TypeVar("T")
 Response = TypeVar("Response", bound=Message)

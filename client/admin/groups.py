@@ -21,8 +21,8 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from ..group_offsets import CommittedOffset, commit_offsets, fetch_committed
-from ..subscription import TopicPartition, by_topic
+from ..consumer.subscription import TopicPartition, by_topic
+from ..wire.group_offsets import CommittedOffset, commit_offsets, fetch_committed
 from .base import AdminBase, raise_for
 
 CONSUMER_PROTOCOL = "consumer"

@@ -16,8 +16,8 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ..offset_lookup import OffsetAndTimestamp, list_offsets
-from ..subscription import TopicPartition
+from ..consumer.subscription import TopicPartition
+from ..wire.offset_lookup import OffsetAndTimestamp, list_offsets
 from .base import AdminBase, by_topic_with, raise_for
 
 CONSUMER_REPLICA_ID = -1

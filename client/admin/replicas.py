@@ -31,7 +31,7 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
 )
-from ..subscription import TopicPartition, by_topic
+from ..consumer.subscription import TopicPartition, by_topic
 from .base import AdminBase, by_topic_with, raise_for
 
 

@@ -20,8 +20,8 @@ from ...protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from ..cluster import TopicMetadata
 from ..errors import UnknownTopicError
+from ..wire.cluster import TopicMetadata
 from .base import AdminBase, raise_for
 
 BROKER_DEFAULT = -1

@@ -24,8 +24,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ..cluster import CoordinatorType
-from ..subscription import TopicPartition, by_topic
+from ..consumer.subscription import TopicPartition, by_topic
+from ..wire.cluster import CoordinatorType
 from .base import AdminBase, raise_for
 
 FENCING_TIMEOUT_MS = 60_000

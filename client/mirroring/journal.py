@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..batch import next_sequence
-from ..group_offsets import CommittedOffset
+from ..producer.batch import next_sequence
+from ..wire.group_offsets import CommittedOffset
 from .errors import MirrorError
 from .outgoing import Outgoing
 

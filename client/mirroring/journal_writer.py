@@ -12,13 +12,13 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..admin import Admin
-from ..appending_cy import Delivery
-from ..fetcher import FetchedBatches
-from ..group_offsets import CommittedOffset
-from ..offset_lookup import LATEST
-from ..producer import Producer
-from ..sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES
-from ..subscription import TopicPartition
+from ..consumer.fetcher import FetchedBatches
+from ..consumer.subscription import TopicPartition
+from ..producer.appending_cy import Delivery
+from ..producer.producer import Producer
+from ..producer.sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES
+from ..wire.group_offsets import CommittedOffset
+from ..wire.offset_lookup import LATEST
 from .errors import MirrorError
 from .journal import Journal, Position, Step, steps_that_fit
 from .outgoing import Outgoing, TargetRules, renumbered

@@ -14,11 +14,11 @@ import trio
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.append_numbered import AppendNumberedRequest, AppendNumberedResponse
 from ..admin import BROKER_DEFAULT, Admin
-from ..consumer import Consumer
+from ..consumer.consumer import Consumer
+from ..consumer.subscription import TopicPartition
 from ..errors import ClientError, ConnectionLostError, DeadlineExceededError, is_retriable
-from ..producer import Producer
-from ..sender import LOST_SEQUENCE_CODES
-from ..subscription import TopicPartition
+from ..producer.producer import Producer
+from ..producer.sender import LOST_SEQUENCE_CODES
 from .errors import MirrorError
 from .journal_writer import JournalWriter
 from .numbered_writer import NumberedWriter

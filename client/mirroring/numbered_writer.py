@@ -15,9 +15,9 @@ from ...protocol.messages.append_numbered import (
 )
 from ...protocol.records.batches import iter_batches
 from ..admin import Admin, raise_for
-from ..fetcher import FetchedBatches
-from ..offset_lookup import EARLIEST, LATEST
-from ..subscription import TopicPartition
+from ..consumer.fetcher import FetchedBatches
+from ..consumer.subscription import TopicPartition
+from ..wire.offset_lookup import EARLIEST, LATEST
 from .errors import MirrorError
 from .outgoing import with_offsets_kept
 

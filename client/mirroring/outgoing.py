@@ -20,8 +20,8 @@ from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_records
 from ...protocol.records.compression import Codec
 from ...protocol.records.record import Record, TimestampType
-from ..consumer_record import INFLATION_LIMIT_BYTES
-from ..raw_batch import produced_again
+from ..consumer.consumer_record import INFLATION_LIMIT_BYTES
+from ..producer.raw_batch import produced_again
 
 MAX_RUN_BYTES = 512 * 1024
 """How many bytes of uncompressed v0 or v1 messages go together."""

@@ -7,8 +7,8 @@ import re
 
 from ...protocol.apis import ApiKey
 from ..admin import BROKER_DEFAULT, Admin, NewTopic, ResourceType
-from ..cluster import TopicMetadata
 from ..errors import UnknownTopicError
+from ..wire.cluster import TopicMetadata
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..fetcher import FetchedBatches
-from ..subscription import TopicPartition
+from ..consumer.fetcher import FetchedBatches
+from ..consumer.subscription import TopicPartition
 
 
 class MirrorWriter(Protocol):

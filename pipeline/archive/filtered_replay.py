@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import OptionError
-from ..exact_copy import CopyTarget
-from ..offset_options import Partition
+from ..kafka.offset_options import Partition
+from ..sink.exact_copy import CopyTarget
 from .reading import ArchivedPartition
 from .replaying import ReplayOptions, ReplayReceipt, Rows, replay
 from .row_table import RowTable

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...storage import checkpoints, paths
+from ...storage.disk import checkpoints, paths
 from ..errors import DataLossError
 from ..jobs.desk import Desk
-from ..log_files import PartitionFiles, ReadOnlyFiles, list_partitions
-from ..log_plan import PlanOptions, plan
-from ..log_transactions import read_transactions
-from ..offset_options import Bound, Bounds, WhenNoneIsYounger
+from ..kafka.offset_options import Bound, Bounds, WhenNoneIsYounger
+from ..logs.log_files import PartitionFiles, ReadOnlyFiles, list_partitions
+from ..logs.log_plan import PlanOptions, plan
+from ..logs.log_transactions import read_transactions
 from .manifest import Manifest, OffsetRange
 from .range_rows import LoggedRange
 from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids

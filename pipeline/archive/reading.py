@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from ..columns.schemas import TIMESTAMP
 from ..errors import DamagedLogError, PipelineError
-from ..schemas import TIMESTAMP
 from .archive import Archive
 from .description import Values
 from .manifest import DATA, Manifest, ManifestError

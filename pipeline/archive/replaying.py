@@ -12,10 +12,10 @@ import trio
 
 from ...protocol.records.compression import Codec
 from ...protocol.records.record import Buffer
-from ..batch_building import BatchBuilder
 from ..errors import PipelineError
-from ..exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patience
-from ..offset_options import Partition
+from ..kafka.offset_options import Partition
+from ..sink.batch_building import BatchBuilder
+from ..sink.exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patience
 
 TRANSACTION_ROWS = 20_000
 BATCH_BYTES = 256 << 10

@@ -16,10 +16,10 @@ from ...protocol.messages.append_numbered import (
     AppendNumberedTopic,
 )
 from ...protocol.records.batches import BatchView, iter_batches
-from ..cluster_view import ClusterView
 from ..errors import PipelineError
-from ..offset_options import EARLIEST, LATEST, Partition
-from ..wire import WireSettings
+from ..kafka.cluster_view import ClusterView
+from ..kafka.offset_options import EARLIEST, LATEST, Partition
+from ..kafka.wire import WireSettings
 from .reading import ArchivedPartition
 
 REQUEST_BYTES = 8 << 20

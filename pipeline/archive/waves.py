@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..clients import commit_positions
-from ..cluster_view import ClusterView, TopicView
 from ..errors import PipelineError
-from ..fetch_plan import limit_bytes, split_ranges
-from ..fetching import FetchOptions
 from ..jobs.desk import Desk
-from ..kafka_raw import ReadPlan
-from ..offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
-from ..topic_choice import partitions_of, resolve_end, resolve_start
+from ..kafka.clients import commit_positions
+from ..kafka.cluster_view import ClusterView, TopicView
+from ..kafka.fetch_plan import limit_bytes, split_ranges
+from ..kafka.fetching import FetchOptions
+from ..kafka.kafka_raw import ReadPlan
+from ..kafka.offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
+from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from .range_rows import FetchedRange
 from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from ..checksums import MODULUS, sum_of_places
-from ..schemas import RECORDS
+from ..columns.schemas import RECORDS
 from ..spark_tasks import run_tasks
+from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
 from .description import ArchiveDescription, Values
 from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, OffsetRange

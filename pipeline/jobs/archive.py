@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Archive what is there, and with --follow what comes."""
     from ..archive.waves import WaveOptions, archive_wave
-    from ..cluster_view import ClusterView
-    from ..kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..kafka.cluster_view import ClusterView
+    from ..kafka.kafka_raw import KNOWN_OPTIONS, ReadPlan
     from ..options import SourceOptions
 
     settings = {"kafka.isolation.level": "read_committed"}

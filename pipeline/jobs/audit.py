@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ..log_audit import LogAudit
-    from ..record_contents import Contents, Records
+    from ..logs.log_audit import LogAudit
+    from ..statistics.record_contents import Contents, Records
 
 HELP = "gaps, duplicates, skew, order of times; one place against another"
 
@@ -112,7 +112,7 @@ def _log_findings(options: argparse.Namespace, desk: Desk) -> dict[Place, Findin
 
 
 def _audit_log(rows: Iterable[pa.RecordBatch]) -> LogAudit:
-    from ..log_audit import LogAudit
+    from ..logs.log_audit import LogAudit
 
     return LogAudit.of(rows)
 
@@ -120,8 +120,8 @@ def _audit_log(rows: Iterable[pa.RecordBatch]) -> LogAudit:
 def _archive_findings(options: argparse.Namespace, desk: Desk, contents: dict[Place, Contents]) -> dict[Place, Finding]:
     from ..archive.archive import Archive
     from ..archive.reading import archived_partitions
-    from ..checksums import MODULUS
     from ..options import names_of
+    from ..statistics.checksums import MODULUS
 
     archive = Archive.open(options.archive.absolute(), desk)
     findings = {}
@@ -223,9 +223,9 @@ def _records(options: argparse.Namespace, desk: Desk) -> dict[Place, list[Record
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
-    from ..kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..kafka.kafka_raw import KNOWN_OPTIONS, ReadPlan
     from ..options import SourceOptions, names_of
-    from ..record_contents import archived_records, fetched_records, logged_records
+    from ..statistics.record_contents import archived_records, fetched_records, logged_records
 
     if options.archive:
         archive = Archive.open(options.archive.absolute(), desk)
@@ -239,7 +239,7 @@ def _records(options: argparse.Namespace, desk: Desk) -> dict[Place, list[Record
 
 
 def _read_contents(sources: dict[Place, list[Records]], desk: Desk) -> dict[Place, Contents]:
-    from ..record_contents import contents_of
+    from ..statistics.record_contents import contents_of
 
     with desk.progress(len(sources), "partitions") as progress:
         done = run_tasks(desk.session(), list(sources.items()), contents_of, progress)
@@ -250,9 +250,9 @@ def _compacted_topics(options: argparse.Namespace, topics: set[str]) -> set[str]
     """Those whose gaps are compaction's doing: asked of the brokers, said of log directories."""
     from ...client import Admin
     from ...client.admin import ResourceType
-    from ..clients import bootstrap_of, client_config, run_client
+    from ..kafka.clients import bootstrap_of, client_config, run_client
+    from ..kafka.wire import WireSettings
     from ..options import names_of
-    from ..wire import WireSettings
 
     if not options.bootstrap_server:
         return set(names_of(options.compacted))

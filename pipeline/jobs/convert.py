@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.records.compression import Codec
-from ..log_files import PartitionFiles, SegmentFile, list_partitions, mapped
-from ..segment_files import segment_path, write_segment
+from ..logs.log_files import PartitionFiles, SegmentFile, list_partitions, mapped
+from ..logs.segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
-    from ..format_conversion import Account, Conversion
+    from ..logs.format_conversion import Account, Conversion
 
 HELP = "convert log directories between message formats"
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Convert what is not converted yet."""
-    from ..format_conversion import Account
+    from ..logs.format_conversion import Account
 
     tasks = [
         task
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 def convert_segment(task: SegmentConversion) -> Account:
     """Convert one segment file. Raises DamagedLogError, OSError."""
-    from ..format_conversion import Account
+    from ..logs.format_conversion import Account
 
     account = Account()
     write_segment(task.target, task.conversion.convert(mapped(task.segment), account))
@@ -85,8 +85,8 @@ def convert_segment(task: SegmentConversion) -> Account:
 
 
 def _segments(partition: PartitionFiles, options: argparse.Namespace) -> list[SegmentConversion]:
-    from ..format_conversion import Conversion
-    from ..log_transactions import aborted_transactions
+    from ..logs.format_conversion import Conversion
+    from ..logs.log_transactions import aborted_transactions
 
     conversion = Conversion(
         partition.name.topic,

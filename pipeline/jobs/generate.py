@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from ...protocol.records.compression import Codec
-from ..segment_files import segment_path, write_segment
+from ..logs.segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
-from ..synthetic import Recipe
+from ..synthetic.synthetic import Recipe
 from .desk import Desk, Summary
 
 HELP = "make topics up, in a broker or as segment files"
@@ -60,9 +60,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 
 def _produce(recipe: Recipe, options: argparse.Namespace, desk: Desk) -> Summary:
-    from ..synthetic_topics import PartitionWork, produce_partition
-    from ..topic_making import make_topics
-    from ..wire import WireSettings
+    from ..kafka.topic_making import make_topics
+    from ..kafka.wire import WireSettings
+    from ..synthetic.synthetic_topics import PartitionWork, produce_partition
 
     settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
     make_topics(settings, {options.topic: recipe.partitions})

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..errors import OptionError, PipelineError
+from ..kafka.wire import WireSettings
 from ..spark_tasks import run_tasks
-from ..wire import WireSettings
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
 
 if TYPE_CHECKING:
-    from ..shallow_mirror import MirrorWork
+    from ..sink.shallow_mirror import MirrorWork
 
 HELP = "topics from one cluster to another, batch by batch"
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Copy what is not copied yet."""
-    from ..shallow_mirror import mirror_partition
+    from ..sink.shallow_mirror import mirror_partition
 
     work = plan(options)
     with desk.progress(len(work), "partitions") as progress:
@@ -59,11 +59,11 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 def plan(options: argparse.Namespace) -> list[MirrorWork]:
     """A task for each partition, after its topic was made at the target. Raises PipelineError, OptionError."""
-    from ..cluster_view import ClusterView
-    from ..exact_copy import CopyTarget
-    from ..fetching import FetchOptions
-    from ..offset_options import LATEST
-    from ..shallow_mirror import MirrorWork
+    from ..kafka.cluster_view import ClusterView
+    from ..kafka.fetching import FetchOptions
+    from ..kafka.offset_options import LATEST
+    from ..sink.exact_copy import CopyTarget
+    from ..sink.shallow_mirror import MirrorWork
 
     source = WireSettings.from_options({"kafka.bootstrap.servers": options.source})
     target = WireSettings.from_options({"kafka.bootstrap.servers": options.target})
@@ -99,7 +99,7 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
     """Make the topics that are not there, with the source's settings; their max.message.bytes at the target by name."""
     from ...client import Admin
     from ...client.mirroring.topics import matching_topics, prepare_topic
-    from ..clients import bootstrap_of, client_config, run_client
+    from ..kafka.clients import bootstrap_of, client_config, run_client
 
     try:
         pattern = re.compile(options.topics)

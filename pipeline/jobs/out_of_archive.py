@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..wire import WireSettings
+from ..kafka.wire import WireSettings
 
 if TYPE_CHECKING:
     from ..archive.manifest import Manifest
@@ -39,7 +39,7 @@ def make_target_topics(
 ) -> None:
     """Make the topics that are not there, with as many partitions as they had. Raises PipelineError."""
     from ..archive.reading import partition_counts
-    from ..topic_making import make_topics
+    from ..kafka.topic_making import make_topics
 
     counts = partition_counts(manifest)
     wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}

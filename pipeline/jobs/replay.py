@@ -23,7 +23,7 @@ from .out_of_archive import add_target_arguments, make_target_topics, target_set
 if TYPE_CHECKING:
     from ..archive.reading import ArchivedPartition
     from ..archive.replaying import ReplayOptions, ReplayReceipt
-    from ..exact_copy import CopyTarget
+    from ..sink.exact_copy import CopyTarget
 
 HELP = "an archive into topics, exactly once"
 
@@ -79,7 +79,7 @@ def milliseconds(text: str) -> int:
 
 
 def _target(options: argparse.Namespace, source: ArchivedPartition) -> CopyTarget:
-    from ..exact_copy import CopyTarget
+    from ..sink.exact_copy import CopyTarget
 
     purpose = f"replay {source.topic} since {options.since} until {options.until} where {options.where}"
     place = (options.prefix + source.topic, source.partition)

@@ -56,10 +56,10 @@ def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReade
     """The reader itself, for work in tasks that needs no table. Raises OptionError."""
     name, chosen = source_options(options, **settings)
     if name == "kafka_log":
-        from ..kafka_log import KafkaLogSource
+        from ..logs.kafka_log import KafkaLogSource
 
         return KafkaLogSource(chosen).reader(None)
-    from ..kafka_raw import KafkaRawSource
+    from ..kafka.kafka_raw import KafkaRawSource
 
     return KafkaRawSource(chosen).reader(None)
 

@@ -23,7 +23,7 @@ from .sources import add_source_arguments
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..batch_statistics import BatchStatistics, CompressionReplay, Latencies
+    from ..statistics.batch_statistics import BatchStatistics, CompressionReplay, Latencies
 
 TASKS_A_CORE = 4
 HELP = "batch sizes, rates, compression and latencies per partition; --html for plots"
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         _write_parquet(options.parquet, columns, rows)
         desk.say(f"wrote {options.parquet}")
     if options.html:
-        from ..statistics_page import write_page
+        from ..statistics.statistics_page import write_page
 
         write_page(options.html, found, columns, rows)
         desk.say(f"wrote {options.html}")
@@ -114,16 +114,16 @@ def _ratios(replayed: CompressionReplay) -> list[object]:
 
 
 def _read_headers(rows: Iterable[pa.RecordBatch]) -> BatchStatistics:
-    from ..batch_statistics import BatchStatistics
+    from ..statistics.batch_statistics import BatchStatistics
 
     return BatchStatistics.of(rows)
 
 
 def _replay(rows: Iterable[pa.RecordBatch]) -> CompressionReplay:
-    from ...client.compression_estimator import CompressionRatioEstimator
+    from ...client.producer.compression_estimator import CompressionRatioEstimator
     from ...protocol.records import v2
     from ...protocol.records.compression import Codec
-    from ..batch_statistics import CompressionReplay
+    from ..statistics.batch_statistics import CompressionReplay
 
     replayed = CompressionReplay()
     estimator = CompressionRatioEstimator()
@@ -138,7 +138,7 @@ def _replay(rows: Iterable[pa.RecordBatch]) -> CompressionReplay:
 
 
 def _read_latencies(header: str, rows: Iterable[pa.RecordBatch]) -> Latencies:
-    from ..batch_statistics import Latencies
+    from ..statistics.batch_statistics import Latencies
 
     latencies = Latencies()
     for records in rows:

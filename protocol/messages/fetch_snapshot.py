@@ -7,20 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import (
-    NO_UUID,
-    Int16,
-    Int32,
-    Int64,
-    Message,
-    RecordsPart,
-    String,
-    Struct,
-    Tag,
-    Uint16,
-    Uuid,
-    Versions,
-)
+from ..schema import NO_UUID, Int16, Int32, Int64, Message, RecordsPart, String, Struct, Tag, Uint16, Uuid, Versions
 
 
 class SnapshotId(Struct):

@@ -11,10 +11,10 @@ import pytest
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from gregor.storage.clock import SystemClock
-from gregor.storage.directory_verification import find_partitions, verify_log_directory
-from gregor.storage.log_config import LogConfig
+from gregor.storage.disk.read_only_files import ReadOnlyFiles
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
-from gregor.storage.read_only_files import ReadOnlyFiles
+from gregor.storage.recovery.directory_verification import find_partitions, verify_log_directory
 from tests.broker.torture_producer import RECORDS_PER_BATCH, TortureProducer
 from tests.broker_process import BrokerProcess, running_broker
 from tests.storage.payloads import read_all

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker import coordinator_log
-from gregor.broker.coordinator_log import (
+from gregor.broker.coordinators.internal_log import coordinator_log
+from gregor.broker.coordinators.internal_log.coordinator_log import (
     CoordinatorLog,
     KeyValue,
     Replayed,
@@ -17,15 +17,15 @@ from gregor.broker.coordinator_log import (
     TransactionalProducer,
     java_hash,
 )
-from gregor.broker.partition import Partition
-from gregor.broker.partition_registry import PartitionRegistry
-from gregor.broker.transactions.markers import PartitionMarkers
-from gregor.broker.transactions.transaction import Transaction, TransactionState
+from gregor.broker.coordinators.transactions.markers import PartitionMarkers
+from gregor.broker.coordinators.transactions.transaction import Transaction, TransactionState
+from gregor.broker.replicas.partition import Partition
+from gregor.broker.replicas.partition_registry import PartitionRegistry
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.disk.paths import TopicPartition
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
-from gregor.storage.paths import TopicPartition
 
 TOPIC = "__consumer_offsets"
 

@@ -11,7 +11,7 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import AlterOperation, NewTopic, ResourceType
-from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.consumer.consumer_record import ConsumerRecord
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.offset_commit import (
@@ -19,9 +19,9 @@ from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gregor.storage.checkpoints import read_offsets
-from gregor.storage.files import OsFiles
-from gregor.storage.paths import TopicPartition
+from gregor.storage.disk.checkpoints import read_offsets
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.paths import TopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.waiting import PATIENCE_S, eventually
 from tests.wire import Wire

@@ -12,11 +12,7 @@ from gregor.client import Admin
 from gregor.client.admin import AlterOperation, NewTopic, ResourceType
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from gregor.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from gregor.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gregor.broker.timers import TimerQueue
+from gregor.broker.server.timers import TimerQueue
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from gregor.client.admin import (
     ScramUpsertion,
 )
 from gregor.client.admin.quotas import ANY_NAME
-from gregor.client.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
+from gregor.client.wire.offset_lookup import EARLIEST, LATEST, MAX_TIMESTAMP
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.waiting import PATIENCE_S

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
-from gregor.client.consumer_record import ConsumerRecord
-from gregor.client.subscription import TopicPartition
+from gregor.client.consumer.consumer_record import ConsumerRecord
+from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record

@@ -10,7 +10,7 @@ import trio
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import AlterOperation, NewTopic, ResourceType
 from gregor.client.errors import DeadlineExceededError, UnknownTopicError
-from gregor.client.offset_lookup import EARLIEST, LATEST
+from gregor.client.wire.offset_lookup import EARLIEST, LATEST
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client import appending_cy as in_use
-from gregor.client import batch as batch_module
-from gregor.client.batch import ProducerBatch
 from gregor.client.errors import AbandonedError, UnknownTopicError, anew
+from gregor.client.producer import appending_cy as in_use
+from gregor.client.producer import batch as batch_module
+from gregor.client.producer.batch import ProducerBatch
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec
 from tests.conftest import pure_twin

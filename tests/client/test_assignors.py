@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.assignors import (
+from gregor.client.consumer.assignors import (
     Assignor,
     CooperativeStickyAssignor,
     MemberWish,

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
-from gregor.client import producer as producer_module
-from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.consumer.consumer_record import ConsumerRecord
 from gregor.client.errors import AbandonedError
+from gregor.client.producer import producer as producer_module
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record

@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gregor.client.buffer_memory import BufferMemory
 from gregor.client.errors import RecordTooLargeError
+from gregor.client.producer.buffer_memory import BufferMemory
 
 
 async def test_who_waits_is_served_in_turn() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.compression_estimator import CompressionRatioEstimator
+from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records.compression import Codec
 
 ratios = st.floats(0.01, 1.5)

@@ -8,9 +8,9 @@ import trio
 from trio.testing import memory_stream_pair
 
 from gregor.client.config import AdminConfig
-from gregor.client.connection import Connection
 from gregor.client.errors import ConnectionLostError
 from gregor.client.metrics import Metrics
+from gregor.client.wire.connection import Connection
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import BrokerError, ErrorCode

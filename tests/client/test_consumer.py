@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from gregor.client import Consumer, Producer
-from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.consumer.consumer_record import ConsumerRecord
 from gregor.client.errors import ConfigError
-from gregor.client.offset_lookup import OffsetAndTimestamp
+from gregor.client.wire.offset_lookup import OffsetAndTimestamp
 from gregor.protocol.errors import BrokerError
 from gregor.protocol.records.enriched import KafkaTags
 from gregor.protocol.records.tagged_batches import TaggedBatch

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gregor.client import Admin, Consumer
-from gregor.client.subscription import TopicPartition
+from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import filled_topic

@@ -10,8 +10,8 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
+from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.errors import ConfigError
-from gregor.client.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import new_topic

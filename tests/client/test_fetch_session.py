@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from gregor.client.fetch_session import FetchSession
-from gregor.client.subscription import TopicPartition
+from gregor.client.consumer.fetch_session import FetchSession
+from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.messages.fetch import FetchRequest
 from gregor.protocol.schema import NO_UUID
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.metadata_policy import MINIMUM_TARGET_SIZE, MetadataPolicy
+from gregor.client.producer.metadata_policy import MINIMUM_TARGET_SIZE, MetadataPolicy
 
 MAX_AGE_MS = 300_000
 EVICT_MS = 300_000

@@ -6,18 +6,11 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Producer
-from gregor.client.api_versions import PINNED_RELEASES
-from gregor.client.connection import Connection
+from gregor.client.wire.api_versions import PINNED_RELEASES
+from gregor.client.wire.connection import Connection
 from gregor.protocol.apis import ApiKey
 from tests.broker_process import BrokerProcess
-from tests.client.client_scenes import (
-    CLIENT_SCENES,
-    ClientScene,
-    eager_group,
-    every_codec,
-    raw_batches,
-    read,
-)
+from tests.client.client_scenes import CLIENT_SCENES, ClientScene, eager_group, every_codec, raw_batches, read
 from tests.client.topics import new_topic
 from tests.waiting import PATIENCE_S
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.partitioner import StickyPartitioner, adaptive_weights, partition_for_key
+from gregor.client.producer.partitioner import StickyPartitioner, adaptive_weights, partition_for_key
 from gregor.protocol.records.murmur2_cy import murmur2
 
 BATCH_SIZE = 16_384

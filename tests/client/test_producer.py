@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
-from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.consumer.consumer_record import ConsumerRecord
 from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededError, RecordTooLargeError
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec

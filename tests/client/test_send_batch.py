@@ -10,8 +10,8 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
-from gregor.client.connection import Connection
-from gregor.client.raw_batch import produced_again, read_raw
+from gregor.client.producer.raw_batch import produced_again, read_raw
+from gregor.client.wire.connection import Connection
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import BatchView, read_batch

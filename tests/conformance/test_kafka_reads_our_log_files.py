@@ -8,11 +8,11 @@ import pytest
 
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import plan
-from gregor.storage.files import OsFiles
-from gregor.storage.head_space import due_reclaiming
-from gregor.storage.log_config import LogConfig
-from gregor.storage.partition_log import AppendOrigin, PartitionLog
+from gregor.storage.compaction.compaction import plan
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.log.head_space import due_reclaiming
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.storage.payloads import append, marker, payload
 
 pytestmark = pytest.mark.peer

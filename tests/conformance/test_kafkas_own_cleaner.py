@@ -27,10 +27,10 @@ from gregor.protocol.records.batches import BatchView, Record, iter_batches, ite
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import plan
-from gregor.storage.files import OsFiles
-from gregor.storage.log_config import LogConfig
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.compaction.compaction import plan
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.conformance.conftest import running_kafka
 from tests.storage.payloads import read_all
 from tests.waiting import PATIENCE_S

@@ -13,9 +13,9 @@ from pyarrow import parquet
 from gregor.client import Admin, Producer
 from gregor.client.admin import NewTopic
 from gregor.pipeline.archive.manifest import Manifest
-from gregor.pipeline.cluster_view import ClusterView
-from gregor.pipeline.offset_options import LATEST
-from gregor.pipeline.wire import WireSettings
+from gregor.pipeline.kafka.cluster_view import ClusterView
+from gregor.pipeline.kafka.offset_options import LATEST
+from gregor.pipeline.kafka.wire import WireSettings
 from tests.broker_process import BrokerProcess
 
 DAY_MS = 86_400_000

@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
 import pyarrow as pa
 
-from gregor.pipeline.answer_memory import LEAST_BYTES, MOST_BLOCKS, AnswerMemory
+from gregor.pipeline.kafka.answer_memory import LEAST_BYTES, MOST_BLOCKS, AnswerMemory
 
 SIZE = 2 * LEAST_BYTES + 5
 

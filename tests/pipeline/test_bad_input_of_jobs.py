@@ -14,14 +14,15 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 
 import gregor.client
 from gregor.client import Admin, Producer
-from gregor.pipeline import cluster_view, exact_copy, fetching, topic_making
 from gregor.pipeline.archive import compaction, writing
 from gregor.pipeline.archive.manifest import Manifest, ManifestError
 from gregor.pipeline.errors import DamagedLogError, DataLossError, PipelineError
 from gregor.pipeline.jobs import mirror as mirror_job
 from gregor.pipeline.jobs import replay as replay_job
 from gregor.pipeline.jobs import restore as restore_job
-from gregor.pipeline.wire import Wire, WireSettings
+from gregor.pipeline.kafka import cluster_view, fetching, topic_making
+from gregor.pipeline.kafka.wire import Wire, WireSettings
+from gregor.pipeline.sink import exact_copy
 from gregor.protocol.messages.fetch import FetchResponse
 from gregor.protocol.messages.metadata import MetadataResponse
 from tests.broker_process import BrokerProcess, running_broker

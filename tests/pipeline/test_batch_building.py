@@ -14,11 +14,11 @@ pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
 import pyarrow as pa
 
-from gregor.client.partitioner import partition_for_key
-from gregor.pipeline.batch_building import BatchBuilder
+from gregor.client.producer.partitioner import partition_for_key
+from gregor.pipeline.columns.schemas import HEADERS, TIMESTAMP
 from gregor.pipeline.errors import PipelineError
-from gregor.pipeline.offset_options import Partition
-from gregor.pipeline.schemas import HEADERS, TIMESTAMP
+from gregor.pipeline.kafka.offset_options import Partition
+from gregor.pipeline.sink.batch_building import BatchBuilder
 from gregor.protocol.records import batching_cy, v2
 from gregor.protocol.records.batches import iter_records, read_batch
 from gregor.protocol.records.compression import Codec

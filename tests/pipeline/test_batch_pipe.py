@@ -13,8 +13,8 @@ import trio
 
 from gregor.client import Producer
 from gregor.client.errors import ConnectionLostError
-from gregor.pipeline.batch_pipe import BATCHES_UNDER_WAY, BYTES_UNDER_WAY, BatchPipe
-from gregor.pipeline.wire import Wire, WireSettings
+from gregor.pipeline.kafka.wire import Wire, WireSettings
+from gregor.pipeline.sink.batch_pipe import BATCHES_UNDER_WAY, BYTES_UNDER_WAY, BatchPipe
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.produce import ProduceRequest
 from gregor.protocol.records import v2

@@ -11,10 +11,10 @@ pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
 import pyarrow as pa
 
-from gregor.client.compression_estimator import CompressionRatioEstimator
-from gregor.pipeline.batch_statistics import BatchStatistics, CompressionReplay, Latencies
-from gregor.pipeline.header_batches import HeaderBatches
-from gregor.pipeline.record_batches import RecordBatches, RecordOptions
+from gregor.client.producer.compression_estimator import CompressionRatioEstimator
+from gregor.pipeline.columns.header_batches import HeaderBatches
+from gregor.pipeline.columns.record_batches import RecordBatches, RecordOptions
+from gregor.pipeline.statistics.batch_statistics import BatchStatistics, CompressionReplay, Latencies
 from gregor.protocol.records import v0, v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.control import ControlType, encode_key

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
 from gregor.pipeline.errors import DamagedLogError
-from gregor.pipeline.format_conversion import Account, Conversion
+from gregor.pipeline.logs.format_conversion import Account, Conversion
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.control import ControlType, encode_key
 from gregor.protocol.records.record import Header, Record
-from gregor.storage.transaction_index import AbortedTransaction
+from gregor.storage.index.transaction_index import AbortedTransaction
 
 OLD_CODECS = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 TEXTS = st.one_of(st.none(), st.binary(max_size=20))

@@ -19,8 +19,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from gregor.client.partitioner import partition_for_key
-from gregor.pipeline.schemas import Mode, arrow_schema
+from gregor.client.producer.partitioner import partition_for_key
+from gregor.pipeline.columns.schemas import Mode, arrow_schema
 from gregor.pipeline.session import connector_jars
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs import generate as generate_job
-from gregor.pipeline.synthetic import Recipe
+from gregor.pipeline.synthetic.synthetic import Recipe
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import end_offsets, make_topic, produce
 from tests.pipeline.job_desk import run_job, run_tasks_here

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
-from gregor.pipeline.header_batches import HeaderBatches, raw_batches
-from gregor.pipeline.schemas import BATCHES, RAW
+from gregor.pipeline.columns.header_batches import HeaderBatches, raw_batches
+from gregor.pipeline.columns.schemas import BATCHES, RAW
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import BatchView, inner_message_set, iter_batches
 from gregor.protocol.records.compression import decompress

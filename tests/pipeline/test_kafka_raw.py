@@ -10,10 +10,10 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from gregor.pipeline.errors import DataLossError, OptionError, PipelineError
-from gregor.pipeline.fetch_plan import limit_rows, split_ranges
-from gregor.pipeline.fetching import FetchRange
-from gregor.pipeline.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
-from gregor.pipeline.kafka_raw_stream import KafkaRawStreamReader
+from gregor.pipeline.kafka.fetch_plan import limit_rows, split_ranges
+from gregor.pipeline.kafka.fetching import FetchRange
+from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
+from gregor.pipeline.kafka.kafka_raw_stream import KafkaRawStreamReader
 from gregor.pipeline.options import SourceOptions
 from tests.broker_process import BrokerProcess
 from tests.pipeline.topics import START_MS, delete_records, delete_topic, fill, make_topic, new_topic, transact
@@ -252,7 +252,7 @@ def test_options_that_cannot_be(broker_process: BrokerProcess, options: dict[str
 
 
 def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.pipeline.cluster_view.PATIENCE_S", 0.0)
+    monkeypatch.setattr("gregor.pipeline.kafka.cluster_view.PATIENCE_S", 0.0)
     away = SourceOptions({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, KNOWN_OPTIONS)
     with pytest.raises(PipelineError, match=r"no Kafka answers at 127.0.0.1:1"):
         KafkaRawReader(ReadPlan(away)).partitions()

@@ -15,18 +15,18 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
 
+from gregor.pipeline.columns.filters import pruning_of
 from gregor.pipeline.errors import DamagedLogError, DataLossError, OptionError
-from gregor.pipeline.filters import pruning_of
-from gregor.pipeline.kafka_log import KNOWN_OPTIONS, KafkaLogReaderWithPushdown
-from gregor.pipeline.log_plan import LogRange
+from gregor.pipeline.logs.kafka_log import KNOWN_OPTIONS, KafkaLogReaderWithPushdown
+from gregor.pipeline.logs.log_plan import LogRange
 from gregor.pipeline.options import SourceOptions
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import AppendOrigin
 from gregor.storage.log_manager import LogManager
-from gregor.storage.partition_log import AppendOrigin
 from tests.storage.payloads import append, marker, payload
 
 START_MS = 1_700_000_000_000

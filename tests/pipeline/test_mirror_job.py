@@ -16,10 +16,11 @@ import trio
 from pyarrow import parquet
 
 from gregor.client import Admin, Producer
-from gregor.pipeline import batch_pipe, exact_copy, fetching
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs import generate as generate_job
 from gregor.pipeline.jobs import mirror as mirror_job
+from gregor.pipeline.kafka import fetching
+from gregor.pipeline.sink import batch_pipe, exact_copy
 from tests.broker_process import BrokerProcess, running_broker
 from tests.pipeline.archive_rows import make_topic, produce
 from tests.pipeline.job_desk import run_job, run_tasks_here

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 
+from gregor.pipeline.columns.record_batches import RecordBatches, RecordOptions
+from gregor.pipeline.columns.schemas import Mode, arrow_schema
 from gregor.pipeline.errors import DamagedLogError
-from gregor.pipeline.record_batches import RecordBatches, RecordOptions
-from gregor.pipeline.schemas import Mode, arrow_schema
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import iter_batches
 from gregor.protocol.records.compression import Codec

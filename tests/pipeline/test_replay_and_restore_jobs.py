@@ -14,11 +14,11 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 import trio
 
 from gregor.client import Producer
-from gregor.pipeline import exact_copy
 from gregor.pipeline.archive import compaction, replaying, writing
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs import replay as replay_job
 from gregor.pipeline.jobs import restore as restore_job
+from gregor.pipeline.sink import exact_copy
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import arguments, end_offsets, make_topic, produce
 from tests.pipeline.job_desk import run_job, run_tasks_here

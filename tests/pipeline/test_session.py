@@ -11,7 +11,7 @@ import pytest
 from gregor.pipeline import session
 
 BASE_MODULES = (
-    "broker.command_line.serve",
+    "command_line.serve",
     "client.producer",
     "client.consumer",
     "client.admin",

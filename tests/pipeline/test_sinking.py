@@ -10,13 +10,13 @@ pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from gregor.client.partitioner import partition_for_key
+from gregor.client.producer.partitioner import partition_for_key
+from gregor.pipeline.columns.schemas import HEADERS, TIMESTAMP
 from gregor.pipeline.errors import OptionError, PipelineError
-from gregor.pipeline.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
-from gregor.pipeline.kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter, KafkaSinkWriter, sink_options
+from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
 from gregor.pipeline.options import SourceOptions
-from gregor.pipeline.schemas import HEADERS, TIMESTAMP
-from gregor.pipeline.sinking import SinkOptions, SinkReceipt, SinkTask, write_rows
+from gregor.pipeline.sink.kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter, KafkaSinkWriter, sink_options
+from gregor.pipeline.sink.sinking import SinkOptions, SinkReceipt, SinkTask, write_rows
 from tests.broker_process import BrokerProcess
 from tests.pipeline.topics import START_MS, fill, new_topic
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.partitioner import partition_for_key
-from gregor.pipeline.synthetic import Recipe, RecipeError
+from gregor.client.producer.partitioner import partition_for_key
+from gregor.pipeline.synthetic.synthetic import Recipe, RecipeError
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec, compress
 from gregor.protocol.records.record import Record

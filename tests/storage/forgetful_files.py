@@ -3,7 +3,7 @@
 import errno
 from struct import Struct
 
-from gregor.storage.files import Buffer
+from gregor.storage.disk.files import Buffer
 
 
 class Node:

@@ -7,7 +7,7 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.batches import Record
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import SystemClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 
 PRODUCER = 7

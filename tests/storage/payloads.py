@@ -6,7 +6,7 @@ from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import Record, iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, Produced, validate
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.log.partition_log import PartitionLog
 
 
 def payload(

@@ -9,9 +9,9 @@ from gregor.protocol.records import v2
 from gregor.protocol.records.batches import Record, iter_batches
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import append, marker, payload, read_all, read_records
 

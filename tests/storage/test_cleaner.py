@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import CompactionLimits
-from gregor.storage.io_throttle import LONGEST_DELAY_S, IoThrottle
-from gregor.storage.log_config import LogConfig
+from gregor.storage.compaction.compaction import CompactionLimits
+from gregor.storage.disk.io_throttle import LONGEST_DELAY_S, IoThrottle
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log_manager import LogManager
-from gregor.storage.partition_log import PartitionLog
 from tests.storage.payloads import append, read_all
 
 COMPACT = LogConfig(cleanup_policy="compact")

@@ -7,11 +7,11 @@ from gregor.protocol.records.batches import BatchView, Record
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import CompactionLimits, cleanable_segments, plan
-from gregor.storage.compaction_map import OffsetMap
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import AppendOrigin, PartitionLog
+from gregor.storage.compaction.compaction import CompactionLimits, cleanable_segments, plan
+from gregor.storage.compaction.compaction_map import OffsetMap
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.storage.forgetful_files import Crashing, ForgetfulFiles
 from tests.storage.payloads import marker, payload, read_all
 

@@ -15,8 +15,8 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import Record, iter_batches
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.payloads import append, payload, read_records
 
 RECORDS = 60

@@ -6,11 +6,11 @@ import pytest
 
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
-from gregor.storage.files import Files
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import AbortedTransaction, AppendOrigin, PartitionLog
-from gregor.storage.verification import verify_partition
+from gregor.storage.disk.files import Files
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import AbortedTransaction, AppendOrigin, PartitionLog
+from gregor.storage.recovery.verification import verify_partition
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import marker, payload
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gregor.storage.clock import ManualClock
-from gregor.storage.directory_verification import find_partitions, is_in_use, total_bytes, verify_log_directory
-from gregor.storage.log_config import LogConfig
+from gregor.storage.disk.read_only_files import ReadOnlyFiles
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
-from gregor.storage.read_only_files import ReadOnlyFiles
-from gregor.storage.verification import Finding
+from gregor.storage.recovery.directory_verification import find_partitions, is_in_use, total_bytes, verify_log_directory
+from gregor.storage.recovery.verification import Finding
 from tests.storage.payloads import append
 
 FILES = ReadOnlyFiles()
@@ -77,7 +77,8 @@ def test_a_log_start_beyond_the_end(directory: Path) -> None:
 def test_an_open_log_directory_is_in_use_and_asking_takes_no_lock(directory: Path) -> None:
     # POSIX locks are a process's own, so the other broker must be another process.
     script = (
-        "import sys; from gregor.storage.log_directory import LogDirectory; from gregor.storage.files import OsFiles; "
+        "import sys; from gregor.storage.disk.log_directory import LogDirectory; "
+        "from gregor.storage.disk.files import OsFiles; "
         "LogDirectory(OsFiles(), sys.argv[1]).open(node_id=1, cluster_id=None); print('open', flush=True); "
         "sys.stdin.read()"
     )

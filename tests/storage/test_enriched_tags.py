@@ -8,10 +8,10 @@ from gregor.protocol.records.compression import Codec, compress
 from gregor.protocol.records.enriched import KafkaTags
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
-from gregor.storage.enriched_tags import tags_of
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.index.enriched_tags import tags_of
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import payload
 

@@ -7,11 +7,11 @@ import pytest
 
 from gregor.protocol.records.batches import read_batch
 from gregor.storage.clock import ManualClock
-from gregor.storage.files import OsFiles
-from gregor.storage.head_space import due_reclaiming
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.head_space import due_reclaiming
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import Crashing, ForgetfulFiles
 from tests.storage.payloads import append, read_all, values_of
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from gregor.storage.clock import SystemClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 from tests.storage.kill_victim import value
 from tests.storage.payloads import read_all

@@ -3,9 +3,9 @@
 import pytest
 
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import payload, read_all, values_of
 

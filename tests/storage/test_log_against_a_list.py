@@ -12,10 +12,10 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
-from gregor.storage.compaction import cleanable_segments, plan
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
+from gregor.storage.compaction.compaction import cleanable_segments, plan
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import payload, read_all
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.storage.batch_tags import Tags
-from gregor.storage.checkpoints import (
+from gregor.storage.clock import ManualClock
+from gregor.storage.disk.checkpoints import (
     MalformedCheckpointError,
     decode_uuid,
     encode_uuid,
@@ -16,14 +16,14 @@ from gregor.storage.checkpoints import (
     parse_lines,
     read_offsets,
 )
-from gregor.storage.clock import ManualClock
-from gregor.storage.files import OsFiles
-from gregor.storage.log_config import LogConfig
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.paths import TopicPartition
+from gregor.storage.index.batch_tags import Tags
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
+from gregor.storage.log.segment import Segment
 from gregor.storage.log_manager import LogManager, StorageUnavailableError
-from gregor.storage.partition_log import PartitionLog
-from gregor.storage.paths import TopicPartition
-from gregor.storage.recovery import ScanResult, ScanRules
-from gregor.storage.segment import Segment
+from gregor.storage.recovery.recovery import ScanResult, ScanRules
 from tests.storage.payloads import append, payload, read_all, values_of
 
 NOW_MS = 10_000

@@ -11,9 +11,9 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.batches import iter_batches, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log_manager import LogManager
-from gregor.storage.partition_log import PartitionLog
 from tests.storage.payloads import append, marker, payload
 
 PRODUCER = 7

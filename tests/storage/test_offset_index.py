@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gregor.storage.files import OsFiles
-from gregor.storage.offset_index import OffsetIndex
-from gregor.storage.open_files import OpenFiles
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.index.offset_index import OffsetIndex
 
 
 def written(path: Path, entry_count: int) -> None:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from gregor.storage.files import OsFiles
-from gregor.storage.open_files import OpenFiles, SharedFile
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.open_files import OpenFiles, SharedFile
 
 
 class User:

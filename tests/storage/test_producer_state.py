@@ -4,17 +4,17 @@ import pytest
 
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import AppendOrigin, AppendResult, PartitionLog
-from gregor.storage.producer_snapshot import (
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.index.transaction_index import AbortedTransaction
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
+from gregor.storage.producers.producer_snapshot import (
     MalformedSnapshotError,
     ProducerSnapshot,
     format_snapshot,
     parse_snapshot,
 )
-from gregor.storage.producer_state import MAX_SEQUENCE, PRODUCER_ID_EXPIRATION_MS
-from gregor.storage.transaction_index import AbortedTransaction
+from gregor.storage.producers.producer_state import MAX_SEQUENCE, PRODUCER_ID_EXPIRATION_MS
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import append, marker, payload
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from gregor.protocol.records.batches import iter_batches
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log_manager import LogManager
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import append, marker, payload, read_records
 

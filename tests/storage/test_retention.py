@@ -4,10 +4,10 @@ import pytest
 
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
-from gregor.storage.open_files import OpenFiles
-from gregor.storage.partition_log import PartitionLog
-from gregor.storage.retention import apply_retention
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
+from gregor.storage.log.retention import apply_retention
 from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import append, read_all, values_of
 

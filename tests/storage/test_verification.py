@@ -8,11 +8,11 @@ import pytest
 
 from gregor.protocol.records import v2
 from gregor.storage.clock import ManualClock
-from gregor.storage.files import OsFile
-from gregor.storage.log_config import LogConfig
-from gregor.storage.partition_log import PartitionLog
-from gregor.storage.read_only_files import ReadOnlyFiles
-from gregor.storage.verification import Finding, segment_bytes, verify_partition
+from gregor.storage.disk.files import OsFile
+from gregor.storage.disk.read_only_files import ReadOnlyFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
+from gregor.storage.recovery.verification import Finding, segment_bytes, verify_partition
 from tests.storage.payloads import append
 
 

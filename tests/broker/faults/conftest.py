@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gregor.broker.broker import Broker
+from gregor.broker.app.broker import Broker
 from gregor.broker.config import BrokerConfig
 from gregor.storage.clock import ManualClock
 from tests.broker.faults.faulty_broker import START_MS, FaultyBroker

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from gregor.broker.broker import Broker
+from gregor.broker.app.broker import Broker
 from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.apis import AnyApiKey, ApiKey
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -13,7 +13,7 @@ from gregor.broker.config import BrokerConfig, ConfigError
 from gregor.broker.faults.injection import FaultInjection
 from gregor.broker.faults.rule_file import read_rule_file
 from gregor.broker.faults.rule_syntax import FaultRuleError
-from gregor.broker.monitoring.metric_families import broker_families
+from gregor.broker.reporting.metric_families import broker_families
 from gregor.client.admin import Admin, AlterOperation, ResourceType
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock

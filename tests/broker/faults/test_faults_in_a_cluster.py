@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gregor.broker.broker import Broker
+from gregor.broker.app.broker import Broker
 from gregor.broker.config import BrokerConfig
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.broker.metadata.state import ResourceType

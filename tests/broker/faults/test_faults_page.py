@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.command_line import main
 from gregor.broker.faults.rule_file import read_rule_file
 from gregor.broker.faults.rule_syntax import parse_rule
+from gregor.command_line import main
 from tests.broker_process import BrokerProcess, running_broker
 from tests.waiting import PATIENCE_S
 
@@ -31,7 +31,7 @@ def faulty_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 
 def gregor(broker: BrokerProcess, command: str) -> tuple[int, str, str]:
     """What a command line of the page prints: its status, standard output and standard error."""
-    program = f'"{sys.executable}" -W error -m gregor.broker.command_line "$@" --bootstrap-server {broker.bootstrap}'
+    program = f'"{sys.executable}" -W error -m gregor.command_line "$@" --bootstrap-server {broker.bootstrap}'
     script = f"gregor() {{ {program}; }}\n{command}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stdout, done.stderr

@@ -8,7 +8,7 @@ import struct
 import pytest
 import trio
 
-from gregor.broker.dispatch import APIS, Api
+from gregor.broker.api.dispatch import APIS, Api
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.protocol.apis import ApiKey, request_class
 from gregor.protocol.errors import ErrorCode

@@ -15,15 +15,15 @@ import trio
 from gregor.broker.config import BrokerConfig
 from gregor.broker.controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 from gregor.broker.metadata.changes import MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
-from gregor.broker.metadata.follower import FETCH_VERSION, MetadataFollower
-from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
 from gregor.broker.metadata.state import ResourceType
 from gregor.broker.metadata.store import MetadataStore
+from gregor.broker.peers.metadata_follower import FETCH_VERSION, MetadataFollower
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.internal_topics import CLUSTER_METADATA
 from gregor.protocol.messages.cluster_metadata_records import RegisterBrokerRecord
 from gregor.protocol.messages.fetch import FetchRequest
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 
 CONTROLLER = {
@@ -223,7 +223,7 @@ async def test_a_snapshot_stands_for_records_that_are_gone(
 async def test_a_large_snapshot_comes_in_pieces(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.metadata.follower.MAX_BYTES", 100)
+    monkeypatch.setattr("gregor.broker.peers.metadata_follower.MAX_BYTES", 100)
     for number in range(20):
         controller.store.create_topic(f"t{number}")
     controller.store.log.write_snapshot(controller.store.state.records())

@@ -21,7 +21,7 @@ from gregor.protocol.messages.cluster_metadata_records import (
 from gregor.protocol.records.batches import iter_batches
 from gregor.protocol.schema import Message
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 
 ID = UUID("aedcc885-41da-4baa-8a9e-174b62b59f14")

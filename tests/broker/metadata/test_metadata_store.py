@@ -17,12 +17,12 @@ from gregor.broker.metadata.changes import (
     TopicConfigChanged,
     TopicDeleted,
 )
-from gregor.broker.metadata.internal_topics import CLUSTER_METADATA
 from gregor.broker.metadata.state import ClusterState, PartitionState, ResourceType, TopicState, topic_records
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.partition_registry import PartitionRegistry
-from gregor.broker.replication.replicas import Replicas
+from gregor.broker.replicas.partition_registry import PartitionRegistry
+from gregor.broker.replicas.replication.replicas import Replicas
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.internal_topics import CLUSTER_METADATA
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_manager import LogManager

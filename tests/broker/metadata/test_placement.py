@@ -15,7 +15,7 @@ from gregor.broker.metadata.store import MetadataStore
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.cluster_metadata_records import RegisterBrokerRecord
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 from tests.broker.metadata.test_metadata_follower import CONTROLLER
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.command_line import main
+from gregor.command_line import main
 from gregor.protocol.apis import ApiKey, GregorApiKey
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
 from gregor.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

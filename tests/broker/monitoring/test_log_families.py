@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from gregor.broker.broker import Broker
+from gregor.broker.app.broker import Broker
 from gregor.broker.config import BrokerConfig
-from gregor.broker.monitoring.log_families import log_families
+from gregor.broker.reporting.log_families import log_families
 from gregor.storage.clock import ManualClock
-from gregor.storage.log_config import LogConfig
+from gregor.storage.log.log_config import LogConfig
 from tests.storage.payloads import append
 
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gregor.broker.broker import Broker
+from gregor.broker.app.broker import Broker
 from gregor.broker.config import BrokerConfig
 from gregor.broker.metadata.state import Entity
 from gregor.broker.quotas.enforcement import ClientQuotas
-from gregor.broker.requests import ClientConnection, RequestContext
+from gregor.broker.server.requests import ClientConnection, RequestContext
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData

@@ -13,9 +13,9 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
-from gregor.client.consumer_record import ConsumerRecord
+from gregor.client.consumer.consumer_record import ConsumerRecord
+from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.mirroring import Mirror, MirrorOptions, MirrorProgress
-from gregor.client.subscription import TopicPartition
 from gregor.protocol.records import v0, v1
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
@@ -35,7 +35,7 @@ async def mirror_once(source: str, target: str, topics: str, **options: Any) -> 
 
 def start_mirror(source: str, target: str, topics: str, *options: str) -> subprocess.Popen[bytes]:
     """`gregor mirror` as a user starts it, following the source."""
-    command = [sys.executable, "-m", "gregor.broker.command_line", "mirror", "--from", source, "--to", target]
+    command = [sys.executable, "-m", "gregor.command_line", "mirror", "--from", source, "--to", target]
     return subprocess.Popen([*command, "--topics", topics, *options], stdout=subprocess.DEVNULL)
 
 

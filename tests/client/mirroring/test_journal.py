@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.client.group_offsets import CommittedOffset
 from gregor.client.mirroring import MirrorError
 from gregor.client.mirroring.journal import MAX_TEXT_BYTES, Journal, Position, Step, steps_that_fit
 from gregor.client.mirroring.outgoing import Outgoing
+from gregor.client.wire.group_offsets import CommittedOffset
 
 STEPS = st.builds(
     lambda count, hole, is_legacy: Step(count, count + hole, is_legacy),

@@ -15,12 +15,7 @@ from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import Record
 from gregor.protocol.records.compression import Codec, compress
 from gregor.protocol.records.record import TimestampType
-from gregor.protocol.records.validation import (
-    AppendRules,
-    RecordValidationError,
-    check_produce_version,
-    validate,
-)
+from gregor.protocol.records.validation import AppendRules, RecordValidationError, check_produce_version, validate
 from tests.protocol.records.record_strategies import Sample, documented_failures, samples
 
 NOW_MS = 1_700_000_000_000

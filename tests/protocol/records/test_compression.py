@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import BrokerError, ErrorCode
-from gregor.protocol.records.compression import (
-    PIECE_BYTES,
-    Codec,
-    codec_of,
-    compress,
-    decompress,
-    decompressed_pieces,
-)
+from gregor.protocol.records.compression import PIECE_BYTES, Codec, codec_of, compress, decompress, decompressed_pieces
 from tests.protocol.records.record_strategies import documented_failures
 
 CODECS = list(Codec)

@@ -1,0 +1,176 @@
+"""Changes of dynamic configurations: what they may be, and what comes of them (KIP-226, KIP-339, KIP-412, KIP-714).
+
+All of a resource's changes are checked before the first one is made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ..config import ConfigError
+from ..config.broker_config import check_faults_allowed, validate_broker_change
+from ..config.fault_keys import InvalidFaultError
+from ..config.keys import ConfigType
+from ..config.table import SUPPORTED_KEYS
+from ..config.topic_keys import TOPIC_KEYS
+from ..metadata.new_topics import validate_properties
+from ..metadata.state import ResourceType
+from ..monitoring.loggers import LEVELS, ROOT, logger_levels, reset_level, set_level
+from ..monitoring.subscriptions import validate_subscription
+
+if TYPE_CHECKING:
+    from ..app.broker import Broker
+
+
+class Operation(IntEnum):
+    """What to do with a key (Kafka `AlterConfigOp.OpType`)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change of one key; DELETE has no value."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+def alter(broker: Broker, kind: int, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+    """Change keys of one resource. Raises BrokerError with Kafka's code and words."""
+    if max(Counter(change.name for change in changes).values(), default=0) > 1:
+        raise _invalid("Error due to duplicate config keys")
+    nulls = [change.name for change in changes if change.value is None and change.operation is not Operation.DELETE]
+    if nulls:
+        raise _invalid(f"Null value not supported for : {','.join(nulls)}")
+    if kind == ResourceType.BROKER_LOGGER:
+        _alter_loggers(broker, name, changes, validate_only)
+        return
+    resource = _checked_resource(broker, kind, name)
+    configs = _changed(broker, resource, name, changes)
+    _store(broker, resource, name, configs, {change.name for change in changes}, validate_only)
+
+
+def replace(
+    broker: Broker, kind: int, name: str, wanted: Iterable[tuple[str, str | None]], validate_only: bool
+) -> None:
+    """Make ``wanted`` the whole configuration of one resource. Raises BrokerError with Kafka's code and words."""
+    pairs = list(wanted)
+    nulls = [key for key, value in pairs if value is None]
+    if nulls:
+        raise _invalid(f"Null value not supported for : {','.join(nulls)}")
+    configs = {key: value or "" for key, value in pairs}
+    resource = _checked_resource(broker, kind, name)
+    _store(broker, resource, name, configs, set(configs), validate_only)
+
+
+def _checked_resource(broker: Broker, kind: int, name: str) -> ResourceType:
+    """The kind of a resource that exists, or may. Raises BrokerError."""
+    if kind == ResourceType.TOPIC:
+        if not name:
+            raise _invalid("Default topic resources are not allowed.")
+        if name not in broker.metadata.topics:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return ResourceType.TOPIC
+    if kind == ResourceType.BROKER:
+        if name:
+            _check_node(broker, name, "Unexpected broker id, expected {}, but received {}")
+        return ResourceType.BROKER
+    if kind == ResourceType.CLIENT_METRICS:
+        if not name:
+            raise _invalid("Subscription name can't be empty")
+        return ResourceType.CLIENT_METRICS
+    raise _invalid(f"Unknown resource type {kind}")
+
+
+def _check_node(broker: Broker, name: str, message: str) -> None:
+    if not name.lstrip("-").isdigit():
+        raise _invalid(f"Node id must be an integer, but it is: {name}")
+    if int(name) != broker.metadata.node_id and (broker.metadata.is_alone or broker.metadata.broker(int(name)) is None):
+        raise _invalid(message.format(broker.metadata.node_id, name))
+
+
+def _changed(broker: Broker, kind: ResourceType, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
+    configs = dict(broker.metadata.configs_of(kind, name))
+    for change in changes:
+        if change.operation is Operation.DELETE:
+            configs.pop(change.name, None)
+        elif change.operation is Operation.SET:
+            configs[change.name] = change.value or ""
+        else:
+            elements = _list_elements(broker, kind, change, configs)
+            named = [element.strip() for element in (change.value or "").split(",")]
+            if change.operation is Operation.APPEND:
+                elements += [element for element in named if element not in elements]
+            else:
+                elements = [element for element in elements if element not in named]
+            configs[change.name] = ",".join(elements)
+    return configs
+
+
+def _list_elements(broker: Broker, kind: ResourceType, change: ConfigChange, configs: dict[str, str]) -> list[str]:
+    """What a list holds now, the default where it was never set. Raises BrokerError for what is not a list."""
+    row = TOPIC_KEYS.get(change.name) if kind is ResourceType.TOPIC else None
+    key = row.key if row else SUPPORTED_KEYS.get(change.name) if kind is ResourceType.BROKER else None
+    if kind is not ResourceType.CLIENT_METRICS and (key is None or key.type is not ConfigType.LIST):
+        what = change.operation.name
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"Can't {what} to key {change.name} because its type is not LIST.")
+    default = broker.config.topic_default(change.name) if row else broker.config.text(change.name)
+    current = configs.get(change.name, default) or ""
+    return [element.strip() for element in current.split(",")] if current else []
+
+
+def _store(
+    broker: Broker, kind: ResourceType, name: str, configs: dict[str, str], touched: set[str], validate_only: bool
+) -> None:
+    if kind is ResourceType.TOPIC:
+        validate_properties(configs)
+    elif kind is ResourceType.CLIENT_METRICS:
+        validate_subscription(configs)
+    else:
+        for key in sorted(touched & set(configs)):
+            try:
+                validate_broker_change(key, configs[key], per_broker=bool(name))
+                check_faults_allowed(broker.config, key)
+            except InvalidFaultError as error:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+            except ConfigError as error:
+                raise _invalid(str(error)) from None
+    if not validate_only:
+        broker.metadata.set_configs(kind, name, configs)
+
+
+def _alter_loggers(broker: Broker, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+    _check_node(broker, name, "Unexpected node id. Expected {}, but received {}")
+    known = logger_levels()
+    for change in changes:
+        if change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            raise _invalid(f"{change.operation.name} operation is not allowed for the BROKER_LOGGER resource")
+        if change.name not in known:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
+        if change.operation is Operation.DELETE and change.name == ROOT:
+            raise _invalid("Removing the log level of the root logger is not allowed")
+        if change.operation is Operation.SET and change.value not in LEVELS:
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(LEVELS))}",
+            )
+    if validate_only:
+        return
+    for change in changes:
+        if change.operation is Operation.DELETE:
+            reset_level(change.name)
+        else:
+            set_level(change.name, change.value or "")
+
+
+def _invalid(reason: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, reason)

@@ -1,0 +1,1 @@
+"""Fault rules applied to requests and their answers: delays, refusals, cut answers, closed connections."""

@@ -1,0 +1,57 @@
+"""An answer that breaks off: its length is the whole one's, its bytes end early, and so does the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...server.connection import UnanswerableError
+from ...server.parts import BUFFERS, Answer, Buffer, Sink, total_size
+
+
+class CutAnswer:
+    """The part that takes the place of all others in an answer that is to be cut."""
+
+    def __init__(self, answer: Answer, kept_bytes: int, reason: str) -> None:
+        self._answer = answer
+        self._kept_bytes = kept_bytes
+        self._reason = reason
+        self.size = total_size(answer)
+        """What the frame announces, as if nothing were wrong."""
+
+    async def send_to(self, sink: Sink) -> None:
+        """Send the first bytes, then raise UnanswerableError, which closes the connection."""
+        shortened = Sink(_ShortOutlet(sink, self._kept_bytes, self._reason), self.size)
+        for part in self._answer:
+            if isinstance(part, BUFFERS):
+                await shortened.write(part)
+            else:
+                await part.send_to(shortened)
+        raise UnanswerableError(self._reason)
+
+
+class _ShortOutlet:
+    """Lets so many bytes through to the client; see `parts.Outlet`."""
+
+    def __init__(self, sink: Sink, kept_bytes: int, reason: str) -> None:
+        self._sink = sink
+        self._left_bytes = kept_bytes
+        self._reason = reason
+
+    async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
+        size_bytes = self._take(len(data))
+        # Whoever lent the buffer may change it while this task waits.
+        await self._sink.write(bytes(memoryview(data)[:size_bytes]))
+        self._check_end()
+
+    async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
+        await self._sink.send_file(descriptor, position, self._take(size_bytes))
+        self._check_end()
+
+    def _take(self, size_bytes: int) -> int:
+        taken_bytes = min(size_bytes, self._left_bytes)
+        self._left_bytes -= taken_bytes
+        return taken_bytes
+
+    def _check_end(self) -> None:
+        if not self._left_bytes:
+            raise UnanswerableError(self._reason)

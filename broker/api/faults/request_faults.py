@@ -1,0 +1,288 @@
+"""A dispatcher that lets fault rules strike: requests wait, are refused, get half an answer or none.
+
+Rules are asked in the order of their names. All delays of those that strike add up; of the rest the first decides,
+but for errors, which may strike different partitions of one request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import NoReturn
+from uuid import UUID
+
+import trio
+
+from ....protocol.apis import AnyApiKey, ApiKey, response_class
+from ....protocol.errors import DecodeError
+from ....protocol.messages.envelope import EnvelopeRequest
+from ....protocol.messages.fetch import FetchRequest, FetchResponse
+from ....protocol.messages.produce import ProduceRequest
+from ....protocol.schema import Message
+from ...app.broker import Broker
+from ...faults.injection import FaultInjection
+from ...faults.occasions import RuleInForce
+from ...faults.rule import SPARED_CLIENT_ID, Action, FaultRule, Moment, fits
+from ...replicas.fetching.sessions import FetchedPartition
+from ...server.connection import UnanswerableError
+from ...server.late_answer import LateAnswer
+from ...server.parts import Answer
+from ...server.request_header import parse_header
+from ...server.requests import ClientConnection, ClientGoneError, RequestContext
+from ..dispatch import Api, Dispatcher
+from ..message_places import Place, layout_of, places_in
+from ..refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
+from .cut_answer import CutAnswer
+from .fetch_refusals import refuse_silent_partitions
+
+EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
+READING = re.compile(
+    "DESCRIBE_|LIST_|FETCH$|METADATA$|OFFSET_FETCH$|FIND_COORDINATOR$|OFFSET_FOR_LEADER_EPOCH$|API_VERSIONS$"
+)
+"""APIs that change nothing: whether they are refused before or after they were handled is the same."""
+OWN_ID_FIELDS = {
+    "FETCH": "replica_id",
+    "LIST_OFFSETS": "replica_id",
+    "OFFSET_FOR_LEADER_EPOCH": "replica_id",
+    "BROKER_REGISTRATION": "broker_id",
+    "BROKER_HEARTBEAT": "broker_id",
+    "ALTER_PARTITION": "broker_id",
+    "ALLOCATE_PRODUCER_IDS": "broker_id",
+    "CONTROLLED_SHUTDOWN": "broker_id",
+}
+"""Where brokers say who they are."""
+BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
+"""The client ids of brokers, ours and those of Kafka (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
+
+
+class FaultyDispatcher(Dispatcher):
+    """Answers requests as the fault rules let it."""
+
+    def __init__(self, broker: Broker, apis: Mapping[int, Api], faults: FaultInjection) -> None:
+        super().__init__(broker, apis)
+        self._faults = faults
+        self._cuts: dict[ClientConnection, RuleInForce] = {}
+        """Rules that truncate the answer that is being made; a connection has one at a time."""
+
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
+        """As `Dispatcher.answer_now`, where no rule may strike."""
+        if self._faults.concerns(int.from_bytes(frame[:2], "big")):
+            return None
+        return super().answer_now(frame, client)
+
+    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
+        """As `Dispatcher.answer`; the answer may be one that breaks off."""
+        try:
+            answer = await super().answer(frame, client)
+        finally:
+            cut = self._cuts.pop(client, None)
+        if cut is None or answer is None:
+            return answer
+        return [CutAnswer(answer, cut.rule.kept_bytes, _reason(cut))]
+
+    async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
+        """As `Dispatcher.respond`, but for the requests that a rule strikes."""
+        striking = self._striking(api.key, request, context)
+        if not striking:
+            return await super().respond(api, request, context)
+        early = [known for known in striking if known.rule.moment is Moment.REQUEST]
+        await self._suffer(early, context)
+        response = await self._refused_or_handled(early, api, request, context)
+        late = [known for known in striking if known.rule.moment is Moment.ANSWER]
+        await self._suffer(late, context)
+        if response is not None:
+            response = self._with_errors(late, response, context)
+        return response
+
+    # --- who is struck
+
+    def _striking(self, key: AnyApiKey, request: Message, context: RequestContext) -> list[RuleInForce]:
+        peer = _sending_broker(key, request, context)
+        if not self._faults.concerns(key) or context.is_forwarded or _is_spared(request, context):
+            return []
+        places: list[Place] | None = None
+
+        def matches(known: RuleInForce) -> bool:
+            nonlocal places
+            rule = known.rule
+            if not (_is_meant(rule, key, peer, context) and rule.is_between(self._broker.config.node_id, peer)):
+                return False
+            if _is_handshake(key, peer) and not rule.apis:
+                return False
+            if not rule.names_places:
+                return True
+            if places is None:
+                places = self._places(request, context)
+            return any(rule.concerns_place(*place) for place in places)
+
+        return self._faults.striking(matches)
+
+    def _places(self, request: Message, context: RequestContext) -> list[Place]:
+        """The topics and partitions of a request, with those that it means without naming them."""
+        places = list(places_in(request, self._topic_name))
+        if isinstance(request, FetchRequest):
+            places += [(fetched.topic, fetched.wanted.partition) for fetched in self._session_of(request)]
+        if context.api_key is ApiKey.METADATA and not places:
+            places = [(topic, None) for topic in context.broker.metadata.topics]
+        return places
+
+    def _session_of(self, request: FetchRequest) -> Collection[FetchedPartition]:
+        return self._broker.fetch_sessions.partitions_of(request.session_id)
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._broker.metadata.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    # --- what befalls them
+
+    async def _suffer(self, striking: Sequence[RuleInForce], context: RequestContext) -> None:
+        """Delays, and what ends the connection. Raises UnanswerableError, ClientGoneError."""
+        delay_s = sum(known.delay_s() for known in striking if known.rule.action is Action.DELAY)
+        if delay_s:
+            await trio.sleep(delay_s)
+        for known in striking:
+            match known.rule.action:
+                case Action.DISCONNECT:
+                    raise UnanswerableError(_reason(known))
+                case Action.STALL:
+                    await self._stall(known, context)
+                case Action.TRUNCATE:
+                    self._cuts[context.client] = known
+                    return
+
+    async def _stall(self, known: RuleInForce, context: RequestContext) -> NoReturn:
+        """Answer nothing until the client gives up, or the rule's turn is over: then hang up, so that it asks again.
+
+        Raises ClientGoneError, UnanswerableError.
+        """
+        is_gone = False
+        with trio.move_on_after(self._faults.remaining_s(known)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_after, known.has_ended, nursery.cancel_scope)
+                await context.hangup.wait()
+                is_gone = True
+                nursery.cancel_scope.cancel()
+        raise ClientGoneError(_reason(known)) if is_gone else UnanswerableError(_reason(known))
+
+    async def _refused_or_handled(
+        self, striking: Sequence[RuleInForce], api: Api, request: Message, context: RequestContext
+    ) -> Message | None:
+        """The response of the handler, but for what the rules refuse without asking it."""
+        rules = [known.rule for known in striking if known.rule.action is Action.ERROR]
+        cls, version = response_class(api.key), context.api_version
+        whole = next((rule for rule in rules if not rule.names_places), None)
+        if not rules:
+            return await super().respond(api, request, context)
+        if whole is not None and has_top_level_error(cls, version):
+            return cls(error_code=int(whole.error))
+        if isinstance(request, FetchRequest):
+            return await self._refused_fetch(striking, api, request, context)
+        if READING.match(api.key.name):
+            response = await super().respond(api, request, context)
+            return None if response is None else self._with_errors(striking, response, context)
+        if whole is not None:
+            return self._unless_unanswered(refused(request, cls, version, whole.error, EXPLANATION), request, context)
+        return await self._refused_in_part(rules, api, request, context)
+
+    async def _refused_fetch(
+        self, striking: Sequence[RuleInForce], api: Api, request: FetchRequest, context: RequestContext
+    ) -> Message | None:
+        """As a broker that has an error to tell, it does not wait for records."""
+        request.max_wait_ms = 0
+        response = await super().respond(api, request, context)
+        if not isinstance(response, FetchResponse) or response.error_code:
+            return response
+        self._with_errors(striking, response, context)
+        for rule in (known.rule for known in striking if known.rule.names_places):
+            if rule.action is Action.ERROR:
+                refuse_silent_partitions(response, self._session_of(request), rule)
+        return response
+
+    async def _refused_in_part(
+        self, rules: Sequence[FaultRule], api: Api, request: Message, context: RequestContext
+    ) -> Message | None:
+        cls, version = response_class(api.key), context.api_version
+        refusals = []
+        for rule in rules:
+            part = take_out(request, rule.strikes_place, self._topic_name)
+            if part is not None:
+                refusals.append(refused(part, cls, version, rule.error, EXPLANATION))
+        response = cls() if refusals and is_empty(request) else await super().respond(api, request, context)
+        if response is not None:
+            for refusal in refusals:
+                merge(response, refusal)
+        return self._unless_unanswered(response, request, context)
+
+    def _with_errors(self, striking: Sequence[RuleInForce], response: Message, context: RequestContext) -> Message:
+        """The response with the errors of the rules in it."""
+        cls, version = type(response), context.api_version
+        for rule in (known.rule for known in striking if known.rule.action is Action.ERROR):
+            if not rule.names_places and has_top_level_error(cls, version):
+                return cls(error_code=int(rule.error))
+            layout = layout_of(cls, version)
+            refuse_entries(response, layout, rule.error, _hits(rule), self._topic_name, message=EXPLANATION)
+        return response
+
+    def _unless_unanswered(self, response: Message | None, request: Message, context: RequestContext) -> Message | None:
+        """The response; a producer that wants no answer learns of an error by losing its connection, as in Kafka."""
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            context.closing = True
+            return None
+        return response
+
+
+async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _is_spared(request: Message, context: RequestContext) -> bool:
+    """Whether it is about taking rules back, perhaps sent on by another broker, or went over no network at all."""
+    if not context.listener_name:
+        return True
+    if isinstance(request, EnvelopeRequest):
+        with suppress(DecodeError):
+            return parse_header(memoryview(request.request_data)).client_id == SPARED_CLIENT_ID
+    return context.client_id == SPARED_CLIENT_ID
+
+
+def _is_handshake(key: AnyApiKey, peer: int | None) -> bool:
+    """Whether a broker only begins a connection, over which it may send on what is spared."""
+    return key is ApiKey.API_VERSIONS and peer is not None
+
+
+def _hits(rule: FaultRule) -> Hits:
+    """What of a response an error strikes: the places that the rule names, or all if it names none."""
+    if rule.names_places:
+        return lambda topic, partition: (topic is not None) and rule.strikes_place(topic, partition)
+    return lambda topic, partition: True
+
+
+def _is_meant(rule: FaultRule, key: AnyApiKey, peer: int | None, context: RequestContext) -> bool:
+    def is_one_of(wanted: Collection[object], value: object) -> bool:
+        return not wanted or value in wanted
+
+    return (
+        is_one_of(rule.apis, key)
+        and is_one_of(rule.brokers, peer)
+        and (not rule.clients or fits(rule.clients, context.client_id or ""))
+        and (not rule.listeners or fits(rule.listeners, context.listener_name))
+    )
+
+
+def _sending_broker(key: AnyApiKey, request: Message, context: RequestContext) -> int | None:
+    """The broker that sent the request, as far as it or an earlier one of its connection has told."""
+    client = context.client
+    field = OWN_ID_FIELDS.get(key.name)
+    if field is not None:
+        told = max(getattr(request, field), getattr(getattr(request, "replica_state", None), "replica_id", -1))
+        if told >= 0:
+            client.peer_broker_id = told
+    if client.peer_broker_id is None and (named := BROKERS_CLIENT_ID.fullmatch(context.client_id or "")):
+        return int(named[1] or named[2])
+    return client.peer_broker_id
+
+
+def _reason(known: RuleInForce) -> str:
+    return f"fault rule {known.name}: {known.text}"

@@ -1,0 +1,67 @@
+"""ApiVersions: what this broker serves, computed from the table in `dispatch.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ....protocol.apis import AnyApiKey, ApiKey
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ...metadata.features import supported_levels
+from ...server.requests import RequestContext
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""KIP-511: what a client may call itself."""
+
+FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
+
+
+async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Tell the versions that clients are served, and remember what software the client says it is (KIP-511)."""
+    return api_versions_of(request, context, context.broker.dispatcher.offered)
+
+
+def api_versions_of(
+    request: ApiVersionsRequest, context: RequestContext, ranges: Mapping[AnyApiKey, tuple[int, int]]
+) -> ApiVersionsResponse:
+    """The answer that tells these ranges of versions. Raises BrokerError INVALID_REQUEST."""
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        context.client.software_name, context.client.software_version = names
+    finalized = context.broker.metadata.state.features
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],
+        supported_features=_supported_features(finalized, context.api_version),
+        finalized_features_epoch=context.broker.metadata.end_offset - 1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in finalized.items()
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version(lowest: int, highest: int) -> ApiVersionsResponse:
+    """The version 0 answer to an ApiVersions version that we lack; clients ask again within our range (KIP-511)."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)],
+    )
+
+
+def _supported_features(finalized: Mapping[str, int], version: int) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in supported_levels(finalized).items()
+        # Clients of v3 fail on a feature whose lowest level is 0 (KAFKA-17011).
+        if lowest > 0 or version >= FIRST_VERSION_THAT_STANDS_LEVEL_0
+    ]

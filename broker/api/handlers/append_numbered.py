@@ -1,0 +1,96 @@
+"""AppendNumbered, which only `gregor mirror` sends: batches that keep the offsets of the cluster they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import is_internal
+from ....protocol.messages.append_numbered import (
+    AppendNumberedPartition,
+    AppendNumberedPartitionResponse,
+    AppendNumberedRequest,
+    AppendNumberedResponse,
+    AppendNumberedTopicResponse,
+)
+from ....protocol.records import v2
+from ....protocol.records.batches import BatchView, iter_batches
+from ....protocol.records.offsets import INT32
+from ...replicas.partition import Partition
+from ...server.requests import RequestContext
+
+REPLICATION_LIMIT_S = 30.0
+"""How long the answer waits for the followers, as long as clients wait for it (`request.timeout.ms`)."""
+
+
+async def handle_append_numbered(request: AppendNumberedRequest, context: RequestContext) -> AppendNumberedResponse:
+    """Append to each partition what it lacks; tell how far its log goes then, once all in-sync replicas have it."""
+    answer = AppendNumberedResponse(
+        topics=[
+            AppendNumberedTopicResponse(
+                name=topic.name,
+                partitions=[_append(topic.name, part, context) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    for topic in answer.topics:
+        for part in topic.partitions:
+            await _wait_for_replicas(topic.name, part, context)
+    return answer
+
+
+async def _wait_for_replicas(topic: str, answer: AppendNumberedPartitionResponse, context: RequestContext) -> None:
+    if answer.error_code:
+        return
+    try:
+        partition = context.broker.partitions.get(topic, answer.index)
+        await partition.replicated(answer.log_end_offset - 1, REPLICATION_LIMIT_S)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+
+
+def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) -> AppendNumberedPartitionResponse:
+    answer = AppendNumberedPartitionResponse(index=part.index)
+    try:
+        partition = context.broker.partitions.led(topic, part.index)
+        if is_internal(topic):
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+        partition.check_leader()
+        partition.check_in_sync()
+        log = partition.log
+        try:
+            _append_missing(partition, memoryview(part.records or b""), context)
+        finally:
+            answer.log_start_offset, answer.log_end_offset = log.log_start_offset, log.log_end_offset
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
+def _append_missing(partition: Partition, records: memoryview, context: RequestContext) -> None:
+    log = partition.log
+    missing = bytearray().join(batch.view for batch in _batches_from(records, log.log_end_offset))
+    first = next(iter_batches(missing), None)
+    if first is None:
+        return
+    if log.log_end_offset == log.log_start_offset and first.base_offset > log.log_end_offset:
+        log.truncate_fully(first.base_offset)
+    for batch in iter_batches(missing):
+        if batch.magic == v2.MAGIC:
+            # The source's epochs mean nothing here.
+            INT32.pack_into(missing, batch.position + v2.LEADER_EPOCH_AT, partition.leader_epoch)
+    end_before = log.log_end_offset
+    partition.append_numbered(missing)
+    counters = context.broker.metrics.topics[partition.topic]
+    counters.messages_in += log.log_end_offset - end_before
+    counters.bytes_in += len(missing)
+
+
+def _batches_from(records: memoryview, offset: int) -> Iterator[BatchView]:
+    """The batches that do not lie wholly below `offset`. Raises BrokerError for those that no mirror may bring."""
+    for batch in iter_batches(records):
+        if batch.is_control or batch.is_transactional:
+            raise BrokerError(ErrorCode.INVALID_RECORD, f"{batch!r} belongs to a transaction of another cluster")
+        if batch.last_offset >= offset:
+            yield batch

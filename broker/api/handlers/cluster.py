@@ -1,0 +1,149 @@
+"""DescribeCluster, DescribeQuorum, UpdateFeatures and UnregisterBroker."""
+
+from __future__ import annotations
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import CLUSTER_METADATA
+from ....protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ....protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionDataResponse,
+    ReplicaState,
+    TopicDataResponse,
+)
+from ....protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ....protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ...metadata.features import FeatureUpdate, UpgradeType, validate_update
+from ...server.advertised import advertised_address, visible_brokers
+from ...server.requests import RequestContext
+from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+
+BROKERS, CONTROLLERS = 1, 2
+"""Types of endpoints that DescribeCluster can be asked for (KIP-919)."""
+
+
+async def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Tell the brokers and the controller. Controllers as such have none: see `node/controller_apis.py`."""
+    if request.endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    metadata = context.broker.metadata
+    visible = visible_brokers(context)
+    return DescribeClusterResponse(
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.controller_id_for_clients,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in visible
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+async def handle_describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+    """Tell who votes on the metadata log (KIP-595): this node alone; and which brokers follow it."""
+    host, port = advertised_address(context)
+    topics = [
+        TopicDataResponse(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(context)
+                if (topic.topic_name, partition.partition_index) == (CLUSTER_METADATA, 0)
+                else PartitionDataResponse(
+                    partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    nodes = []
+    if context.api_version >= 2:
+        own = context.broker.config.roles.controller_listener
+        if own is not None:
+            host, port = own.host or host, own.port
+        listener = Listener(name=own.name if own else context.listener_name, host=host, port=port)
+        nodes = [Node(node_id=context.broker.metadata.node_id, listeners=[listener])]
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _quorum(context: RequestContext) -> PartitionDataResponse:
+    metadata = context.broker.metadata
+    now_ms = context.broker.clock.now_ms()
+    voter = ReplicaState(
+        replica_id=metadata.node_id,
+        log_end_offset=metadata.end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return PartitionDataResponse(
+        leader_id=metadata.node_id,
+        leader_epoch=metadata.epoch,
+        high_watermark=metadata.end_offset,
+        current_voters=[voter],
+        observers=[] if context.broker.membership is None else context.broker.controller_here.observers(now_ms),
+    )
+
+
+async def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Finalize other levels of features (KIP-584), all that are valid."""
+    results: list[UpdatableFeatureResult] = []
+    levels: dict[str, int] = {}
+    for wanted in request.feature_updates:
+        result = UpdatableFeatureResult(feature=wanted.feature, error_message=None)
+        try:
+            update = _update(wanted, context.api_version)
+            validate_update(update, context.broker.metadata.state.features, context.broker.metadata.node_id)
+            levels[update.feature] = update.level
+        except BrokerError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    if not request.validate_only:
+        context.broker.metadata.set_features(levels)
+    return UpdateFeaturesResponse(results=results)
+
+
+def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    if version == 0:
+        kind = UpgradeType.SAFE_DOWNGRADE if wanted.allow_downgrade else UpgradeType.UPGRADE
+    elif wanted.upgrade_type in set(UpgradeType):
+        kind = UpgradeType(wanted.upgrade_type)
+    else:
+        kind = UpgradeType.UNKNOWN
+    return FeatureUpdate(wanted.feature, wanted.max_version_level, kind)
+
+
+async def handle_unregister_broker(
+    request: UnregisterBrokerRequest, context: RequestContext
+) -> UnregisterBrokerResponse:
+    """Forget a broker that is gone for good."""
+    if context.broker.membership is not None:
+        context.broker.controller_here.unregister(request.broker_id)
+        return UnregisterBrokerResponse(error_message=None)
+    if request.broker_id != context.broker.metadata.node_id:
+        return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    return UnregisterBrokerResponse(
+        error_code=ErrorCode.INVALID_REQUEST, error_message="A broker cannot unregister itself while it runs."
+    )

@@ -1,0 +1,73 @@
+"""DeleteRecords: give up the oldest records of a partition (KIP-107)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import is_internal
+from ....protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ...replicas.partition import Partition
+from ...server.requests import RequestContext
+
+TO_HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+async def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Move log start offsets forward, and wait until the followers have done so too (Kafka: DelayedDeleteRecords)."""
+    deadline = trio.current_time() + request.timeout_ms / 1000
+    begun = [
+        (topic.name, [_begin(topic.name, wanted, context) for wanted in topic.partitions]) for topic in request.topics
+    ]
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=name, partitions=[await _finish(answer, deadline) for answer in answers])
+            for name, answers in begun
+        ]
+    )
+
+
+Begun: TypeAlias = tuple[Partition, int] | DeleteRecordsPartitionResult
+"""A partition whose leader has given up the records below an offset, or why it has not."""
+
+
+def _begin(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) -> Begun:
+    try:
+        if is_internal(topic):
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+        partition = context.broker.partitions.led(topic, wanted.partition_index)
+        log = partition.log
+        if not log.config.is_deleted_by_retention:
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not contain delete")
+        offset = log.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
+        if not 0 <= offset <= log.high_watermark:
+            raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.advance_log_start(offset)
+        partition.wake_waiters()
+    except BrokerError as error:
+        return _failure(wanted.partition_index, error)
+    return partition, offset
+
+
+async def _finish(begun: Begun, deadline: float) -> DeleteRecordsPartitionResult:
+    if isinstance(begun, DeleteRecordsPartitionResult):
+        return begun
+    partition, offset = begun
+    try:
+        low_watermark = await partition.deleted_everywhere(offset, max(0.0, deadline - trio.current_time()))
+    except BrokerError as error:
+        return _failure(partition.index, error)
+    return DeleteRecordsPartitionResult(partition_index=partition.index, low_watermark=low_watermark)
+
+
+def _failure(index: int, error: BrokerError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code)

@@ -1,0 +1,217 @@
+"""Fetch: read, perhaps wait, and hand the records over as parts that nobody has to hold in memory."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, ReplicaState
+from ....protocol.records import v0, v1, v2
+from ....protocol.schema import NO_UUID
+from ...config.replication import RACK_AWARE_SELECTOR
+from ...replicas.fetching.conversion import LazyConvertRecords, must_convert
+from ...replicas.fetching.near_replicas import RackAwareSelector
+from ...replicas.fetching.purgatory import Wake
+from ...replicas.fetching.reading import (
+    FIRST_VERSION_FROM_FOLLOWERS,
+    FetchLimits,
+    PartitionRead,
+    failed_partition,
+    read_partitions,
+)
+from ...replicas.fetching.sessions import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    Answers,
+    FetchContext,
+    FetchedPartition,
+    requested_partitions,
+)
+from ...replicas.partition import Partition
+from ...server.parts import FileSlice
+from ...server.requests import ConversionCost, RequestContext
+from .leader_hints import hint_in_fetch
+
+if TYPE_CHECKING:
+    from ...app.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+LAST_VERSION_OF_V0 = 1
+LAST_VERSION_OF_V1 = 3
+"""Up to which Fetch versions clients read record formats v0 and v1."""
+FIRST_VERSION_WITH_ZSTD = 10
+LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
+"""Up to here clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+
+
+async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
+    """Answer with what there is, or as soon as ``min_bytes`` are there, at the latest after ``max_wait_ms``."""
+    broker = context.broker
+    version = context.api_version
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refused(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    fetch = broker.fetch_sessions.context(request, version, trio.current_time() * 1000)
+    if fetch.error:
+        return FetchResponse(error_code=fetch.error)
+    quotas = broker.quotas
+    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    replica = request.replica_state
+    if version < FIRST_VERSION_WITH_REPLICA_STATE:
+        replica = ReplicaState(replica_id=request.replica_id)
+    # Clients' quotas do not keep followers from being in sync.
+    has_quota = quotas.is_active and replica.replica_id < 0
+    if has_quota:
+        max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
+    limits = FetchLimits(
+        version=version,
+        max_bytes=max_bytes,
+        read_committed=request.isolation_level == READ_COMMITTED,
+        replica_id=replica.replica_id,
+        replica_epoch=replica.replica_epoch,
+        wants_tags=request.gregor_with_tags,
+        near_replicas=_near_replicas(request, context),
+    )
+    reads = await _read_or_wait(request, fetch, limits, context)
+    if has_quota and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
+        for read in reads:
+            read.release()
+        return FetchResponse(session_id=fetch.session_id)
+    as_stored = request.gregor_as_stored or limits.is_follower
+    answers: Answers = []
+    # What could not even be looked for comes last, as from Kafka.
+    for read in sorted(reads, key=lambda read: read.partition is None):
+        await _add_records(read, context, as_stored=as_stored)
+        if read.size_bytes and not limits.is_follower:
+            broker.metrics.count_fetched(read.fetched.topic, read.size_bytes)
+        answers.append((read.fetched, read.answer))
+    session_id, selected = fetch.select(answers)
+    response = FetchResponse(session_id=session_id, responses=by_topic(selected))
+    if any(answer.error_code for _, answer in selected):
+        hint_in_fetch(response, context)
+    return response
+
+
+def _near_replicas(request: FetchRequest, context: RequestContext) -> RackAwareSelector | None:
+    """What sends a consumer to its own rack; None for those that name none, and for followers."""
+    broker = context.broker
+    is_selecting = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+    if not (request.rack_id and is_selecting and context.api_version >= FIRST_VERSION_FROM_FOLLOWERS):
+        return None
+    return RackAwareSelector(request.rack_id, context.listener_name, broker.metadata.state.brokers)
+
+
+async def _read_or_wait(
+    request: FetchRequest, fetch: FetchContext, limits: FetchLimits, context: RequestContext
+) -> list[PartitionRead]:
+    deadline = trio.current_time() + request.max_wait_ms / 1000
+    min_bytes = min(request.min_bytes, limits.max_bytes)
+    has_waited = False
+    while True:
+        found = [(fetched, find(fetched, context.broker, context.api_version)) for fetched in fetch.partitions]
+        reads = read_partitions(found, limits, has_waited=has_waited)
+        for read in reads:
+            if read.partition is not None:
+                context.broker.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
+        missing_bytes = min_bytes - sum(read.size_bytes for read in reads)
+        if missing_bytes <= 0 or trio.current_time() >= deadline or not found:
+            return reads
+        if any(read.answers_at_once for read in reads):
+            return reads
+        for read in reads:
+            read.release()
+        wake = await context.broker.purgatory.park(
+            [partition for _, partition in found if isinstance(partition, Partition)],
+            missing_bytes=missing_bytes,
+            deadline=deadline,
+            hangup=context.hangup,
+            is_follower=limits.is_follower,
+        )
+        has_waited = True
+        if wake in (Wake.DEADLINE, Wake.STOPPING):
+            deadline = 0
+
+
+def find(fetched: FetchedPartition, broker: Broker, version: int) -> Partition | ErrorCode:
+    """The partition that is meant, by topic id from version 13 on, or why there is none."""
+    partitions = broker.partitions
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        if fetched.topic:
+            known = partitions.find(fetched.topic, fetched.wanted.partition)
+            if known is not None and known.log.topic_id == fetched.topic_id:
+                return known
+        topic = broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        fetched.topic = topic.name
+    partition = partitions.find(fetched.topic, fetched.wanted.partition)
+    return partitions.why_missing(fetched.topic, fetched.wanted.partition) if partition is None else partition
+
+
+async def _add_records(read: PartitionRead, context: RequestContext, *, as_stored: bool) -> None:
+    """Put the records into the answer, in a format that the client reads; an error takes the answer's place."""
+    partition = read.partition
+    if partition is None:
+        return
+    version = context.api_version
+    if version <= LAST_VERSION_WITH_OLD_STORAGE_ERROR and read.answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+        read.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    config = partition.log.config
+    to_magic = newest_readable_magic(version)
+    try:
+        if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
+            raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if to_magic < v2.MAGIC and not config.message_downconversion_enable:
+            context.broker.clients.down_conversion_refused(context.client, version, partition.topic)
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        if read.records is not None:
+            await _choose_part(read, to_magic, context, as_stored=as_stored)
+    except BrokerError as error:
+        read.release()
+        read.answer = failed_partition(partition.index, error.code)
+
+
+async def _choose_part(read: PartitionRead, to_magic: int, context: RequestContext, *, as_stored: bool) -> None:
+    records = read.records
+    assert records is not None
+    broker = context.broker
+    may_convert = to_magic < v2.MAGIC or (broker.config.gregor_message_upconversion_enable and not as_stored)
+    if may_convert and must_convert(records, to_magic, broker.conversion_memory):
+        costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
+        if to_magic < v2.MAGIC:
+            costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
+        read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
+    else:
+        read.answer.records = FileSlice(records)
+
+
+def newest_readable_magic(version: int) -> int:
+    """The newest record format that clients of this Fetch version read."""
+    if version <= LAST_VERSION_OF_V0:
+        return v0.MAGIC
+    return v1.MAGIC if version <= LAST_VERSION_OF_V1 else v2.MAGIC
+
+
+def by_topic(answers: Answers) -> list[FetchableTopicResponse]:
+    """Group neighbours of one topic."""
+    return [
+        FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
+        for (topic, topic_id), group in itertools.groupby(
+            answers, key=lambda entry: (entry[0].topic, entry[0].topic_id)
+        )
+    ]
+
+
+def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
+    """The whole request failed: told at the top, and for versions without topic ids in each partition as well."""
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        return FetchResponse(error_code=code)
+    partitions = requested_partitions(request, uses_topic_ids=False)
+    answers = [(wanted, failed_partition(wanted.wanted.partition, code)) for wanted in partitions]
+    return FetchResponse(error_code=code, responses=by_topic(answers))

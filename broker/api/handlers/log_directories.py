@@ -1,0 +1,107 @@
+"""Log directories: what is where, and moving it elsewhere (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import os
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import CLUSTER_METADATA
+from ....protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from ....protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ....storage.disk.log_directory import LogDirectory
+from ....storage.log_move import LogMove
+from ...server.requests import RequestContext
+
+
+async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """Tell the log directories, their disks, and the size of the partitions asked for (null: of all)."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_described_directory(directory, wanted, context) for directory in context.broker.logs.directories]
+    )
+
+
+def _described_directory(
+    directory: LogDirectory, wanted: set[tuple[str, int]] | None, context: RequestContext
+) -> DescribeLogDirsResult:
+    logs = context.broker.logs
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for log in logs.logs():
+        if log.topic == CLUSTER_METADATA or (wanted is not None and (log.topic, log.partition) not in wanted):
+            continue
+        found = topics.setdefault(log.topic, [])
+        if logs.directory_of(log.topic, log.partition) is directory:
+            found.append(DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size_bytes))
+        move = logs.move_of(log.topic, log.partition)
+        if move is not None and move.target is directory:
+            found.append(_described_move(move))
+    result = DescribeLogDirsResult(
+        log_dir=os.path.abspath(directory.path),
+        topics=[DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items() if found],
+    )
+    try:
+        disk = os.statvfs(directory.path)
+        result.total_bytes = disk.f_blocks * disk.f_frsize
+        result.usable_bytes = disk.f_bavail * disk.f_frsize
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return result
+
+
+def _described_move(move: LogMove) -> DescribeLogDirsPartition:
+    copy = move.copy
+    return DescribeLogDirsPartition(
+        partition_index=copy.partition, partition_size=copy.size_bytes, offset_lag=move.lag, is_future_key=True
+    )
+
+
+async def handle_alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Begin to move partitions to another log directory; DescribeLogDirs shows how far that is."""
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            answers = results.setdefault(topic.name, [])
+            for index in topic.partitions:
+                code = _begin_move(wanted.path, topic.name, index, context)
+                answers.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in results.items()]
+    )
+
+
+def _begin_move(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
+    broker = context.broker
+    target = next((home for home in broker.logs.directories if _is_same(home.path, path)), None)
+    if target is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = broker.partitions.find(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.role is not None and broker.logs.directory_of(topic, index) is not target:
+        return ErrorCode.INVALID_REQUEST
+    try:
+        broker.log_moves.start(partition, target)
+    except BrokerError as error:
+        return error.code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.abspath(path) == os.path.abspath(other)

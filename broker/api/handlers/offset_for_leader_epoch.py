@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in the log, for clients that look for truncation (KIP-320)."""
+
+from __future__ import annotations
+
+from ....protocol.errors import BrokerError
+from ....protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from ...replicas.fetching.reading import check_leader_epoch
+from ...server.requests import RequestContext
+
+
+async def handle_offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """The largest epoch not above the asked one, and its end offset; both -1 if none is known."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(topic.topic, wanted, context) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    try:
+        partition = context.broker.partitions.get(topic, wanted.partition)
+        check_leader_epoch(partition, wanted.current_leader_epoch)
+        partition.check_leader()
+        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+    except BrokerError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,289 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit.
+
+Version 0 of the first two meant ZooKeeper to a broker of 0.8; here it means the same offsets as any other version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from ....protocol.apis import ApiKey
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import GROUP_METADATA
+from ....protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ....protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ....protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ....protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ....storage.disk.paths import TopicPartition
+from ...coordinators.groups.classic_protocol import Committer
+from ...coordinators.groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
+from ...coordinators.internal_log.coordinator_log import TransactionalProducer
+from ...coordinators.transactions.transaction import ProducerIdentity
+from ...coordinators.transactions.verification import join_transaction, transaction_support
+from ...server.requests import RequestContext
+
+ZOOKEEPER_VERSION = 0
+TOP_LEVEL_ERROR_SINCE = 2
+"""First OffsetFetch version with an error for the whole group."""
+BATCHED_FETCH_SINCE = 8
+MEMBER_EPOCH_SINCE = 9
+"""First OffsetCommit version that members of the consumer protocol may use (KIP-848)."""
+LOAD_ERROR_UNDERSTOOD_SINCE = 2
+"""Producers before this TxnOffsetCommit version fail on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+
+T = TypeVar("T")
+
+
+class _NamedPartition(Protocol):
+    partition_index: int
+
+
+class _NamedTopic(Protocol):
+    name: str
+
+    @property
+    def partitions(self) -> Iterable[_NamedPartition]: ...
+
+
+# --- OffsetCommit and TxnOffsetCommit
+
+
+async def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Commit offsets, as a member or, into a group without members, as anybody."""
+    committer = Committer(
+        request.group_id,
+        request.member_id,
+        request.generation_id_or_member_epoch,
+        request.group_instance_id,
+        knows_member_epochs=context.api_version >= MEMBER_EPOCH_SINCE,
+    )
+    positions = {
+        TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            partition.commit_timestamp,
+            request.retention_time_ms,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    }
+    errors = context.broker.groups.commit(committer, positions) if positions else {}
+    return OffsetCommitResponse(
+        topics=_outcomes(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
+    )
+
+
+async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    """Commit offsets that count once the producer's transaction is committed (KIP-98, KIP-447)."""
+    positions = {
+        TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
+            partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    }
+    try:
+        errors = await _commit_in_transaction(request, positions, context) if positions else {}
+    except BrokerError as error:
+        errors = dict.fromkeys(positions, error.code)
+    return TxnOffsetCommitResponse(
+        topics=_outcomes(request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
+    )
+
+
+async def _commit_in_transaction(
+    request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, OffsetToCommit], context: RequestContext
+) -> dict[TopicPartition, ErrorCode]:
+    groups = context.broker.groups
+    error = groups.check_group(request.group_id)
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOAD_ERROR_UNDERSTOOD_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error:
+        raise BrokerError(error)
+    await _join_transaction(request, context)
+    return groups.commit(
+        Committer(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
+        positions,
+        TransactionalProducer(request.producer_id, request.producer_epoch),
+    )
+
+
+async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+    """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
+    broker = context.broker
+    try:
+        await join_transaction(
+            broker,
+            broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
+            request.transactional_id,
+            ProducerIdentity(request.producer_id, request.producer_epoch),
+            transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
+        )
+    except BrokerError as error:
+        if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+            # Producers that commit offsets do not expect it (Kafka `maybeConvertOffsetCommitError`).
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        raise
+
+
+def _exists(topic: str, partition: int, context: RequestContext) -> bool:
+    return context.broker.metadata.has_partition(topic, partition)
+
+
+def _outcomes(
+    topics: Iterable[_NamedTopic],
+    errors: Mapping[TopicPartition, ErrorCode],
+    topic_of: Callable[..., T],
+    partition_of: Callable[..., object],
+) -> list[T]:
+    """An answer's topics with the error of each partition asked about; those that do not exist were never tried."""
+    return [
+        topic_of(
+            name=topic.name,
+            partitions=[
+                partition_of(
+                    partition_index=partition.partition_index,
+                    error_code=errors.get(
+                        TopicPartition(topic.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    ),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+# --- OffsetFetch
+
+
+async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """Committed offsets of a group, or from v8 on of several."""
+    if context.api_version >= BATCHED_FETCH_SINCE:
+        return OffsetFetchResponse(
+            groups=[
+                _fetch_group(group, require_stable=request.require_stable, context=context) for group in request.groups
+            ]
+        )
+    wanted = None if request.topics is None else _wanted(request.topics)
+    fetched, error = _fetch(request.group_id, wanted, require_stable=request.require_stable, context=context)
+    if error and context.api_version < TOP_LEVEL_ERROR_SINCE:
+        fetched = dict.fromkeys(wanted or (), FetchedOffset(error=error))
+    if context.api_version == ZOOKEEPER_VERSION:
+        fetched = {partition: _as_from_zookeeper(offset) for partition, offset in fetched.items()}
+    topics = _fetched_topics(fetched, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    return OffsetFetchResponse(topics=topics, error_code=error)
+
+
+def _fetch_group(
+    group: OffsetFetchRequestGroup, *, require_stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
+    wanted = None if group.topics is None else _wanted(group.topics)
+    fetched, error = _fetch(
+        group.group_id,
+        wanted,
+        require_stable=require_stable,
+        context=context,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+    )
+    topics = _fetched_topics(fetched, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=error)
+
+
+def _fetched_topics(
+    fetched: Mapping[TopicPartition, FetchedOffset], topic_of: Callable[..., T], partition_of: Callable[..., object]
+) -> list[T]:
+    """An answer's topics; what they consist of has two names, before v8 and from then on."""
+    partitions: dict[str, list[object]] = {}
+    for (topic, index), offset in fetched.items():
+        partitions.setdefault(topic, []).append(
+            partition_of(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=offset.error,
+            )
+        )
+    return [topic_of(name=topic, partitions=found) for topic, found in partitions.items()]
+
+
+class _WantedTopic(Protocol):
+    name: str
+    partition_indexes: list[int]
+
+
+def _wanted(topics: Iterable[_WantedTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _fetch(
+    group_id: str,
+    wanted: list[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    context: RequestContext,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+) -> tuple[dict[TopicPartition, FetchedOffset], ErrorCode]:
+    try:
+        fetched = context.broker.groups.fetch_offsets(
+            group_id, wanted, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
+    except BrokerError as error:
+        return {}, error.code
+    return fetched, ErrorCode.NONE
+
+
+def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:
+    """Clients of 0.8 know "nothing committed yet" as this error (Kafka 0.8 to 2.x, OffsetFetch v0)."""
+    if offset.offset == NO_OFFSET and not offset.error:
+        return offset._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return offset
+
+
+# --- OffsetDelete
+
+
+async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """Forget committed offsets of topics that no member reads (KIP-496)."""
+    existing = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if _exists(topic.name, partition.partition_index, context)
+    ]
+    errors = context.broker.groups.delete_offsets(request.group_id, existing)
+    return OffsetDeleteResponse(
+        topics=_outcomes(request.topics, errors, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
+    )

@@ -1,0 +1,161 @@
+"""Where replicas are and who leads: ElectLeaders and reassignments."""
+
+from __future__ import annotations
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from ....protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ....protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from ...controller.elections import Election, electing
+from ...controller.reassignment import cancelling, is_under_way, reassigning
+from ...metadata.state import PartitionState, TopicState
+from ...server.requests import RequestContext
+
+ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""Kinds of elections by their number (KIP-460); version 0 knows the first only."""
+
+
+async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect leaders where that changes anything: of the partitions asked for, or of all."""
+    kind = ELECTIONS.get(request.election_type if context.api_version >= 1 else 0)
+    if kind is None:
+        message = f"Unknown election type {request.election_type}"
+        refused = [
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_elected(index, ErrorCode.INVALID_REQUEST, message) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or []
+        ]
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=refused)
+    if request.topic_partitions is None:
+        # Of all partitions, Kafka lists only those that an election would change.
+        topics = list(context.broker.metadata.topics.values())
+        results = {
+            topic.name: [_election(topic.name, partition.index, kind, context) for partition in topic.partitions]
+            for topic in topics
+        }
+        return ElectLeadersResponse(
+            replica_election_results=[
+                ReplicaElectionResult(topic=name, partition_result=[r for r in found if _was_needed(r)])
+                for name, found in results.items()
+            ]
+        )
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_election(topic.topic, index, kind, context) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions
+        ]
+    )
+
+
+def _was_needed(result: PartitionResult) -> bool:
+    return result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _election(name: str, index: int, kind: Election, context: RequestContext) -> PartitionResult:
+    metadata = context.broker.metadata
+    topic = metadata.topics.get(name)
+    if topic is None:
+        return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not 0 <= index < len(topic.partitions):
+        return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    try:
+        metadata.commit([electing(topic.topic_id, topic.partitions[index], metadata.is_active, kind)])
+    except BrokerError as error:
+        return _elected(index, error.code, error.message)
+    return _elected(index, ErrorCode.NONE, None)
+
+
+def _elected(index: int, code: ErrorCode, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+async def handle_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Move replicas, or take that back; each partition for itself (KIP-455)."""
+    return AlterPartitionReassignmentsResponse(
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_reassignment(topic.name, partition, context) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassignment(name: str, wanted: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
+    answer = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
+    metadata = context.broker.metadata
+    try:
+        topic, partition = _partition(name, wanted.partition_index, context)
+        if wanted.replicas is None:
+            record = cancelling(topic.topic_id, partition, metadata.is_active)
+        else:
+            record = reassigning(
+                topic.topic_id,
+                partition,
+                wanted.replicas,
+                registered=metadata.registered_ids,
+                may_lead=metadata.is_active,
+            )
+        if record is not None:
+            metadata.commit([record])
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
+def _partition(name: str, index: int, context: RequestContext) -> tuple[TopicState, PartitionState]:
+    topic = context.broker.metadata.topics.get(name)
+    if topic is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if not 0 <= index < len(topic.partitions):
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return topic, topic.partitions[index]
+
+
+async def handle_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    """Tell which replicas are on their way, of the partitions asked for or of all."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    moving: dict[str, list[OngoingPartitionReassignment]] = {}
+    for topic in context.broker.metadata.topics.values():
+        for partition in topic.partitions:
+            if is_under_way(partition) and (wanted is None or (topic.name, partition.index) in wanted):
+                described = OngoingPartitionReassignment(
+                    partition_index=partition.index,
+                    replicas=partition.replicas,
+                    adding_replicas=partition.adding,
+                    removing_replicas=partition.removing,
+                )
+                moving.setdefault(topic.name, []).append(described)
+    return ListPartitionReassignmentsResponse(
+        error_message=None,
+        topics=[OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in moving.items()],
+    )

@@ -1,0 +1,168 @@
+"""Transactions as an administrator sees and mends them.
+
+DescribeTransactions, ListTransactions, DescribeProducers, and WriteTxnMarkers, with which Kafka's
+``kafka-transactions.sh abort`` ends a transaction that hangs in one partition (KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from ....protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from ....protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from ....protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ....protocol.messages.list_transactions import TransactionState as ListedTransaction
+from ....protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ....storage.disk.paths import TopicPartition
+from ...coordinators.transactions.coordinator import TransactionCoordinator
+from ...coordinators.transactions.transaction import STATE_NAMED, Transaction, TransactionState
+from ...metadata.topic_names import why_invalid
+from ...server.requests import RequestContext
+
+
+async def handle_describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    """State, producer and partitions of the transactional ids asked for."""
+    coordinator = context.broker.transactions
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(coordinator, transactional_id) for transactional_id in request.transactional_ids]
+    )
+
+
+def _described(coordinator: TransactionCoordinator, transactional_id: str) -> DescribedTransaction:
+    try:
+        transaction = coordinator.describe(transactional_id)
+    except BrokerError as error:
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.kafka_name,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_timestamp,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+async def handle_list_transactions(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
+    """The transactions that pass all filters; a state that does not exist is named, not refused."""
+    broker = context.broker
+    states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
+    unknown = [name for name in request.state_filters if name not in STATE_NAMED]
+    if request.state_filters and not states:
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    now_ms = broker.clock.now_ms()
+
+    def passes(transaction: Transaction) -> bool:
+        return (
+            transaction.state is not TransactionState.DEAD
+            and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
+            and (not states or transaction.state in states)
+            and (request.duration_filter < 0 or now_ms - transaction.start_timestamp > request.duration_filter)
+        )
+
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.kafka_name,
+            )
+            for transaction in broker.transactions
+            if passes(transaction)
+        ],
+    )
+
+
+async def handle_describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    """The producers that each partition's log remembers."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_producers_of(topic.name, index, context) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    if why_invalid(topic) is not None:
+        return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    try:
+        partition = context.broker.partitions.led(topic, index)
+    except BrokerError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+            for producer in partition.log.producers.producers.values()
+        ],
+    )
+
+
+async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    """Write markers as asked, without a coordinator's decision behind them; each partition has its own outcome."""
+    broker = context.broker
+    timeout_s = broker.config.offsets_commit_timeout_ms / 1000
+    outcomes = await broker.transaction_markers.write_all(request.markers, timeout_s)
+    return WriteTxnMarkersResponse(
+        markers=[_outcome(marker, codes) for marker, codes in zip(request.markers, outcomes, strict=True)]
+    )
+
+
+def _outcome(marker: WritableTxnMarker, codes: Mapping[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index,
+                        error_code=codes[TopicPartition(topic.name, index)],
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )

@@ -1,0 +1,129 @@
+"""`gregor serve`: one broker in one process, from its start line to its exit status."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import trio
+
+from ... import __version__
+from ...protocol.errors import BrokerError
+from ...storage.disk.log_directory import StorageUnavailableError
+from ..config import BrokerConfig, ConfigError
+from ..config.listeners import ListenerError
+from .broker import Broker
+
+logger = logging.getLogger(__name__)
+
+FAILURES_TO_START = (ListenerError, StorageUnavailableError, ConfigError, BrokerError)
+"""What keeps a broker from starting, told in one line."""
+LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+GARBAGE_THRESHOLD = 20_000
+"""Allocations between two looks for cycles: requests make few, and each look costs everybody's time."""
+
+
+def serve(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it could not start."""
+    # Whoever reads the log may go away; that is no reason to fill standard error with tracebacks.
+    logging.raiseExceptions = False
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stdout)
+    for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
+        for line in lines:
+            logger.log(level, "%s", line)
+    try:
+        trio.run(_run_until_signalled, config)
+    except FAILURES_TO_START as error:
+        print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
+        return 1
+    return 0
+
+
+async def _run_until_signalled(config: BrokerConfig) -> None:
+    broker = Broker(config)
+    failure: Exception | None = None
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as watching:
+            watching.start_soon(_stop_at_signal, signals, broker, watching.cancel_scope)
+            async with trio.open_nursery() as nursery:
+                try:
+                    await nursery.start(broker.run)
+                except FAILURES_TO_START as error:
+                    failure = error
+                except ExceptionGroup as group:
+                    failure = _only_failure(group)
+                else:
+                    _say_started(broker)
+                    gc.collect()
+                    gc.freeze()
+                    gc.set_threshold(GARBAGE_THRESHOLD)
+            watching.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    logger.info("stopped")
+
+
+def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
+    """The one failure to start that a group of exceptions stands for; raises the group if it is anything else."""
+    found: list[Exception] = []
+    pending: list[Exception] = [group]
+    while pending:
+        error = pending.pop()
+        if isinstance(error, ExceptionGroup):
+            pending += error.exceptions
+        else:
+            found.append(error)
+    if len(found) == 1 and isinstance(found[0], FAILURES_TO_START):
+        return found[0]
+    raise group
+
+
+async def _stop_at_signal(signals: AsyncIterator[int], broker: Broker, everything: trio.CancelScope) -> None:
+    async for number in signals:
+        logger.info("%s: stopping", signal.Signals(number).name)
+        if broker.is_ready:
+            broker.stop()
+        else:
+            # Nobody has been served: a broker that waits for its controller need not go on waiting.
+            everything.cancel()
+        return
+
+
+def _say_started(broker: Broker) -> None:
+    node_id = broker.config.node_id
+    logger.info(
+        "gregor %s accepts connections on %s; log.dirs=%s node.id=%d cluster.id=%s; %d partitions, up after %d ms, "
+        "record kernel %s",
+        __version__,
+        ",".join(map(str, broker.listening)),
+        ",".join(broker.config.log_dirs),
+        node_id,
+        broker.metadata.cluster_id,
+        len(broker.partitions),
+        milliseconds_since_exec(),
+        "compiled" if is_kernel_compiled() else "in pure Python",
+    )
+    # Lines that testcontainers and scripts wait for before they use a Kafka.
+    logger.info("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
+    logger.info("[KafkaServer id=%d] started", node_id)
+    logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", node_id)
+
+
+def is_kernel_compiled() -> bool:
+    """Whether the conversion loops are machine code."""
+    kernel = importlib.import_module("...protocol.records.kernel_cy", __package__)
+    return not (kernel.__file__ or "").endswith(".py")
+
+
+def milliseconds_since_exec() -> int:
+    """How long this process has been running, by the kernel's count."""
+    fields_after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started_s = int(fields_after_name[19]) / os.sysconf("SC_CLK_TCK")
+    return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_s) * 1000)

@@ -1,5 +1,0 @@
-"""`python -m gregor.broker.command_line`: the same as the program `gregor`."""
-
-from . import main
-
-raise SystemExit(main())

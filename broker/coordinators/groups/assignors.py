@@ -1,0 +1,124 @@
+"""The server-side assignors `range` and `uniform` of KIP-848: members and topics in, target assignments out.
+
+`range` gives each member one contiguous stretch of every topic; where all members read the same topics, and these have
+equally many partitions, partitions of the same number go to the same member. `uniform` ignores topics' borders: it
+keeps the loads within one partition of each other, and what a member has stays with it as far as that allows.
+
+Source: Kafka `RangeAssignor`, `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`. Where Kafka's outcome hangs on
+the order of a hash map, ours hangs on the order of joining.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from ...config import ConfigError
+from .assignment import NOTHING, Assignment
+from .balancing import assign_balanced
+
+
+class Subscriber(NamedTuple):
+    """A member as an assignor sees it."""
+
+    topics: frozenset[UUID]
+    """Topics that it reads, of those that exist."""
+    target: Assignment = NOTHING
+    """What it is meant to have so far."""
+    instance_id: str | None = None
+
+
+Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Assignment]]
+"""From members by id, in the order of joining, and the number of partitions of each topic that one of them reads."""
+
+RANGE: Final = "range"
+UNIFORM: Final = "uniform"
+
+
+def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Contiguous stretches: of each topic the first members get one partition more, if they do not divide evenly.
+
+    Static members come first, in the order of their instance ids, so that they keep their places when they restart.
+    """
+    readers = Counter(topic_id for member in members.values() for topic_id in member.topics)
+    stretches = {topic_id: _stretches(partition_counts[topic_id], number) for topic_id, number in readers.items()}
+    assignments: dict[str, Assignment] = {}
+    for member_id in sorted(members, key=lambda member_id: _range_order(member_id, members[member_id])):
+        shares = {topic_id: next(stretches[topic_id]) for topic_id in members[member_id].topics}
+        assignments[member_id] = {topic_id: frozenset(share) for topic_id, share in shares.items() if share}
+    return assignments
+
+
+def _range_order(member_id: str, member: Subscriber) -> tuple[bool, str]:
+    if member.instance_id is None:
+        return True, member_id
+    return False, member.instance_id
+
+
+def _stretches(partition_count: int, member_count: int) -> Iterator[range]:
+    least, extra = divmod(partition_count, member_count)
+    start = 0
+    for index in range(member_count):
+        end = start + least + (index < extra)
+        yield range(start, end)
+        start = end
+
+
+def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Even loads first, what members have already second."""
+    if len({member.topics for member in members.values()}) > 1:
+        return assign_balanced(members, partition_counts)
+    return _assign_evenly(members, partition_counts)
+
+
+def _assign_evenly(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """All members read the same topics, so each gets the same number of partitions, or one more."""
+    free = {(topic_id, index): None for topic_id, count in partition_counts.items() for index in range(count)}
+    if not members or not free:
+        return dict.fromkeys(members, NOTHING)
+    least, extra = divmod(len(free), len(members))
+    present = {
+        member_id: [partition for partition in _listed(member.target) if partition in free]
+        for member_id, member in members.items()
+    }
+    quotas = dict.fromkeys(members, least)
+    # Whoever has more than the others already keeps that: it saves one move for each of them.
+    for member_id in sorted(members, key=lambda member_id: len(present[member_id]) <= least)[:extra]:
+        quotas[member_id] += 1
+    kept: dict[str, list[tuple[UUID, int]]] = {}
+    for member_id, partitions in present.items():
+        kept[member_id] = [partition for partition in partitions if partition in free][: quotas[member_id]]
+        for partition in kept[member_id]:
+            del free[partition]
+    rest = iter(free)
+    for member_id, partitions in kept.items():
+        partitions.extend(next(rest) for _ in range(quotas[member_id] - len(partitions)))
+    return {member_id: _by_topic(partitions) for member_id, partitions in kept.items()}
+
+
+def _listed(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
+    return ((topic_id, index) for topic_id, partitions in assignment.items() for index in sorted(partitions))
+
+
+def _by_topic(partitions: Iterable[tuple[UUID, int]]) -> Assignment:
+    indexes: dict[UUID, list[int]] = {}
+    for topic_id, index in partitions:
+        indexes.setdefault(topic_id, []).append(index)
+    return {topic_id: frozenset(listed) for topic_id, listed in indexes.items()}
+
+
+_KNOWN: Final[Mapping[str, tuple[str, Assignor]]] = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": (UNIFORM, assign_uniform),
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": (RANGE, assign_range),
+}
+
+
+def assignors_by_name(class_names: Iterable[str]) -> dict[str, Assignor]:
+    """The assignors of `group.consumer.assignors`, the default one first. Raises ConfigError for one that we lack."""
+    names = list(class_names)
+    unknown = [name for name in names if name not in _KNOWN]
+    if unknown or not names:
+        raise ConfigError(f"group.consumer.assignors={','.join(names)}: take one or more of {', '.join(_KNOWN)}")
+    return dict(_KNOWN[name] for name in names)

@@ -1,0 +1,288 @@
+"""A classic group as values: its members, its generation and which state may follow which.
+
+              first member joins                 all members rejoined, or the rebalance timed out
+      Empty ----------------------> PreparingRebalance ------------------> CompletingRebalance
+        ^                              ^      |                                 |        |
+        |      nobody is left          |      |  a member joins, leaves,        |        |  the leader's
+        +------------------------------|------+  or does not sync in time       |        |  assignment came
+        |                              +----------------------------------------+        v
+        |                              +---------------------------------------------- Stable
+        v
+       Dead    (no members, no offsets: the group is forgotten)
+
+Source: Kafka `GroupMetadata`, `GroupState`. Nothing here waits, writes or knows the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum
+from uuid import uuid4
+
+from ....protocol.codec import decode
+from ....protocol.errors import DecodeError, ErrorCode
+from ....protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ....protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ....protocol.messages.sync_group import SyncGroupResponse
+from ...server.timers import Timer
+from .classic_member import ClassicMember, MemberProtocol
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NO_GENERATION = -1
+SUBSCRIPTION_VERSIONS = (0, 3)
+
+
+class GroupState(Enum):
+    """States of a classic group; the values are the names that tools show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_PREDECESSORS = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+
+
+class ClassicGroup:
+    """Members and generation of one group. The order of `members` is the order of joining."""
+
+    def __init__(self, group_id: str, *, state_timestamp_ms: int | None = None) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = state_timestamp_ms
+        """When the present state began; None if a log of Kafka before 2.1 did not tell."""
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        """`consumer`, `connect` and so on; None for a group that only keeps offsets here."""
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by instance id."""
+        self.pending_members: dict[str, Timer] = {}
+        """Ids that were handed out and not yet used (KIP-394), each with its deadline."""
+        self.pending_sync_members: set[str] = set()
+        """Members of this generation whose SyncGroup has not come."""
+        self.new_member_added = False
+        """Whether somebody came while the first rebalance waited for more members."""
+        self.is_waiting_for_more_members = False
+        """Whether the rebalance being prepared is a first one, which waits its time out (KIP-134)."""
+        self.subscribed_topics: set[str] | None = None
+        """Topics of all members; None where that cannot be known."""
+        self.rebalance_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+
+    # --- state
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Enter a state, which must be a possible successor."""
+        assert self.state in _PREDECESSORS[state], f"{self.group_id}: {self.state.value} -> {state.value}"
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a new rebalance may begin now."""
+        return self.state in _PREDECESSORS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether members speak the consumer protocol, so that subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    # --- members
+
+    def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
+        """An id that nobody has: the client's name for it, then a random UUID."""
+        return f"{client_id if group_instance_id is None else group_instance_id}-{uuid4()}"
+
+    def add(self, member: ClassicMember) -> None:
+        """Take a member in; the first one leads and sets the protocol type."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.forget_pending(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member, or an id that was only handed out, go; another member leads if it did."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+            if member.session is not None:
+                member.session.cancel()
+        if member_id == self.leader_id:
+            self.leader_id = next(iter(self.members), None)
+        self.forget_pending(member_id)
+        self.pending_sync_members.discard(member_id)
+
+    def forget_pending(self, member_id: str) -> None:
+        """Take an id off those handed out and not yet used."""
+        timer = self.pending_members.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicMember:
+        """Give a restarted static member its new id; parked requests under the old one are fenced (KIP-345)."""
+        member = self.members.pop(old_member_id)
+        member.answer_join(failed_join(old_member_id, ErrorCode.FENCED_INSTANCE_ID))
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        self.static_members[group_instance_id] = new_member_id
+        return member
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance has another id by now."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def awaiting_join_count(self) -> int:
+        """Members whose JoinGroup is parked."""
+        return sum(member.parked_join is not None for member in self.members.values())
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether the rebalance need not wait any longer."""
+        return not self.pending_members and all(member.parked_join is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance waits: as long as the most patient member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_leader_among_joined(self) -> bool:
+        """Make sure that the leader is one who has rejoined; False if nobody has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None:
+            return False
+        if leader.parked_join is None:
+            joined = next((member for member in self.members.values() if member.parked_join is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined.member_id
+        return True
+
+    # --- protocols
+
+    def supports(self, protocol_type: str, protocols: Sequence[MemberProtocol]) -> bool:
+        """Whether somebody with this type and these strategies can be a member."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and protocols)
+        common = self._common_protocols()
+        return self.protocol_type == protocol_type and any(protocol.name in common for protocol in protocols)
+
+    def select_protocol(self) -> str:
+        """The strategy with most votes among those that all support; of equals the last by name."""
+        candidates = self._common_protocols()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=lambda name: (votes[name], name))
+
+    def _common_protocols(self) -> set[str]:
+        supporters = Counter(name for member in self.members.values() for name in member.protocol_names)
+        return {name for name, number in supporters.items() if number == len(self.members)}
+
+    # --- generations
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Close a rebalance: to CompletingRebalance with a strategy chosen, or to Empty if nobody is left."""
+        self.generation_id += 1
+        self.pending_sync_members.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+
+    def compute_subscribed_topics(self) -> set[str] | None:
+        """Topics that the members ask for, none if there are no members; None where that cannot be read."""
+        if not self.is_consumer_group:
+            return None
+        if not self.members:
+            return set()
+        if self.protocol_name is None:
+            return None
+        try:
+            return {
+                topic
+                for member in self.members.values()
+                for topic in subscribed_topics(member.metadata_for(self.protocol_name))
+            }
+        except DecodeError:
+            # Kafka takes whatever bytes a client sends, as librdkafka and others once had layouts of their own.
+            return None
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic, or may: in doubt the answer is yes."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def join_answer(
+        self,
+        member_id: str,
+        *,
+        leader_id: str | None = None,
+        skip_assignment: bool = False,
+        as_leader: bool | None = None,
+    ) -> JoinGroupResponse:
+        """The answer that lets a member into this generation; the leader's lists all members."""
+        if as_leader is None:
+            as_leader = member_id == self.leader_id
+        return JoinGroupResponse(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=(self.leader_id if leader_id is None else leader_id) or "",
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=self._members_for_leader() if as_leader else [],
+        )
+
+    def _members_for_leader(self) -> list[JoinGroupResponseMember]:
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata_for(self.protocol_name),
+            )
+            for member in self.members.values()
+        ]
+
+
+def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
+    """The answer to a JoinGroup that does not lead into a generation."""
+    return JoinGroupResponse(
+        error_code=error, generation_id=NO_GENERATION, member_id=member_id, protocol_name=None, leader=""
+    )
+
+
+def subscribed_topics(metadata: bytes) -> set[str]:
+    """Topics in a member's ConsumerProtocolSubscription; versions beyond ours are read as our newest (Kafka's rule).
+
+    Raises DecodeError.
+    """
+    if len(metadata) < 2:
+        raise DecodeError("no version in a subscription")
+    version = int.from_bytes(metadata[:2], "big", signed=True)
+    if version < SUBSCRIPTION_VERSIONS[0]:
+        raise DecodeError(f"subscription version {version}")
+    subscription = decode(ConsumerProtocolSubscription, metadata[2:], min(version, SUBSCRIPTION_VERSIONS[1]))
+    return set(subscription.topics)

@@ -1,0 +1,335 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a classic group, and who may commit offsets for it.
+
+Source: Kafka `GroupCoordinator.handleJoinGroup` and its siblings; KIP-345 (static members), KIP-394 (member ids are
+handed out first), KIP-814 (a restarted static leader skips the assignment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.heartbeat import HeartbeatRequest
+from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
+from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...config import BrokerConfig
+from ...server.promise import Promise
+from .classic_group import NO_GENERATION, ClassicGroup, GroupState, failed_join
+from .classic_member import ClassicMember, MemberProtocol
+from .rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupWriter, Rebalancer
+
+
+@dataclass(frozen=True, slots=True)
+class JoiningClient:
+    """Who sends a JoinGroup, and what its version of the request lets us ask of it."""
+
+    client_id: str
+    client_host: str
+    takes_member_id: bool = False
+    """JoinGroup v4+: it understands MEMBER_ID_REQUIRED."""
+    skips_assignment: bool = False
+    """JoinGroup v9+: as a restarted static leader it need not assign anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits offsets for a group: a member says which one and of which generation, others say nothing."""
+
+    group_id: str
+    member_id: str = ""
+    generation_id: int = NO_GENERATION
+    group_instance_id: str | None = None
+    knows_member_epochs: bool = True
+    """OffsetCommit v9+: it understands the errors of the consumer protocol (KIP-848)."""
+
+    @property
+    def claims_membership(self) -> bool:
+        """Whether it says that it is a member."""
+        return self.generation_id >= 0 or bool(self.member_id) or self.group_instance_id is not None
+
+
+class ClassicProtocol:
+    """The four requests. Each returns at once; joins and syncs give their answer as a promise."""
+
+    def __init__(self, config: BrokerConfig, rebalancer: Rebalancer, writer: GroupWriter) -> None:
+        self._config = config
+        self._rebalancer = rebalancer
+        self._writer = writer
+
+    # --- JoinGroup
+
+    def join(self, group: ClassicGroup, request: JoinGroupRequest, client: JoiningClient) -> Promise[JoinGroupResponse]:
+        """Take the client into the group's next generation; may begin one."""
+        answer: Promise[JoinGroupResponse] = Promise()
+        protocols = [MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+        if not self._has_room_for(group, request.member_id):
+            group.remove(request.member_id)
+            answer.keep(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif group.state is GroupState.DEAD:
+            answer.keep(failed_join(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif not group.supports(request.protocol_type, protocols):
+            answer.keep(failed_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif len({protocol.name for protocol in protocols}) < len(protocols) and not _is_asking_for_id(request, client):
+            # Kafka 3.9 never answers this.
+            answer.keep(failed_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif not request.member_id:
+            self._join_as_stranger(group, request, protocols, client, answer)
+        elif request.member_id in group.pending_members and request.group_instance_id is None:
+            self._add_member(group, request.member_id, request, protocols, client, answer)
+        else:
+            self._rejoin(group, request, protocols, answer)
+        self._rebalancer.complete_join_if_all_joined(group)
+        return answer
+
+    def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether `group.max.size` allows one more; a member that is in already, or waits to be, may stay (KIP-389)."""
+        limit = self._config.group_max_size
+        member = group.members.get(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.parked_join is not None) or group.awaiting_join_count < limit
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return member is not None or len(group.members) < limit
+        return True
+
+    def _join_as_stranger(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        protocols: list[MemberProtocol],
+        client: JoiningClient,
+        answer: Promise[JoinGroupResponse],
+    ) -> None:
+        member_id = group.new_member_id(client.client_id, request.group_instance_id)
+        instance_id = request.group_instance_id
+        if instance_id is not None and instance_id in group.static_members:
+            self._replace_static_member(group, instance_id, member_id, request, protocols, client, answer)
+        elif _is_asking_for_id(request, client):
+            self._rebalancer.hand_out_member_id(group, member_id, request.session_timeout_ms)
+            answer.keep(failed_join(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+        else:
+            self._add_member(group, member_id, request, protocols, client, answer)
+
+    def _add_member(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        protocols: list[MemberProtocol],
+        client: JoiningClient,
+        answer: Promise[JoinGroupResponse],
+    ) -> None:
+        member = ClassicMember(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=client.client_id,
+            client_host=client.client_host,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=protocols,
+            is_new=True,
+            parked_join=answer,
+        )
+        if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
+            group.new_member_added = True
+        group.add(member)
+        self._rebalancer.extend_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalancer.prepare_if_possible(group, f"{member_id} joins")
+
+    def _replace_static_member(
+        self,
+        group: ClassicGroup,
+        instance_id: str,
+        member_id: str,
+        request: JoinGroupRequest,
+        protocols: list[MemberProtocol],
+        client: JoiningClient,
+        answer: Promise[JoinGroupResponse],
+    ) -> None:
+        """A static member has restarted: it takes its old place, without a rebalance if that is possible."""
+        old_leader_id = group.leader_id
+        member = group.replace_static_member(instance_id, group.static_members[instance_id], member_id)
+        self._update(member, request, protocols, answer)
+        self._rebalancer.extend_session(group, member)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may be assigning to the old member id right now.
+            self._rebalancer.prepare(group, f"static member {instance_id} has restarted")
+        elif group.state is GroupState.STABLE:
+            if group.select_protocol() != group.protocol_name:
+                self._rebalancer.prepare(group, f"static member {instance_id} has restarted with other protocols")
+                return
+            error = self._writer.store_group(group)
+            if error:
+                member.answer_join(failed_join("", error))
+            elif client.skips_assignment:
+                is_leader = group.leader_id == member_id
+                member.answer_join(group.join_answer(member_id, skip_assignment=is_leader))
+            else:
+                # With its old id as the leader's, a restarted leader does not assign: a stable group would ignore that.
+                member.answer_join(group.join_answer(member_id, leader_id=old_leader_id, as_leader=False))
+
+    def _rejoin(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        protocols: list[MemberProtocol],
+        answer: Promise[JoinGroupResponse],
+    ) -> None:
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            answer.keep(failed_join(request.member_id, error))
+            return
+        member = group.members[request.member_id]
+        is_unchanged = list(member.protocols) == protocols
+        is_leader = member.member_id == group.leader_id
+        if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
+            # Its first answer may have been lost.
+            answer.keep(group.join_answer(member.member_id))
+        elif group.state is GroupState.STABLE and is_unchanged and not is_leader:
+            answer.keep(group.join_answer(member.member_id))
+        else:
+            self._update(member, request, protocols, answer)
+            self._rebalancer.prepare_if_possible(group, f"{'leader ' if is_leader else ''}{member.member_id} rejoins")
+
+    @staticmethod
+    def _update(
+        member: ClassicMember,
+        request: JoinGroupRequest,
+        protocols: list[MemberProtocol],
+        answer: Promise[JoinGroupResponse],
+    ) -> None:
+        if member.parked_join is not None:
+            # The client has given up on its earlier request, whose connection must not stay blocked.
+            member.answer_join(failed_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms(request)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.parked_join = answer
+
+    # --- SyncGroup
+
+    def sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
+        """Take the leader's assignment; give each member its part of it once it is there."""
+        answer: Promise[SyncGroupResponse] = Promise()
+        error = self._check_sync(group, request)
+        if error:
+            answer.keep(SyncGroupResponse(error_code=error))
+            return answer
+        member = group.members[request.member_id]
+        self._rebalancer.member_synced(group, member.member_id)
+        if group.state is GroupState.STABLE:
+            answer.keep(
+                SyncGroupResponse(
+                    protocol_type=group.protocol_type,
+                    protocol_name=group.protocol_name,
+                    assignment=member.assignment,
+                )
+            )
+            self._rebalancer.extend_session(group, member)
+            return answer
+        member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        member.parked_sync = answer
+        if group.leader_id == member.member_id:
+            self._rebalancer.assign(group, {each.member_id: bytes(each.assignment) for each in request.assignments})
+        return answer
+
+    @staticmethod
+    def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # --- Heartbeat
+
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+        """Extend the member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalancer.extend_session(group, group.members[request.member_id])
+        is_preparing = group.state is GroupState.PREPARING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+
+    # --- OffsetCommit and TxnOffsetCommit
+
+    def check_commit(self, group: ClassicGroup, committer: Committer, *, is_transactional: bool) -> ErrorCode:
+        """Whether these offsets may be committed; a member that commits is alive, so its session is extended.
+
+        An empty group takes commits from anyone who claims no membership. In a living one only members commit, but for
+        transactional producers of before KIP-447, which name no member.
+        """
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if committer.claims_membership:
+            error = group.check_member(committer.member_id, committer.group_instance_id)
+            if error:
+                return error
+            if committer.generation_id != group.generation_id:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not is_transactional and group.state is not GroupState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        member = group.members.get(committer.member_id)
+        if member is not None:
+            self._rebalancer.extend_session(group, member)
+        return ErrorCode.NONE
+
+    # --- LeaveGroup
+
+    def leave(self, group: ClassicGroup, members: Iterable[MemberIdentity]) -> list[MemberResponse]:
+        """Remove members, named by member id or, by an administrator, by instance id alone."""
+        return [
+            MemberResponse(
+                member_id=leaving.member_id,
+                group_instance_id=leaving.group_instance_id,
+                error_code=self._leave_one(group, leaving),
+            )
+            for leaving in members
+        ]
+
+    def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            member_id = group.static_members.get(leaving.group_instance_id or "", "")
+            if not member_id:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id in group.pending_members:
+            self._rebalancer.remove_pending_member(group, member_id)
+            return ErrorCode.NONE
+        else:
+            error = group.check_member(member_id, leaving.group_instance_id)
+            if error:
+                return error
+        reason = leaving.reason or "it leaves"
+        self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} is gone: {reason}")
+        return ErrorCode.NONE
+
+
+def _is_asking_for_id(request: JoinGroupRequest, client: JoiningClient) -> bool:
+    """Whether the answer will only be an id to come back with (KIP-394)."""
+    return client.takes_member_id and not request.member_id and request.group_instance_id is None
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """JoinGroup v0 has no rebalance timeout: the session's counts for both."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

@@ -1,0 +1,94 @@
+"""Groups and offsets as a partition of `__consumer_offsets` tells them, record by record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from ....protocol.errors import BrokerError, DecodeError
+from ....protocol.records.v2 import NO_PRODUCER_ID
+from ..internal_log.coordinator_log import Replayed, ReplayedMarker, ReplayedRecord
+from .classic_group import ClassicGroup
+from .committed_offsets import CommittedOffsets
+from .consumer_group import ConsumerGroup
+from .consumer_group_log import CONSUMER_GROUP_KEYS, replay_record
+from .group_log import GROUP_KEY, OFFSET_KEYS, parse_group, parse_group_key, parse_offset, parse_offset_key, version_of
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionLoader:
+    """Replays one partition into groups of either protocol and `offsets`: the last record of a key counts.
+
+    What a producer committed in a transaction counts from its commit marker on; until then it is pending.
+    """
+
+    def __init__(
+        self,
+        groups: dict[str, ClassicGroup],
+        consumer_groups: dict[str, ConsumerGroup],
+        offsets: CommittedOffsets,
+        resume: Callable[[set[str]], None] = lambda _: None,
+    ) -> None:
+        """``resume`` is told of every group that was mentioned, at the end."""
+        self._resume = resume
+        self._groups = groups
+        self._consumer_groups = consumer_groups
+        self._offsets = offsets
+        self.group_ids: set[str] = set()
+        """Every group that was mentioned."""
+
+    def replay(self, entries: Iterable[Replayed]) -> None:
+        """Take in some more of the partition. A record that cannot be read is skipped with a warning."""
+        for entry in entries:
+            if isinstance(entry, ReplayedMarker):
+                for group_id in self._offsets.groups_in_transaction(entry.producer_id):
+                    if group_id in self.group_ids:
+                        self._offsets.end_transaction(group_id, entry.producer_id, is_commit=entry.is_commit)
+                continue
+            try:
+                self._replay_record(entry)
+            except (DecodeError, BrokerError) as error:
+                # A BrokerError is a version that only a later Kafka writes.
+                logger.warning("a record at offset %d of __consumer_offsets cannot be read: %s", entry.offset, error)
+
+    def _replay_record(self, record: ReplayedRecord) -> None:
+        kind = version_of(record.key)
+        if kind in OFFSET_KEYS:
+            self._replay_offset(record)
+        elif kind == GROUP_KEY:
+            self._replay_group(record)
+        elif kind in CONSUMER_GROUP_KEYS:
+            self.group_ids.add(replay_record(self._consumer_groups, record.key, record.value))
+        else:
+            logger.warning(
+                "skipped a record of unknown kind %d at offset %d of __consumer_offsets", kind, record.offset
+            )
+
+    def _replay_offset(self, record: ReplayedRecord) -> None:
+        group_id, partition = parse_offset_key(record.key)
+        self.group_ids.add(group_id)
+        if record.value is None:
+            self._offsets.remove(group_id, partition)
+            return
+        offset = parse_offset(record.value, record.offset)
+        if record.producer_id == NO_PRODUCER_ID:
+            self._offsets.put(group_id, partition, offset)
+        else:
+            self._offsets.put_pending(group_id, record.producer_id, partition, offset)
+
+    def _replay_group(self, record: ReplayedRecord) -> None:
+        group_id = parse_group_key(record.key)
+        self.group_ids.add(group_id)
+        if record.value is None:
+            self._groups.pop(group_id, None)
+        else:
+            self._groups[group_id] = parse_group(group_id, record.value)
+
+    def resume(self) -> None:
+        """Make a group for every one that only has offsets, and let all go on."""
+        for group_id in self.group_ids:
+            is_known = group_id in self._groups or group_id in self._consumer_groups
+            if self._offsets.of(group_id) and not is_known:
+                self._groups[group_id] = ClassicGroup(group_id)
+        self._resume(self.group_ids)

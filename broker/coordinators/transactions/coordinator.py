@@ -1,0 +1,300 @@
+"""The transaction coordinator: decides, writes the decision down, then acts on it (Kafka `TransactionCoordinator`).
+
+All methods run to their end in one step of the event loop, so no two transitions of an id can cross. The only state
+that another request can see half-way is a prepared transaction whose markers could not all be written; `finish` is
+called again for those by the maintenance task and after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ....protocol.errors import BrokerError, DecodeError, ErrorCode
+from ....storage.clock import Clock
+from ....storage.disk.paths import TopicPartition
+from ..internal_log.coordinator_log import Replayed, ReplayedMarker
+from .transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PREPARED, ProducerIdentity, Transaction, TransactionState
+from .transaction_log import key_bytes, read_key, read_value, value_bytes
+
+logger = logging.getLogger(__name__)
+
+
+class StateLog(Protocol):
+    """The partitions of `__transaction_state` (a `CoordinatorLog`)."""
+
+    def partition_of(self, key: str) -> int:
+        """The partition that keeps a transactional id."""
+
+    def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
+        """Write keys and values (None: a tombstone); the first one's offset. Raises BrokerError."""
+
+    def tell_of(self, index: int, offset: int) -> None:
+        """The present request will be told what the record at ``offset`` says, which must not be lost from then on."""
+
+
+class Markers(Protocol):
+    """Writes the end of a transaction into its partitions."""
+
+    def write(self, transaction: Transaction) -> bool:
+        """Write a marker for a prepared transaction into each of its partitions; whether all of them are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """The coordinator's part of the broker's configuration, in milliseconds."""
+
+    max_timeout_ms: int = 900_000
+    """``transaction.max.timeout.ms``"""
+    expiration_ms: int = 604_800_000
+    """``transactional.id.expiration.ms``"""
+
+
+class TransactionCoordinator:
+    """The transactional ids of this broker."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        markers: Markers,
+        next_producer_id: Callable[[], int],
+        clock: Clock,
+        settings: CoordinatorSettings,
+        check: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``check`` raises BrokerError for a transactional id that is not, or not yet, looked after here."""
+        self._check = check
+        self._log = log
+        self._markers = markers
+        self._next_producer_id = next_producer_id
+        self._clock = clock
+        self._settings = settings
+        self._transactions: dict[str, Transaction] = {}
+        self._offsets: dict[str, int] = {}
+        """Where the log has what is known of each id."""
+
+    def replay(self, records: Iterable[Replayed]) -> None:
+        """Take in the records of `__transaction_state`, oldest first; call `resume` once all are in."""
+        for record in records:
+            if isinstance(record, ReplayedMarker):
+                continue
+            try:
+                transactional_id = read_key(record.key)
+                if transactional_id is None:
+                    continue
+                if record.value is None:
+                    self._forget(transactional_id)
+                else:
+                    self._transactions[transactional_id] = read_value(transactional_id, record.value)
+                    self._offsets[transactional_id] = record.offset
+            except DecodeError as error:
+                logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
+
+    def forget_partition(self, index: int) -> None:
+        """Another broker looks after the transactional ids of this partition, or they are to be read again."""
+        for transactional_id in [known for known in self._transactions if self._log.partition_of(known) == index]:
+            self._forget(transactional_id)
+
+    def _forget(self, transactional_id: str) -> None:
+        self._transactions.pop(transactional_id, None)
+        self._offsets.pop(transactional_id, None)
+
+    def markers_written(self, prepared: Transaction) -> None:
+        """All partitions of a transaction that `Markers.write` could not end at once have their marker now."""
+        if self._transactions.get(prepared.transactional_id) == prepared:
+            self._store(prepared.completed(self._clock.now_ms()))
+
+    def resume(self) -> None:
+        """Go on with what was decided: write the markers that are missing since a restart or a partition's refusal."""
+        for transaction in list(self._transactions.values()):
+            if transaction.state in PREPARED:
+                self._finish(transaction)
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> ProducerIdentity:
+        """Begin a producer session: fence the one before, abort what it left open.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS
+        after an abort: the client asks again and then gets its epoch.
+        """
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        self._check(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            producer_id = self._next_producer_id()
+            transaction = Transaction(transactional_id=transactional_id, producer_id=producer_id, timeout_ms=timeout_ms)
+        if expected is not None and not transaction.accepts_as_predecessor(expected):
+            raise BrokerError(ErrorCode.PRODUCER_FENCED)
+        transaction.check_not_prepared()
+        if transaction.state is TransactionState.ONGOING:
+            self._end(transaction.fenced(), commit=False)
+            raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        renewed = self._next_session(transaction, timeout_ms, expected)
+        self._store(renewed)
+        return renewed.identity
+
+    def _next_session(
+        self, transaction: Transaction, timeout_ms: int, expected: ProducerIdentity | None
+    ) -> Transaction:
+        now_ms = self._clock.now_ms()
+        is_own_epoch = expected is None or expected.epoch == transaction.producer_epoch
+        if transaction.identity.is_exhausted and is_own_epoch:
+            return transaction.with_new_producer_id(
+                self._next_producer_id(), is_resumed=expected is not None, timeout_ms=timeout_ms, now_ms=now_ms
+            )
+        return transaction.with_next_epoch(None if expected is None else expected.epoch, timeout_ms, now_ms)
+
+    # AddPartitionsToTxn, AddOffsetsToTxn, and what Produce asks
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        is_v2: bool = False,
+    ) -> None:
+        """Make ``partitions`` part of the open transaction, or open one; ``is_v2`` where a write asks by itself.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        transaction.check_not_prepared()
+        added = frozenset(partitions)
+        if transaction.state is not TransactionState.ONGOING or not added <= transaction.partitions:
+            self._store(transaction.with_partitions(added, self._clock.now_ms(), is_v2=is_v2))
+
+    def holds_partition(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> bool:
+        """Whether ``partition`` is part of the producer's open transaction (KIP-890, the check before an append).
+
+        Raises BrokerError as `add_partitions` does.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        transaction.check_not_prepared()
+        if partition in transaction.partitions:
+            return True
+        self._confirm(transaction)
+        return False
+
+    # EndTxn
+
+    def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> None:
+        """Commit or abort the open transaction; asking twice for the same end is no error.
+
+        Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, and
+        CONCURRENT_TRANSACTIONS while markers of the same end are still missing.
+        """
+        transaction = self._of_producer(transactional_id, producer)
+        if transaction.state is TransactionState.ONGOING:
+            self._end(transaction, commit=commit)
+        else:
+            transaction.check_same_end(commit=commit)
+            self._confirm(transaction)
+
+    def end_v2(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
+        """Commit or abort as EndTxn v5 does (KIP-890): returns the id and epoch for the next transaction.
+
+        Who asks again since the answer was lost is told the same. A producer may abort where it has added nothing.
+        Raises BrokerError as `end` does.
+        """
+        transaction = self._known(transactional_id)
+        if transaction.was_ended_by(producer):
+            transaction.check_same_end(commit=commit)
+            return transaction.identity
+        transaction.check_producer(producer)
+        transaction.check_not_prepared()
+        if commit and transaction.state is not TransactionState.ONGOING:
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE)
+        next_producer_id = self._next_producer_id() if producer.is_exhausted else NO_PRODUCER_ID
+        now_ms = self._clock.now_ms()
+        prepared = transaction.prepared_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
+        self._complete(prepared)
+        return prepared.completed(now_ms).identity
+
+    def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        self._complete(transaction.prepared(commit=commit, now_ms=self._clock.now_ms()))
+
+    def _complete(self, prepared: Transaction) -> None:
+        self._store(prepared)
+        self._finish(prepared)
+
+    def _finish(self, prepared: Transaction) -> None:
+        if self._markers.write(prepared):
+            self._store(prepared.completed(self._clock.now_ms()))
+
+    # time
+
+    def abort_timed_out(self) -> None:
+        """Abort transactions that are open for longer than they asked for, and fence their producers."""
+        now_ms = self._clock.now_ms()
+        for transaction in list(self._transactions.values()):
+            if transaction.has_timed_out(now_ms):
+                logger.info("transaction %s timed out and is aborted", transaction.transactional_id)
+                self._end(transaction.fenced(), commit=False)
+
+    def forget_expired(self) -> None:
+        """Drop ids that were not used for ``transactional.id.expiration.ms``."""
+        now_ms = self._clock.now_ms()
+        for transaction in list(self._transactions.values()):
+            if transaction.has_expired(now_ms, self._settings.expiration_ms):
+                partition = self._log.partition_of(transaction.transactional_id)
+                self._log.append(partition, [(key_bytes(transaction.transactional_id), None)])
+                self._forget(transaction.transactional_id)
+
+    # DescribeTransactions, ListTransactions
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """One transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        self._check(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        self._tell_of(transactional_id)
+        return transaction
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._transactions.values()))
+
+    def _of_producer(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        transaction = self._known(transactional_id)
+        transaction.check_producer(producer)
+        return transaction
+
+    def _known(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        self._check(transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        self._tell_of(transactional_id)
+        return transaction
+
+    def _tell_of(self, transactional_id: str) -> None:
+        """Answers need not write a record of their own, while the one that they tell of is not replicated yet."""
+        self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
+
+    def _confirm(self, transaction: Transaction) -> None:
+        """Write once more what is known, so that the answer waits for it.
+
+        A coordinator that was superseded and has not heard of it (it was stopped, or cut off) knows the transaction
+        before: it would take a commit for that one's, asked for twice. What it writes is not replicated. Kafka 3.9
+        believes what it knows.
+        """
+        self._store(transaction)
+
+    def _store(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        record = (key_bytes(transactional_id), value_bytes(transaction))
+        self._offsets[transactional_id] = self._log.append(self._log.partition_of(transactional_id), [record])
+        self._transactions[transactional_id] = transaction

@@ -1,0 +1,75 @@
+"""The markers that one broker is to be sent: one request at a time, with all that have gathered since the last one.
+
+So a broker that does not answer holds back what is for itself and nothing else, and one that lags is sent few large
+requests rather than many. Source: Kafka `TransactionMarkerChannelManager`, `TxnMarkerQueue`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from ....storage.disk.paths import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+SETTLED = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""A producer that is newer than the marker has ended the transaction itself."""
+
+Ask = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+"""Sends a request to the broker. Raises BrokerError."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedMarker:
+    """A marker, and once it was sent the partitions that need no other one."""
+
+    marker: WritableTxnMarker
+    settled: set[TopicPartition] | None = None
+
+
+class MarkerQueue:
+    """What waits to be sent to one broker."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._sending = trio.Lock()
+        self._gathered: list[QueuedMarker] = []
+
+    async def write(self, marker: WritableTxnMarker) -> set[TopicPartition]:
+        """Have a marker written; returns the partitions that need no other one, none if the broker cannot be asked."""
+        queued = QueuedMarker(marker)
+        self._gathered.append(queued)
+        async with self._sending:
+            if queued.settled is None:
+                await self._send_gathered()
+        return queued.settled or set()
+
+    async def _send_gathered(self) -> None:
+        sent, self._gathered = self._gathered, []
+        settled: dict[int, set[TopicPartition]] = {}
+        try:
+            settled = _settled(await self._ask(WriteTxnMarkersRequest(markers=[queued.marker for queued in sent])))
+        except BrokerError as error:
+            logger.debug("%d markers could not be sent: %s", len(sent), error)
+        finally:
+            for queued in sent:
+                queued.settled = settled.get(queued.marker.producer_id, set())
+
+
+def _settled(response: WriteTxnMarkersResponse) -> dict[int, set[TopicPartition]]:
+    """By producer id."""
+    settled: dict[int, set[TopicPartition]] = {}
+    for result in response.markers:
+        settled.setdefault(result.producer_id, set()).update(
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in result.topics
+            for partition in topic.partitions
+            if partition.error_code in SETTLED
+        )
+    return settled

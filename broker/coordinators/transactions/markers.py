@@ -1,0 +1,131 @@
+"""Commit and abort markers: the end of a transaction, written into every partition it touched (KIP-98).
+
+A marker fences: once it is in, the log refuses batches of an older epoch. In `__consumer_offsets` it also decides
+whether the group offsets that were committed within the transaction count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import GROUP_METADATA
+from ....protocol.messages.write_txn_markers import WritableTxnMarker
+from ....protocol.records import v2
+from ....protocol.records.compression import Codec
+from ....protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
+from ....protocol.records.produced import Produced, ProducedBatch
+from ....storage.clock import Clock
+from ....storage.disk.paths import TopicPartition
+from ....storage.log.partition_log import AppendOrigin
+from ...replicas.partition import REPLICATED, Partition, WrittenRecord
+from ...replicas.partition_registry import PartitionRegistry
+from .transaction import ProducerIdentity, Transaction
+
+logger = logging.getLogger(__name__)
+
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+EndGroupOffsets = Callable[[int, int, bool], None]
+"""Told of each marker in `__consumer_offsets` once it is replicated: partition, producer id, and whether it commits."""
+
+
+class PartitionMarkers:
+    """Writes markers into the partitions of this broker."""
+
+    def __init__(self, partitions: PartitionRegistry, end_group_offsets: EndGroupOffsets, clock: Clock) -> None:
+        self._partitions = partitions
+        self._end_group_offsets = end_group_offsets
+        self._clock = clock
+
+    def write(self, transaction: Transaction) -> bool:
+        """End a prepared transaction in each of its partitions; whether that could be written everywhere.
+
+        A partition that was deleted in the meantime needs no marker.
+        """
+        failed = []
+        for partition in sorted(transaction.partitions):
+            try:
+                self.write_one(partition, transaction.identity, commit=transaction.commits, coordinator_epoch=0)
+            except BrokerError as error:
+                if error.code not in GONE:
+                    failed.append(str(partition))
+        if failed:
+            logger.warning("transaction %s waits for its end in %s", transaction.transactional_id, ", ".join(failed))
+        return not failed
+
+    async def write_all(
+        self, markers: Iterable[WritableTxnMarker], timeout_s: float
+    ) -> list[dict[TopicPartition, ErrorCode]]:
+        """Write markers as WriteTxnMarkers asks and wait until they are replicated: each one's error by partition."""
+        deadline = trio.current_time() + timeout_s
+        written = [{at: self._try_one(at, marker) for at in places_of(marker)} for marker in markers]
+        return [{at: await _outcome(one, deadline) for at, one in of_marker.items()} for of_marker in written]
+
+    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker) -> WrittenRecord | ErrorCode:
+        producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+        commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
+        try:
+            return self.write_one(at, producer, commit=commit, coordinator_epoch=coordinator_epoch)
+        except BrokerError as error:
+            return error.code
+
+    def write_one(
+        self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
+    ) -> WrittenRecord:
+        """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
+        partition = self._partitions.led(*at)
+        offset = self._append(partition, producer, commit, coordinator_epoch)
+        partition.wake_waiters()
+        if at.topic == GROUP_METADATA:
+
+            def settled(code: ErrorCode) -> None:
+                if code in REPLICATED:
+                    self._end_group_offsets(at.partition, producer.producer_id, commit)
+
+            partition.when_replicated(offset, settled)
+        return WrittenRecord(partition, offset, partition.leader_epoch)
+
+    def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> int:
+        now_ms = self._clock.now_ms()
+        kind = ControlType.COMMIT if commit else ControlType.ABORT
+        data = build_end_transaction_batch(
+            EndTransactionMarker(kind, coordinator_epoch),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            timestamp=now_ms,
+        )
+        batch = ProducedBatch(
+            position=0,
+            size_bytes=len(data),
+            magic=v2.MAGIC,
+            codec=Codec.NONE,
+            record_count=1,
+            max_timestamp=now_ms,
+            keyed=True,
+            is_transactional=True,
+            is_control=True,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+        )
+        produced = Produced(memoryview(bytearray(data)), [batch])
+        return partition.append(produced, origin=AppendOrigin.COORDINATOR).last_offset
+
+
+async def _outcome(written: WrittenRecord | ErrorCode, deadline: float) -> ErrorCode:
+    if not isinstance(written, WrittenRecord):
+        return written
+    try:
+        await written.replicated(max(deadline - trio.current_time(), 0.0))
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def places_of(marker: WritableTxnMarker) -> list[TopicPartition]:
+    """The partitions that a marker is to be written into."""
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]

@@ -1,0 +1,63 @@
+"""Producer ids on a broker that is not the controller: blocks are asked for ahead of their use (KIP-730).
+
+Source: Kafka `RPCProducerIdManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ...metadata.producer_ids import BLOCK_SIZE
+from ...peers.peers import ControllerLink
+
+logger = logging.getLogger(__name__)
+
+ASK_BELOW = BLOCK_SIZE // 10
+BACKOFF_S = 0.5
+
+
+class ProducerIdBlocks:
+    """Gives out producer ids from blocks of the controller's; `run` must be running."""
+
+    def __init__(self, link: ControllerLink, node_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._link = link
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._blocks: list[range] = []
+        self._wanted = trio.Event()
+
+    def next(self) -> int:
+        """A fresh id. Raises BrokerError COORDINATOR_LOAD_IN_PROGRESS, as Kafka does, while there is none."""
+        if sum(map(len, self._blocks)) <= ASK_BELOW:
+            self._wanted.set()
+        while self._blocks:
+            block = self._blocks[0]
+            if block:
+                self._blocks[0] = block[1:]
+                return block[0]
+            del self._blocks[0]
+        raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids are left; more have been asked for")
+
+    async def run(self) -> None:
+        """Ask for a block at first, and whenever the last one is nearly used up, until cancelled."""
+        while True:
+            try:
+                await self._ask()
+            except BrokerError as error:
+                logger.warning("the controller gives no producer ids: %s", error)
+                await trio.sleep(BACKOFF_S)
+                continue
+            self._wanted = trio.Event()
+            await self._wanted.wait()
+
+    async def _ask(self) -> None:
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        answer = await self._link.ask(request, AllocateProducerIdsResponse)
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code))
+        self._blocks.append(range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len))

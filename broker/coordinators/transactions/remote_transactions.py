@@ -1,0 +1,107 @@
+"""Whether a write belongs to a transaction that another broker coordinates: that one is asked before the append.
+
+Source: Kafka `AddPartitionsToTxnManager` (KIP-890).
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import TRANSACTION_STATE
+from ....protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from ....storage.disk.paths import TopicPartition
+from ...metadata.state import NO_LEADER
+from ...metadata.store import MetadataStore
+from ...peers.peers import UNREACHABLE, Peers
+from ..internal_log.coordinator_log import partition_for
+from .transaction import ProducerIdentity
+
+PATIENCE_S = 30.0
+VERSION_FOR_BROKERS = 5
+"""Clients speak up to version 3; later ones are spoken between brokers."""
+
+ASK_AGAIN = frozenset(
+    {
+        *UNREACHABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""What producers are told as NOT_ENOUGH_REPLICAS, which all of them know as a reason to try again."""
+
+
+class RemoteTransactions:
+    """Coordinators of transactions at other brokers."""
+
+    def __init__(self, metadata: MetadataStore, peers: Peers) -> None:
+        self._metadata = metadata
+        self._peers = peers
+
+    def coordinator_of(self, transactional_id: str) -> int:
+        """The broker that looks after a transactional id, NO_LEADER if none does now."""
+        topic = self._metadata.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            return NO_LEADER
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+
+    def is_remote(self, transactional_id: str) -> bool:
+        """Whether that is not this broker."""
+        return self.coordinator_of(transactional_id) != self._metadata.node_id
+
+    async def join(
+        self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, *, verify_only: bool
+    ) -> bool:
+        """Have the coordinator add the partition to the open transaction, or ask whether it is part of that.
+
+        Raises BrokerError: what the coordinator refuses with; NOT_ENOUGH_REPLICAS if it cannot say now.
+        """
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=transactional_id,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    verify_only=verify_only,
+                    topics=[AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])],
+                )
+            ]
+        )
+        try:
+            response = await self._peers.ask(
+                self.coordinator_of(transactional_id),
+                request,
+                AddPartitionsToTxnResponse,
+                timeout_s=PATIENCE_S,
+                version=VERSION_FOR_BROKERS,
+            )
+            code = _outcome(response)
+        except BrokerError as error:
+            code = error.code
+        if code in ASK_AGAIN:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"the coordinator of {transactional_id} answers {code.name}"
+            )
+        if code is ErrorCode.TRANSACTION_ABORTABLE:
+            return False
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code)
+        return True
+
+
+def _outcome(response: AddPartitionsToTxnResponse) -> ErrorCode:
+    """The error of the one partition that was asked about."""
+    if response.error_code:
+        return ErrorCode(response.error_code)
+    return ErrorCode(
+        next(
+            partition.partition_error_code
+            for transaction in response.results_by_transaction
+            for topic in transaction.topic_results
+            for partition in topic.results_by_partition
+        )
+    )

@@ -1,0 +1,106 @@
+"""A transactional write and its transaction: the partition must be part of it before anything is appended.
+
+In transactions V2 a write adds its partition by itself; before, the client had to say so first, and a write that was
+delayed on its way could begin a transaction that nobody ends (KIP-890).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from ....protocol.apis import ApiKey
+from ....protocol.errors import BrokerError, ErrorCode
+from ....storage.disk.paths import TopicPartition
+from ....storage.producers.producer_state import NO_OFFSET
+from ...replicas.partition import Partition
+from ..internal_log.request_writes import when_replicated
+from .coordinator import TransactionCoordinator
+from .transaction import ProducerIdentity
+
+if TYPE_CHECKING:
+    from ...app.broker import Broker
+
+
+class TransactionSupport(Enum):
+    """What a client's version of Produce or TxnOffsetCommit knows (Kafka `TransactionSupportedOperation`)."""
+
+    BEFORE_KIP_890 = auto()
+    TAKES_ABORTABLE = auto()
+    """It knows TRANSACTION_ABORTABLE."""
+    V2 = auto()
+    """It leaves it to the broker to add partitions."""
+
+
+SUPPORT_SINCE = {ApiKey.PRODUCE: (11, 12), ApiKey.TXN_OFFSET_COMMIT: (4, 5)}
+"""First versions with `TAKES_ABORTABLE` and with `V2`."""
+
+
+def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
+    """What a client knows that sends this version of an API that writes in transactions."""
+    abortable_since, v2_since = SUPPORT_SINCE[api]
+    if version >= v2_since:
+        return TransactionSupport.V2
+    return TransactionSupport.TAKES_ABORTABLE if version >= abortable_since else TransactionSupport.BEFORE_KIP_890
+
+
+async def join_transaction(
+    broker: Broker,
+    partition: Partition,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    support: TransactionSupport,
+) -> None:
+    """Let a write into its transaction, or refuse it; one in which this log has records already needs no question.
+
+    Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know it,
+    INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and where the coordinator cannot say
+    now NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    is_v2 = support is TransactionSupport.V2
+    if _is_in_transaction(partition, producer, is_v2=is_v2):
+        return
+    at = TopicPartition(partition.topic, partition.index)
+    if not is_v2 and not broker.config.transaction_partition_verification_enable:
+        return
+    remote = broker.remote_transactions
+    try:
+        if remote is not None and remote.is_remote(transactional_id):
+            is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
+        else:
+            joining = _join_here(broker.transactions, transactional_id, producer, at, is_v2=is_v2)
+            # Were that lost after the write, nobody would end the transaction here.
+            is_added = await when_replicated(joining, broker.config.offsets_commit_timeout_ms / 1000)
+    except BrokerError as error:
+        if error.code is ErrorCode.PRODUCER_FENCED:
+            raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+        raise
+    if not is_added:
+        is_known = support is TransactionSupport.TAKES_ABORTABLE
+        code = ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
+        raise BrokerError(code, f"{at.topic}-{at.partition} has not been added to the transaction")
+
+
+async def _join_here(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    at: TopicPartition,
+    *,
+    is_v2: bool,
+) -> bool:
+    if not is_v2:
+        return coordinator.holds_partition(transactional_id, producer, at)
+    coordinator.add_partitions(transactional_id, producer, [at], is_v2=True)
+    return True
+
+
+def _is_in_transaction(partition: Partition, producer: ProducerIdentity, *, is_v2: bool) -> bool:
+    """Whether the log has an open transaction of the producer, of whatever epoch: it refuses an old one by itself.
+
+    In V2 a newer epoch is the next transaction, which must not begin before the last one has its marker here.
+    """
+    known = partition.log.producers.producers.get(producer.producer_id)
+    if known is None or known.transaction_first_offset == NO_OFFSET:
+        return False
+    return not is_v2 or known.epoch == producer.epoch

@@ -1,0 +1,100 @@
+"""What is served on the controller's listener, and the handlers of what is served nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.apis import ApiKey, ControllerApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ...protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ...protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ...protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ..api.dispatch import APIS, IS_FOR_CONTROLLER, Api
+from ..api.handlers.api_versions import api_versions_of
+from ..api.handlers.cluster import CONTROLLERS
+from ..controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
+from ..metadata.producer_ids import BLOCK_SIZE
+from ..server.requests import RequestContext
+from .forwarding import open_envelope
+
+
+async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Tell what the controller serves."""
+    return api_versions_of(request, context, context.broker.controller_dispatcher.offered)
+
+
+async def handle_broker_registration(
+    request: BrokerRegistrationRequest, context: RequestContext
+) -> BrokerRegistrationResponse:
+    """Register a broker, fenced."""
+    is_here = context.broker.metadata.node_id == request.broker_id
+    return BrokerRegistrationResponse(broker_epoch=context.broker.controller_here.register(request, is_here=is_here))
+
+
+async def handle_broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
+    """Note that a broker lives."""
+    return context.broker.controller_here.heartbeat(request)
+
+
+async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    """Give partitions the in-sync sets that their leader wants."""
+    return context.broker.controller_here.alter_partitions(request, context.api_version)
+
+
+async def handle_allocate_producer_ids(
+    request: AllocateProducerIdsRequest, context: RequestContext
+) -> AllocateProducerIdsResponse:
+    """Give a broker a block of producer ids (KIP-730)."""
+    context.broker.controller_here.registered(request.broker_id, request.broker_epoch)
+    first = context.broker.metadata.allocate_producer_ids(BLOCK_SIZE)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)
+
+
+async def handle_describe_controllers(
+    request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    """Tell who the controller is (KIP-919)."""
+    if request.endpoint_type != CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type CONTROLLER, "
+            "but we wanted an endpoint of type BROKER",
+        )
+    metadata = context.broker.metadata
+    host, port = context.local_address
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.node_id,
+        brokers=[DescribeClusterBroker(broker_id=metadata.node_id, host=host, port=port)],
+    )
+
+
+async def handle_envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
+    """Answer a client's request that a broker has sent on (KIP-590)."""
+    if context.is_forwarded:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    return await open_envelope(request, context, context.broker.controller_dispatcher)
+
+
+FOR_TOOLS = (ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS)
+"""What else Kafka's tools ask a controller that they know by --bootstrap-controller."""
+
+CONTROLLER_APIS: Mapping[int, Api] = {key: APIS[key] for key in (*IS_FOR_CONTROLLER, *FOR_TOOLS)} | {
+    api.key: api
+    for api in (
+        Api(ApiKey.FETCH, 12, 17, handle_fetch_metadata),
+        Api(ApiKey.API_VERSIONS, 0, 4, handle_api_versions),
+        Api(ApiKey.ALTER_PARTITION, 0, 3, handle_alter_partition),
+        Api(ApiKey.ENVELOPE, 0, 0, handle_envelope),
+        Api(ControllerApiKey.FETCH_SNAPSHOT, 0, 1, handle_fetch_snapshot),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, handle_describe_controllers),
+        Api(ControllerApiKey.BROKER_REGISTRATION, 0, 4, handle_broker_registration),
+        Api(ControllerApiKey.BROKER_HEARTBEAT, 0, 1, handle_broker_heartbeat),
+        Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, handle_allocate_producer_ids),
+    )
+}

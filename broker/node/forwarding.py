@@ -1,0 +1,105 @@
+"""Requests that only the controller may answer: brokers send them on in envelopes, which it opens (KIP-590).
+
+An envelope has the client's request, who the client is, and where it came from; the answer has the response. So clients
+may ask any broker, and need not know the controller.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.apis import request_header_version, response_class, response_header_version
+from ...protocol.codec import decode, decode_prefix, encode
+from ...protocol.errors import BrokerError, DecodeError, ErrorCode
+from ...protocol.messages.default_principal_data import DefaultPrincipalData
+from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ...protocol.messages.header import RequestHeader, ResponseHeader
+from ...protocol.schema import Message
+from ..peers.peers import ControllerLink
+from ..server.connection import UnanswerableError
+from ..server.requests import ClientConnection, RequestContext
+
+if TYPE_CHECKING:
+    from ..api.dispatch import Dispatcher
+
+PRINCIPAL_VERSION = struct.Struct(">h")
+USER = "User"
+TIMEOUT_S = 30.0
+"""How long a request may wait for a controller that starts again; clients' own patience is seldom longer."""
+
+
+class Forwarding:
+    """A broker's side."""
+
+    def __init__(self, link: ControllerLink) -> None:
+        self._link = link
+
+    async def forward(self, request: Message, context: RequestContext) -> Message:
+        """The controller's response to a client's request. Raises BrokerError."""
+        client = context.client
+        envelope = EnvelopeRequest(
+            request_data=_frame_of(request, context),
+            request_principal=PRINCIPAL_VERSION.pack(0) + encode(DefaultPrincipalData(type=USER, name=client.user), 0),
+            client_host_address=_packed_address(client.peer[0]),
+        )
+        answer = await self._link.ask(envelope, EnvelopeResponse, timeout_s=TIMEOUT_S)
+        if answer.error_code or answer.response_data is None:
+            raise BrokerError(ErrorCode(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
+        return _response_in(memoryview(answer.response_data), context)
+
+
+def _frame_of(request: Message, context: RequestContext) -> bytes:
+    key, version = context.api_key, context.api_version
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    return encode(header, request_header_version(key, version)) + encode(request, version)
+
+
+def _response_in(frame: memoryview, context: RequestContext) -> Message:
+    key, version = context.api_key, context.api_version
+    _, position = decode_prefix(ResponseHeader, frame, response_header_version(key, version))
+    return decode(response_class(key), frame[position:], version)
+
+
+async def open_envelope(request: EnvelopeRequest, context: RequestContext, dispatcher: Dispatcher) -> EnvelopeResponse:
+    """The controller's side: answer the request inside as if its client had come here."""
+    try:
+        client = _client_inside(request, context)
+        answer = await dispatcher.answer(memoryview(request.request_data), client)
+    except (DecodeError, ValueError, struct.error):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    except UnanswerableError:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if answer is None:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return EnvelopeResponse(response_data=b"".join(bytes(part) for part in answer))  # type: ignore[arg-type]
+
+
+def _client_inside(request: EnvelopeRequest, context: RequestContext) -> ClientConnection:
+    """Whoever sent the request to the broker that sent the envelope. Raises DecodeError, ValueError, struct.error."""
+    principal = bytes(request.request_principal or b"")
+    (version,) = PRINCIPAL_VERSION.unpack_from(principal)
+    user = decode(DefaultPrincipalData, principal[PRINCIPAL_VERSION.size :], version)
+    host = str(ipaddress.ip_address(bytes(request.client_host_address)))
+    return ClientConnection(
+        (host, 0),
+        context.local_address,
+        context.listener_name,
+        context.connection_id,
+        trio.Event(),
+        user=user.name,
+        is_forwarded=True,
+    )
+
+
+def _packed_address(host: str) -> bytes:
+    """An address as Java's InetAddress has it, without the zone of a link-local one."""
+    return ipaddress.ip_address(host.partition("%")[0]).packed

@@ -1,0 +1,148 @@
+"""A broker's life as the controller sees it: registered, unfenced, leaving (KIP-631; `BrokerLifecycleManager`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID, uuid4
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ...protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from ..config import BrokerConfig
+from ..config.listeners import Endpoint
+from ..metadata.features import SUPPORTED_LEVELS
+from ..metadata.store import MetadataStore
+from ..peers.peers import ControllerLink
+
+logger = logging.getLogger(__name__)
+
+PLAINTEXT = 0
+NOT_REGISTERED = -1
+REGISTRATION_RETRY_S = 0.2
+SHUTDOWN_POLL_S = 0.02
+FORGOTTEN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+"""Answers to heartbeats after which a broker has to register again."""
+
+
+class BrokerLifecycle:
+    """Registers one broker and keeps it so. `epoch` is what other requests to the controller have to name."""
+
+    def __init__(
+        self,
+        link: ControllerLink,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        advertised: Sequence[Endpoint],
+        *,
+        is_controller: bool = False,
+    ) -> None:
+        self._is_controller = is_controller
+        self._link = link
+        self._metadata = metadata
+        self._config = config
+        self._advertised = advertised
+        self._incarnation_id = uuid4()
+        self.log_dirs: list[UUID] = []
+        """Ids of the log directories, known once they are open."""
+        self.epoch = NOT_REGISTERED
+        self._is_unfenced = trio.Event()
+        self._is_leaving = False
+
+    async def register(self) -> None:
+        """Make the broker known to the controller, fenced.
+
+        Raises BrokerError as the controller does; DUPLICATE_BROKER_REGISTRATION and REQUEST_TIMED_OUT only after
+        ``initial.broker.registration.timeout.ms``.
+        """
+        deadline = trio.current_time() + self._config.initial_broker_registration_timeout_ms / 1000
+        while True:
+            remaining_s = max(deadline - trio.current_time(), 0.001)
+            answer = await self._link.ask(self._registration(), BrokerRegistrationResponse, timeout_s=remaining_s)
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                self.epoch = answer.broker_epoch
+                return
+            if code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION or trio.current_time() >= deadline:
+                raise BrokerError(code, f"the controller does not take broker {self._config.node_id}: {code.name}")
+            logger.info("another broker %d is still registered: waiting until it is fenced", self._config.node_id)
+            await trio.sleep(REGISTRATION_RETRY_S)
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=self._metadata.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port, security_protocol=PLAINTEXT)
+                for endpoint in self._advertised
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in SUPPORTED_LEVELS.items()
+            ],
+            rack=self._config.broker_rack,
+            log_dirs=self.log_dirs,
+        )
+
+    async def wait_until_unfenced(self) -> None:
+        """Return once the controller lets clients see this broker, and this broker has read so itself."""
+        await self._is_unfenced.wait()
+        while (own := self._metadata.broker(self._config.node_id)) is None or own.is_fenced:
+            await self._metadata.wait_for_growth()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled; the first as soon as this broker has read its own registration."""
+        interval_s = self._config.broker_heartbeat_interval_ms / 1000
+        while True:
+            while not self._is_unfenced.is_set() and self._metadata.end_offset <= self.epoch:
+                await self._metadata.wait_for_growth()
+            if self._is_controller and self._is_unfenced.is_set():
+                # As alive as the controller: it needs no telling.
+                return
+            try:
+                await self._beat(interval_s)
+            except BrokerError as error:
+                # What keeps the controller from answering is told by whoever follows it.
+                logger.debug("heartbeat: %s", error)
+            await trio.sleep(interval_s)
+
+    async def _beat(self, timeout_s: float) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._metadata.end_offset - 1,
+            want_shut_down=self._is_leaving,
+        )
+        answer = await self._link.ask(request, BrokerHeartbeatResponse, timeout_s=timeout_s)
+        code = ErrorCode(answer.error_code)
+        if code in FORGOTTEN and not self._is_leaving:
+            logger.warning("the controller does not know this broker any more (%s): registering again", code.name)
+            await self.register()
+        elif code is not ErrorCode.NONE:
+            raise BrokerError(code)
+        elif not answer.is_fenced:
+            self._is_unfenced.set()
+        return answer
+
+    async def leave(self, timeout_s: float) -> None:
+        """Wait until others lead what this broker leads, at most ``timeout_s`` (controlled shutdown)."""
+        self._is_leaving = True
+        with trio.move_on_after(timeout_s) as limit:
+            while True:
+                try:
+                    if (await self._beat(timeout_s)).should_shut_down:
+                        return
+                except BrokerError as error:
+                    logger.info("stopping without a word to the controller: %s", error)
+                    return
+                await trio.sleep(SHUTDOWN_POLL_S)
+        if limit.cancelled_caught:
+            logger.warning("others did not take over all partitions within %.1f s: stopping anyway", timeout_s)

@@ -1,0 +1,264 @@
+"""All that a node of a cluster of several has and a lone broker has not, and how that begins and ends."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.apis import AnyApiKey, response_class
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.internal_topics import CLUSTER_METADATA
+from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ...protocol.schema import Message
+from ...storage.disk.paths import META_PROPERTIES
+from ..api.dispatch import IS_FOR_CONTROLLER, WRITES_AS_COORDINATOR, Api, Handler
+from ..api.handlers.cluster import CONTROLLERS
+from ..api.refusals import has_top_level_error, refused
+from ..config import BrokerConfig
+from ..config.listener_rules import ANY_ADDRESS
+from ..config.listeners import Endpoint, parse_endpoints
+from ..config.roles import Voter, inter_broker_listener
+from ..controller.controller import Controller
+from ..coordinators.internal_log.request_writes import NotReplicatedError, when_replicated
+from ..coordinators.transactions.cluster_markers import ClusterMarkers
+from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
+from ..coordinators.transactions.remote_transactions import RemoteTransactions
+from ..peers.metadata_follower import MetadataFollower
+from ..peers.peers import ControllerLink, Peers, RemoteController
+from ..replicas.replication.replication import Replication
+from ..server.requests import RequestContext
+from ..server.server import Server
+from .controller_apis import CONTROLLER_APIS
+from .controller_link import ControllerHere
+from .forwarding import Forwarding
+from .lifecycle import NOT_REGISTERED, BrokerLifecycle
+from .topic_creation import TopicCreation
+
+if TYPE_CHECKING:
+    from ..app.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""After so long a broker that cannot find its controller says so, and goes on looking."""
+SHUTDOWN_S = 5.0
+"""How long a broker that is told to stop waits until others lead its partitions."""
+
+
+class Membership:
+    """One node's place in its cluster."""
+
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self._config = config
+        self._metadata = broker.metadata
+        self.peers = Peers(broker.metadata, inter_broker_listener(config), f"broker-{config.node_id}")
+        self.controller: Controller | None = None
+        """The controller, if this node is it."""
+        self.controller_dispatcher = broker.new_dispatcher(CONTROLLER_APIS)
+        self.forwarding: Forwarding | None = None
+        self._remotes: list[RemoteController] = []
+        self._follower: MetadataFollower | None = None
+        self._topic_creation: TopicCreation | None = None
+        self.link: ControllerLink
+        if config.roles.controller is None:
+            self.controller = Controller(broker.metadata, config)
+            self.link = ControllerHere(broker)
+        else:
+            self._follow(config.roles.controller)
+        self.lifecycle: BrokerLifecycle | None = None
+        self.replication = Replication(
+            config,
+            broker.clock,
+            broker.metadata,
+            broker.logs,
+            broker.partitions,
+            peers=self.peers,
+            link=self.link,
+            broker_epoch=self._broker_epoch,
+        )
+        self.markers = ClusterMarkers(broker.partitions, broker.metadata, self.peers)
+        self.remote_transactions = RemoteTransactions(broker.metadata, self.peers)
+        self.producer_ids = (
+            ProducerIdBlocks(self.link, config.node_id, self._broker_epoch) if self.controller is None else None
+        )
+        self._controller_server: Server | None = None
+        self._stop_serving = trio.Event()
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.epoch if self.lifecycle else NOT_REGISTERED
+
+    def handler_for(self, api: Api, request: Message) -> Handler:
+        """What answers a request on this node: its handler, or the controller; see `WRITES_AS_COORDINATOR` too."""
+        forwarding = self.forwarding
+        if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
+            return partial(self._respond_of_controller, forwarding, api)
+        if api.key in WRITES_AS_COORDINATOR:
+            return partial(self._respond_when_replicated, api)
+        return api.handler
+
+    async def _respond_of_controller(
+        self, forwarding: Forwarding, api: Api, request: Message, context: RequestContext
+    ) -> Message:
+        try:
+            return await forwarding.forward(request, context)
+        except BrokerError as error:
+            return refuse_all(request, api.key, context.api_version, error)
+
+    async def _respond_when_replicated(self, api: Api, request: Message, context: RequestContext) -> Message:
+        timeout_s = self._config.offsets_commit_timeout_ms / 1000
+        try:
+            response: Message = await when_replicated(api.handler(request, context), timeout_s)
+        except NotReplicatedError as error:
+            return refuse_all(request, api.key, context.api_version, error)
+        return response
+
+    def _follow(self, controller: Voter) -> None:
+        config = self._config
+        backoff_s = config.controller_quorum_retry_backoff_ms / 1000
+        address = (controller.host, controller.port)
+        # What waits for news, or for a client's sake, must not keep heartbeats waiting: each has its own connection.
+        fetching, asking, forwarding = self._remotes = [
+            RemoteController(address, f"{what}-{config.node_id}", retry_backoff_s=backoff_s)
+            for what in ("metadata", "broker", "broker")
+        ]
+        timeout_s = config.controller_quorum_request_timeout_ms / 1000
+        self._follower = MetadataFollower(self._metadata, fetching, timeout_s=timeout_s, retry_backoff_s=backoff_s)
+        self.link = asking
+        self.forwarding = Forwarding(forwarding)
+        self._topic_creation = TopicCreation(asking)
+        self._metadata.create_elsewhere = self._topic_creation.request
+        logger.info("node %d follows the controller at %s:%d", config.node_id, *address)
+        if config.roles.passed_over:
+            others = ", ".join(f"{voter.host}:{voter.port}" for voter in config.roles.passed_over)
+            logger.warning("Gregor has one controller, and uses the first only; passed over: %s", others)
+
+    # --- before the logs are open
+
+    def open_listener(self) -> None:
+        """Open the controller's listener, if there is one. Raises ListenerError."""
+        endpoint = self._config.roles.controller_listener
+        if endpoint is None:
+            return
+        self._controller_server = Server(
+            [endpoint],
+            self.controller_dispatcher,
+            self._broker.clients,
+            self._config,
+            throttle=self._broker.connection_rates,
+            options=self._broker.socket_options(),
+            drain_s=self._config.gregor_shutdown_timeout_ms / 1000,
+        )
+
+    def close_listener(self) -> None:
+        """Close the controller's listener."""
+        if self._controller_server is not None:
+            self._controller_server.close()
+
+    async def find_cluster_id(self) -> str | None:
+        """The id of the controller's cluster, for a broker whose directories have none yet; waits until it is known."""
+        controller = self._config.roles.controller
+        if controller is None or any(_has_cluster_id(path) for path in self._config.log_dirs):
+            return None
+        remote = RemoteController((controller.host, controller.port), f"broker-{self._config.node_id}")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(remote.run)
+            while True:
+                try:
+                    answer = await remote.ask(
+                        DescribeClusterRequest(endpoint_type=CONTROLLERS),
+                        DescribeClusterResponse,
+                        timeout_s=PATIENCE_S,
+                    )
+                    break
+                except BrokerError as error:
+                    logger.warning("still looking for the controller: %s", error.message or error.code.name)
+            nursery.cancel_scope.cancel()
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
+        self._metadata.controller_id = answer.controller_id
+        return answer.cluster_id
+
+    # --- while the logs are open
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Follow or be the controller until cancelled; started once a broker is registered and knows what there is.
+
+        Raises BrokerError if the controller does not take this broker.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.peers.run)
+            for remote in self._remotes:
+                await nursery.start(remote.run)
+            if self._topic_creation is not None:
+                await nursery.start(self._topic_creation.run)
+            if self._follower is not None:
+                await nursery.start(self._follower.run)
+            if self._controller_server is not None:
+                nursery.start_soon(self._controller_server.run, self._stop_serving)
+            if self.controller is not None:
+                nursery.start_soon(self.controller.run)
+            if self._config.roles.is_broker:
+                self.lifecycle = self._new_lifecycle()
+                await self.lifecycle.register()
+                await nursery.start(self.markers.run)
+                if self.producer_ids is not None:
+                    nursery.start_soon(self.producer_ids.run)
+                self._broker.replicas.take_roles()
+                nursery.start_soon(self.replication.run)
+                nursery.start_soon(self.lifecycle.run)
+            task_status.started()
+
+    def _new_lifecycle(self) -> BrokerLifecycle:
+        advertised = advertised_endpoints(self._config, self._broker.listening)
+        lifecycle = BrokerLifecycle(
+            self.link, self._metadata, self._config, advertised, is_controller=self.controller is not None
+        )
+        lifecycle.log_dirs = [home.directory_id for home in self._broker.logs.directories if home.directory_id]
+        return lifecycle
+
+    async def wait_until_unfenced(self) -> None:
+        """Return once clients may see this broker; at once for a node that is none."""
+        if self.lifecycle is not None:
+            await self.lifecycle.wait_until_unfenced()
+
+    async def leave(self) -> None:
+        """Let others take over, before this node stops serving."""
+        others = any(node_id != self._config.node_id for node_id in self._metadata.broker_ids)
+        if self.lifecycle is not None and others and self._config.controlled_shutdown_enable:
+            await self.lifecycle.leave(SHUTDOWN_S)
+        self._stop_serving.set()
+
+
+def advertised_endpoints(config: BrokerConfig, listening: Sequence[Endpoint]) -> list[Endpoint]:
+    """Where other nodes and their clients find this broker, by listener.
+
+    That is ``advertised.listeners``, else where it listens, by the machine's name if that is on every interface.
+    """
+    told = {
+        endpoint.name: endpoint for endpoint in parse_endpoints("advertised.listeners", config.advertised_listeners)
+    }
+    found = []
+    for bound in listening:
+        host = socket.gethostname() if bound.host in ANY_ADDRESS else bound.host
+        found.append(told.get(bound.name, Endpoint(bound.name, host, bound.port)))
+    return found
+
+
+def refuse_all(request: Message, key: AnyApiKey, version: int, error: BrokerError) -> Message:
+    """An answer that refuses each entry of a request. Raises ``error`` itself where it has its place at the top."""
+    cls = response_class(key)
+    if has_top_level_error(cls, version):
+        raise error
+    return refused(request, cls, version, error.code, error.message)
+
+
+def _has_cluster_id(path: str) -> bool:
+    return (Path(path) / META_PROPERTIES).exists() or (Path(path) / f"{CLUSTER_METADATA}-0").exists()

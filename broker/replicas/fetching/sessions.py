@@ -1,0 +1,254 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, and tells it only what changed.
+
+What one Fetch request means, by session id and epoch (Kafka: FetchManager.newContext):
+
+- *sessionless*: epoch -1, and every request before v7: all partitions are in the request, all go into the answer; a
+  session that is named is closed.
+- *full*: epoch 0: as before, and a new session is opened if there is room.
+- *incremental*: any other epoch, which must be the session's next: the request only lists changes, the answer only
+  partitions with news.
+- *refused*: the session does not exist, or the epoch is not its next, or names and topic ids got mixed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+EVICTION_AGE_MS = 120_000
+"""A session unused for so long may be evicted by any other (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+
+PartitionKey = tuple[str | UUID, int]
+
+
+class FetchedPartition:
+    """One partition that a request or a session asks for, and what the client knows of it."""
+
+    __slots__ = ("key", "known_high_watermark", "known_log_start_offset", "topic", "topic_id", "wanted")
+
+    def __init__(self, topic: str, topic_id: UUID, wanted: FetchPartition, *, uses_topic_ids: bool) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.wanted = wanted
+        self.key: PartitionKey = (topic_id if uses_topic_ids else topic, wanted.partition)
+        self.known_high_watermark = -1
+        self.known_log_start_offset = -1
+
+    def learn(self, answer: PartitionData) -> bool:
+        """Remember what ``answer`` tells the client; returns whether it is news.
+
+        The rule is that of Kafka's CachedPartition.maybeUpdateResponseData.
+        """
+        is_news = answer_has_records(answer) or answer.preferred_read_replica >= 0
+        is_news = is_news or answer.diverging_epoch.epoch >= 0
+        if self.known_high_watermark != answer.high_watermark:
+            self.known_high_watermark = answer.high_watermark
+            is_news = True
+        if self.known_log_start_offset != answer.log_start_offset:
+            self.known_log_start_offset = answer.log_start_offset
+            is_news = True
+        if answer.error_code:
+            # When the error goes away the client must hear of it, so the high watermark counts as unknown.
+            self.known_high_watermark = -1
+            is_news = True
+        return is_news
+
+
+def answer_has_records(answer: PartitionData) -> bool:
+    """Whether any bytes of records are in a partition's answer."""
+    records = answer.records
+    if records is None:
+        return False
+    return (records.size if hasattr(records, "size") else len(records)) > 0
+
+
+Answers = list[tuple[FetchedPartition, PartitionData]]
+
+
+class FetchContext:
+    """What one request asks for, all partitions in the order to read them; this class itself is *sessionless*."""
+
+    error = ErrorCode.NONE
+    session_id = NO_SESSION
+    """The session that goes on if no partition is answered."""
+
+    def __init__(self, partitions: Collection[FetchedPartition]) -> None:
+        self.partitions = partitions
+
+    def select(self, answers: Answers) -> tuple[int, Answers]:
+        """The session id to answer with, and those of the ``answers`` that go out."""
+        return NO_SESSION, answers
+
+
+class RefusedFetch(FetchContext):
+    """The request does not fit its session; the answer carries ``error`` and nothing else."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(())
+        self.error = error
+
+
+class FullFetch(FetchContext):
+    """All partitions are answered, and become a session if the cache has room."""
+
+    def __init__(
+        self,
+        cache: FetchSessionCache,
+        partitions: Collection[FetchedPartition],
+        *,
+        uses_topic_ids: bool,
+        now_ms: float,
+    ) -> None:
+        super().__init__(partitions)
+        self._cache = cache
+        self._uses_topic_ids = uses_topic_ids
+        self._now_ms = now_ms
+
+    def select(self, answers: Answers) -> tuple[int, Answers]:
+        for partition, answer in answers:
+            partition.learn(answer)
+        return self._cache.open(self.partitions, self._uses_topic_ids, self._now_ms), answers
+
+
+class IncrementalFetch(FetchContext):
+    """The session's partitions are read, those with news are answered."""
+
+    def __init__(self, session: FetchSession) -> None:
+        super().__init__(list(session.partitions.values()))
+        self._session = session
+        self.session_id = session.session_id
+
+    def select(self, answers: Answers) -> tuple[int, Answers]:
+        news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]
+        for partition, answer in news:
+            if answer_has_records(answer) and partition.key in self._session.partitions:
+                # To the end of the line, so that with a small max_bytes every partition gets its turn.
+                del self._session.partitions[partition.key]
+                self._session.partitions[partition.key] = partition
+        return self._session.session_id, news
+
+
+class FetchSession:
+    """The partitions that one client fetches, in the order to read them."""
+
+    __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
+
+    def __init__(
+        self, session_id: int, partitions: Iterable[FetchedPartition], *, uses_topic_ids: bool, now_ms: float
+    ) -> None:
+        self.session_id = session_id
+        self.partitions = {partition.key: partition for partition in partitions}
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = INITIAL_EPOCH + 1
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+
+    def update(self, request: FetchRequest) -> None:
+        """Apply what an incremental request adds, moves and forgets."""
+        for partition in requested_partitions(request, self.uses_topic_ids):
+            known = self.partitions.get(partition.key)
+            if known is None:
+                self.partitions[partition.key] = partition
+            else:
+                known.wanted = partition.wanted
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if self.uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                self.partitions.pop((name, index), None)
+
+
+def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> list[FetchedPartition]:
+    """The partitions in a request; one that is listed twice counts once, with its last position."""
+    partitions = [
+        FetchedPartition(topic.topic, topic.topic_id, wanted, uses_topic_ids=uses_topic_ids)
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+    if len(partitions) == 1:
+        return partitions
+    return list({partition.key: partition for partition in partitions}.values())
+
+
+class FetchSessionCache:
+    """All fetch sessions of a broker: at most ``max.incremental.fetch.session.cache.slots``.
+
+    A new session takes the place of one that was not used for two minutes, else of one that is at least so old and has
+    fewer partitions; else the client stays without (Kafka: FetchSessionCacheShard.tryEvict).
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._random = random.SystemRandom()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partitions_of(self, session_id: int) -> Collection[FetchedPartition]:
+        """What a session fetches; nothing if there is no such session."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.partitions.values()
+
+    def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
+        """What ``request`` asks for; closes, advances or updates the session that it names."""
+        uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            partitions = requested_partitions(request, uses_topic_ids)
+            if request.session_epoch == FINAL_EPOCH:
+                return FetchContext(partitions)
+            return FullFetch(self, partitions, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return RefusedFetch(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return RefusedFetch(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return RefusedFetch(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._advance(session, request, now_ms)
+
+    def _advance(self, session: FetchSession, request: FetchRequest, now_ms: float) -> FetchContext:
+        session.update(request)
+        del self._sessions[session.session_id]
+        if not session.partitions:
+            return FetchContext(requested_partitions(request, session.uses_topic_ids))
+        self._sessions[session.session_id] = session
+        session.used_ms = now_ms
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        return IncrementalFetch(session)
+
+    def open(self, partitions: Collection[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> int:
+        """Open a session and return its id, or `NO_SESSION` where there is no room."""
+        if not self._make_room(len(partitions), now_ms):
+            return NO_SESSION
+        session_id = self._random.randrange(1, 2**31)
+        while session_id in self._sessions:
+            session_id = self._random.randrange(1, 2**31)
+        session = FetchSession(session_id, partitions, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self._sessions[session_id] = session
+        return session_id
+
+    def _make_room(self, partition_count: int, now_ms: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms <= EVICTION_AGE_MS:
+            settled = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_AGE_MS]
+            if not settled:
+                return False
+            oldest = min(settled, key=lambda session: (len(session.partitions), session.session_id))
+            if len(oldest.partitions) > partition_count:
+                return False
+        del self._sessions[oldest.session_id]
+        return True

@@ -1,0 +1,70 @@
+"""Partitions that move to another log directory (KIP-113): one after the other, a little at a time.
+
+Served are partitions that this broker alone has; those with other replicas stay where they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+import trio
+
+from ...protocol.errors import BrokerError
+from ...storage.clock import Clock
+from ...storage.disk.log_directory import LogDirectory
+from ...storage.log_manager import LogManager
+from ...storage.log_move import LogMove
+from .partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class LogMoves:
+    """The moves that were asked for."""
+
+    def __init__(self, logs: LogManager, clock: Clock) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._waiting: deque[tuple[Partition, LogMove]] = deque()
+        self._asked = trio.Event()
+
+    def start(self, partition: Partition, target: LogDirectory) -> None:
+        """Move a partition there, and nowhere else; to where it is, that is to stay. Raises OSError, BrokerError."""
+        log = partition.log
+        move = self._logs.move_of(log.topic, log.partition)
+        if self._logs.directory_of(log.topic, log.partition) is target:
+            self._logs.give_up_move(log.topic, log.partition)
+        elif move is None or move.target is not target:
+            self._waiting.append((partition, self._logs.begin_move(log, target)))
+            self._asked.set()
+
+    async def run(self) -> None:
+        """Do what was asked for, until cancelled."""
+        while True:
+            while self._waiting:
+                await self._run(*self._waiting.popleft())
+            self._asked = trio.Event()
+            await self._asked.wait()
+
+    async def _run(self, partition: Partition, move: LogMove) -> None:
+        log = move.source
+        try:
+            await self._follow(move)
+            if move.is_over or partition.role is not None:
+                return
+            partition.log = self._logs.finish_move(move)
+            logger.info("%s-%d is in %s now", log.topic, log.partition, move.target.path)
+        except (BrokerError, OSError) as fault:
+            logger.error("%s stays where it is: %s", log.directory, fault)
+        finally:
+            if not move.is_over:
+                self._logs.give_up_move(log.topic, log.partition)
+
+    async def _follow(self, move: LogMove) -> None:
+        """Copy until nothing is left, or nothing is to be moved any more."""
+        while not move.is_over and move.step():
+            flush = move.due_flush(self._clock.now_ms())
+            if flush is not None:
+                await trio.to_thread.run_sync(flush)
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,396 @@
+"""A partition as the broker sees it: its log, its role among the replicas, and who waits for it to grow."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.internal_topics import is_internal
+from ...protocol.records.produced import Produced
+from ...protocol.records.record import Buffer, TimestampType
+from ...protocol.records.validation import AppendRules
+from ...storage.log.log_config import LogConfig
+from ...storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
+from ..metadata.state import PartitionState
+from ..server.promise import Promise
+from .replication.leadership import Leadership, ReplicationRules
+
+
+class PartitionWaiter(Protocol):
+    """What wants to hear of a partition's changes (a `purgatory.ParkedFetch`)."""
+
+    def appended(self, size_bytes: int) -> None:
+        """So many bytes of records were added."""
+
+    def changed(self) -> None:
+        """The partition was deleted or truncated, its leader changed, or its stable end moved: look again."""
+
+
+Settle = Callable[[ErrorCode], None]
+"""Told NONE once a record is replicated, or why it will not be."""
+REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""What it is told of a record below the high watermark, whatever has become of the in-sync replicas meanwhile."""
+
+
+@dataclass(order=True, slots=True)
+class UnreplicatedAppend:
+    """Somebody who waits for the high watermark to pass ``offset``."""
+
+    offset: int
+    order: int
+    deadline: float = field(compare=False)
+    """In trio's clock."""
+    settle: Settle = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRecord:
+    """A record that this broker has appended as leader; if it leads anew, another one may be in its place."""
+
+    partition: Partition
+    offset: int
+    leader_epoch: int
+
+    async def replicated(self, timeout_s: float) -> None:
+        """As `Partition.replicated`; the record of a former leader epoch counts as lost, unless there are no others."""
+        partition = self.partition
+        if partition.role is not None and partition.leader_epoch != self.leader_epoch:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await partition.replicated(self.offset, timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The role of a replica that does not lead; `leader_id` is -1 while nobody does."""
+
+    leader_id: int
+
+
+class Partition:
+    """One partition's log, its role and its waiters.
+
+    The only replica of a partition has no role: it leads, and the rest of this class costs it nothing.
+    """
+
+    __slots__ = (
+        "_followers_waiting",
+        "_order",
+        "_rules",
+        "_rules_config",
+        "_undeleted",
+        "_unreplicated",
+        "_waiters",
+        "index",
+        "is_internal",
+        "leader_epoch",
+        "log",
+        "role",
+        "topic",
+    )
+
+    def __init__(self, log: PartitionLog, *, leader_epoch: int = 0) -> None:
+        self.log = log
+        self.topic = log.topic
+        self.index = log.partition
+        self.is_internal = is_internal(log.topic)
+        self.leader_epoch = leader_epoch
+        self.role: Leadership | Following | None = None
+        self._waiters: set[PartitionWaiter] = set()
+        self._followers_waiting: set[PartitionWaiter] = set()
+        self._unreplicated: list[UnreplicatedAppend] = []
+        """A heap."""
+        self._undeleted: list[tuple[int, Promise[bool]]] = []
+        """What waits for the followers to give up what is below an offset."""
+        self._order = itertools.count()
+        self._rules_config: LogConfig | None = None
+        self._rules = AppendRules()
+
+    @property
+    def append_rules(self) -> AppendRules:
+        """What the topic's present configuration asks of records."""
+        config = self.log.config
+        if config is not self._rules_config:
+            self._rules, self._rules_config = rules_of(config), config
+        return self._rules
+
+    # --- roles ---
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker's replica takes records from producers."""
+        return not isinstance(self.role, Following)
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """What is known of the followers, if this replica leads and there are any."""
+        return self.role if isinstance(self.role, Leadership) else None
+
+    def check_leader(self) -> None:
+        """Raise BrokerError NOT_LEADER_OR_FOLLOWER where another broker leads, or none."""
+        if isinstance(self.role, Following):
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} is not led here")
+
+    def lead_alone(self, leader_epoch: int) -> None:
+        """Be the only replica. All that is in the log counts as replicated."""
+        self.leader_epoch = leader_epoch
+        self.role = None
+        self.log.sole_replica = True
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self._high_watermark_moved()
+        self.wake_waiters()
+
+    def become_leader(self, state: PartitionState, rules: ReplicationRules) -> bool:
+        """Lead, or go on leading with what the controller says now; returns whether this is a new leader epoch."""
+        leadership = self.leadership
+        if leadership is not None and leadership.leader_epoch == state.leader_epoch:
+            leadership.update(state)
+            self.advance_high_watermark()
+            return False
+        self._fail_waiting()
+        self.leader_epoch = state.leader_epoch
+        self.log.sole_replica = False
+        self.role = Leadership(self.log, state, rules)
+        self.wake_waiters()
+        self.advance_high_watermark()
+        return True
+
+    def become_follower(self, state: PartitionState) -> bool:
+        """Copy from the leader that ``state`` names, if any; returns whether leader or epoch are others than before."""
+        role = Following(state.leader)
+        if self.role == role and self.leader_epoch == state.leader_epoch:
+            return False
+        self.leader_epoch = state.leader_epoch
+        self.log.sole_replica = False
+        self.role = role
+        self._fail_waiting()
+        self.wake_waiters()
+        return True
+
+    def retire(self) -> None:
+        """Serve nobody any more: the topic was deleted, or the replica is somewhere else now."""
+        self.role = Following(-1)
+        self._fail_waiting()
+        self.wake_waiters()
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= ``epoch``, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279).
+
+        A leader's own epoch is known before its first record, and ends at the log's end.
+        """
+        log = self.log
+        if not log.leader_epoch < epoch <= self.leader_epoch:
+            return log.end_offset_for_epoch(epoch)
+        if epoch == self.leader_epoch or log.leader_epoch < 0:
+            return epoch, log.log_end_offset
+        return log.leader_epoch, log.log_end_offset
+
+    # --- appending ---
+
+    def takes(self, acks: int) -> bool:
+        """Whether an append with these acks is not refused for want of leadership or followers."""
+        leadership = self.leadership
+        return self.role is None or (leadership is not None and (acks >= 0 or leadership.has_enough_in_sync))
+
+    def append(
+        self,
+        produced: Produced,
+        *,
+        leader_epoch: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendResult:
+        """Append to the log and wake who waits for records.
+
+        Raises BrokerError as `PartitionLog.append`, NOT_LEADER_OR_FOLLOWER.
+        """
+        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
+        if self.role is not None:
+            return self._append_and_replicate(produced, epoch, origin)
+        result = self.log.append(produced, leader_epoch=epoch, origin=origin)
+        if self._waiters and not result.duplicate:
+            size_bytes = len(produced.data)
+            for waiter in list(self._waiters):
+                waiter.appended(size_bytes)
+        return result
+
+    def _append_and_replicate(self, produced: Produced, epoch: int, origin: AppendOrigin) -> AppendResult:
+        self.check_leader()
+        result = self.log.append(produced, leader_epoch=epoch, origin=origin)
+        if not result.duplicate:
+            self._tell_followers(len(produced.data))
+        return result
+
+    def append_numbered(self, records: Buffer) -> AppendResult:
+        """As `append`, for batches that have their offsets already: those that a mirror brings.
+
+        Raises BrokerError as `PartitionLog.append_as_follower`, NOT_LEADER_OR_FOLLOWER.
+        """
+        self.check_leader()
+        result = self.log.append_as_follower(records)
+        if self.role is None:
+            for waiter in list(self._waiters):
+                waiter.appended(len(records))
+        else:
+            self._tell_followers(len(records))
+        return result
+
+    def _tell_followers(self, size_bytes: int) -> None:
+        leadership = self.leadership
+        if leadership is None:
+            return
+        for waiter in list(self._followers_waiting):
+            waiter.appended(size_bytes)
+        if len(leadership.in_sync) == 1:
+            self.advance_high_watermark()
+
+    def check_in_sync(self) -> None:
+        """Raise BrokerError NOT_ENOUGH_REPLICAS if an append with acks=all would be in too few logs to be safe."""
+        leadership = self.leadership
+        if leadership is not None and not leadership.has_enough_in_sync:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {leadership.in_sync} is insufficient to satisfy the min.isr requirement "
+                f"of {leadership.min_in_sync} for partition {self.topic}-{self.index}",
+            )
+
+    async def replicated(self, offset: int, timeout_s: float) -> None:
+        """Wait until all in-sync replicas hold the record at ``offset``, which this one has appended as leader.
+
+        Raises BrokerError: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another one leads first,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if they have become too few.
+        """
+        if self.role is None:
+            return
+        self.check_leader()
+        promise: Promise[ErrorCode] = Promise()
+        self.when_replicated(offset, promise.keep)
+        code = ErrorCode.REQUEST_TIMED_OUT
+        with trio.move_on_after(timeout_s):
+            code = await promise.wait()
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code)
+
+    def when_replicated(self, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
+        """The same for those who cannot wait: ``settle`` is called, perhaps at once, with NONE or what went wrong."""
+        if self.log.high_watermark > offset:
+            settle(self._code_of_replicated())
+            return
+        deadline = trio.current_time() + timeout_s
+        heapq.heappush(self._unreplicated, UnreplicatedAppend(offset, next(self._order), deadline, settle))
+
+    def _code_of_replicated(self) -> ErrorCode:
+        leadership = self.leadership
+        is_safe = leadership is None or leadership.has_enough_in_sync
+        return ErrorCode.NONE if is_safe else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def give_up_late(self, now: float) -> None:
+        """Tell those whose time is over so; to be called now and then with trio's time."""
+        late = [waiting for waiting in self._unreplicated if waiting.deadline <= now]
+        if late:
+            self._unreplicated = [waiting for waiting in self._unreplicated if waiting.deadline > now]
+            heapq.heapify(self._unreplicated)
+            for waiting in late:
+                waiting.settle(ErrorCode.REQUEST_TIMED_OUT)
+
+    def is_replicated(self, offset: int) -> bool:
+        """Whether `replicated` would return at once."""
+        return self.role is None or self.log.high_watermark > offset
+
+    async def deleted_everywhere(self, offset: int, timeout_s: float) -> int:
+        """Wait until no replica has records below ``offset``; returns the least offset that any has.
+
+        Raises BrokerError REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER.
+        """
+        leadership = self.leadership
+        if leadership is not None and leadership.low_watermark < offset:
+            promise: Promise[bool] = Promise()
+            self._undeleted.append((offset, promise))
+            with trio.move_on_after(timeout_s):
+                if not await promise.wait():
+                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if not promise.is_kept:
+                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+        return self.log.log_start_offset if leadership is None else leadership.low_watermark
+
+    # --- the high watermark ---
+
+    def follower_fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower has fetched from ``offset`` on; may move the high watermark and ask for it to be in sync.
+
+        Raises BrokerError NOT_LEADER_OR_FOLLOWER where this one does not lead, or that one has no replica.
+        """
+        leadership = self.leadership
+        if leadership is None or node_id not in leadership.followers:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is no follower of this one")
+        leadership.fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
+        self.advance_high_watermark()
+        if self._undeleted:
+            low_watermark = leadership.low_watermark
+            for wanted, promise in self._undeleted:
+                if wanted <= low_watermark:
+                    promise.keep(True)
+            self._undeleted = [entry for entry in self._undeleted if not entry[1].is_kept]
+
+    def drop_laggards(self) -> None:
+        """Ask for an in-sync set without those who lag; to be called now and then, as time alone makes laggards."""
+        leadership = self.leadership
+        if leadership is not None:
+            leadership.drop_laggards()
+            self.advance_high_watermark()
+
+    def advance_high_watermark(self) -> None:
+        """Move the leader's high watermark to where it may be, and let those go on who waited for that."""
+        leadership = self.leadership
+        if leadership is not None and leadership.advance():
+            self._high_watermark_moved()
+
+    def _high_watermark_moved(self) -> None:
+        high_watermark = self.log.high_watermark
+        waiting = self._unreplicated
+        code = self._code_of_replicated() if waiting else ErrorCode.NONE
+        while waiting and waiting[0].offset < high_watermark:
+            heapq.heappop(waiting).settle(code)
+        for waiter in list(self._waiters):
+            waiter.changed()
+
+    def _fail_waiting(self) -> None:
+        unreplicated, self._unreplicated = self._unreplicated, []
+        undeleted, self._undeleted = self._undeleted, []
+        for waiting in unreplicated:
+            waiting.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for _, promise in undeleted:
+            promise.keep(False)
+
+    # --- waiters ---
+
+    def wake_waiters(self) -> None:
+        """Make parked fetches look at this partition again."""
+        for waiter in [*self._waiters, *self._followers_waiting]:
+            waiter.changed()
+
+    def watch(self, waiter: PartitionWaiter, *, is_follower: bool = False) -> None:
+        """Tell ``waiter`` of every change from now on; followers hear of records that consumers may not have yet."""
+        (self._followers_waiting if is_follower else self._waiters).add(waiter)
+
+    def unwatch(self, waiter: PartitionWaiter) -> None:
+        """Forget a waiter."""
+        self._waiters.discard(waiter)
+        self._followers_waiting.discard(waiter)
+
+
+def rules_of(config: LogConfig) -> AppendRules:
+    """What a topic with this configuration accepts."""
+    kept = TimestampType.LOG_APPEND_TIME if config.is_log_append_time else TimestampType.CREATE_TIME
+    return AppendRules(
+        max_message_bytes=config.max_message_bytes,
+        timestamp_type=kept,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        keys_required=config.is_compacted,
+    )

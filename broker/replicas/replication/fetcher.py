@@ -1,0 +1,271 @@
+"""The tasks that copy: one for each leader and `num.replica.fetchers` number, with a connection of its own.
+
+A task has one Fetch under way, which waits at the leader for news of any of its partitions. So a broker that follows
+hundreds of partitions of another one costs both a single parked request.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+from zlib import crc32
+
+import trio
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from ....protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ....protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ....protocol.schema import NO_UUID, Message
+from ....storage.log.leader_epochs import UNDEFINED_OFFSET
+from ...config import BrokerConfig
+from ...peers.peers import Peers
+from ..partition import Partition
+from .fetch_lane import FetchLane, GivenUpError
+from .fetch_session import PartitionId, ReplicaFetchSession
+from .following import Followed, Outcome
+
+logger = logging.getLogger(__name__)
+
+Response = TypeVar("Response", bound=Message)
+
+FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 17, 9, 4
+"""What every broker that can be a member of the cluster speaks."""
+EARLIEST, LATEST = -2, -1
+TURN_BYTES = 128 * 1024
+FIRST_PAUSE_S = 0.02
+"""After a first failure; each further one doubles it, up to `replica.fetch.backoff.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyingBroker:
+    """Who copies."""
+
+    node_id: int
+    epoch: Callable[[], int]
+    """Its broker epoch: leaders take only a living broker into the in-sync set."""
+    config: BrokerConfig
+    peers: Peers
+
+
+class ReplicaFetcher:
+    """Copies partitions from one leader until cancelled (Kafka `ReplicaFetcherThread`)."""
+
+    def __init__(self, leader_id: int, number: int, here: CopyingBroker) -> None:
+        self._leader_id = leader_id
+        self._here = here
+        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}")
+        self._followed: dict[PartitionId, Followed] = {}
+        self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
+        self._failures = 0
+        self._news = trio.Event()
+
+    def add(self, followed: Followed) -> None:
+        """Copy a partition from now on, in the place of what was followed of it before.
+
+        A fetch that waits at the leader is given up for it, with its connection, as the leader would answer the next
+        one only after this: whoever leads anew cannot tell producers that their records are safe before its followers
+        have asked.
+        """
+        self._followed[_id_of(followed.partition)] = followed
+        self._news.set()
+        self._lane.give_up()
+
+    def remove(self, partition: Partition) -> None:
+        """Copy it no more."""
+        self._followed.pop(_id_of(partition), None)
+
+    async def run(self) -> None:
+        """Copy."""
+        try:
+            await self._copy()
+        finally:
+            self._lane.close()
+
+    async def _copy(self) -> None:
+        while True:
+            self._news = trio.Event()
+            now = trio.current_time()
+            due = {key: followed for key, followed in self._followed.items() if followed.wait_until <= now}
+            if due:
+                try:
+                    await self._fetch(due)
+                except GivenUpError:
+                    self._session.reset()
+            else:
+                with trio.move_on_at(min((f.wait_until for f in self._followed.values()), default=math.inf)):
+                    await self._news.wait()
+
+    async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
+        """One round. Raises GivenUpError."""
+        config = self._here.config
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+        )
+        asked = self._session.fill(request, due.items())
+        try:
+            answer = await self._ask(request, FetchResponse, FETCH_VERSION)
+            if answer.error_code:
+                raise BrokerError(ErrorCode(answer.error_code))
+        except BrokerError as error:
+            self._session.reset()
+            level = logging.DEBUG if self._failures else logging.INFO
+            logger.log(level, "copying from broker %d: %s", self._leader_id, error.message or error.code.name)
+            await self._pause()
+            return
+        self._failures = 0
+        self._session.answered(answer.session_id)
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id.int, data.partition_index)
+                of_partition = asked.get(key)
+                if of_partition is not None and of_partition.followed is self._followed.get(key):
+                    await self._take(of_partition.followed, data, of_partition.offset)
+
+    async def _pause(self) -> None:
+        """After the whole request has failed: wait for longer each time, unless there is something new to copy."""
+        with trio.move_on_after(self._pause_s(self._failures)):
+            await self._news.wait()
+        self._failures += 1
+
+    def _pause_s(self, failures: int) -> float:
+        return min(FIRST_PAUSE_S * 2.0 ** min(failures, 10), self._here.config.replica_fetch_backoff_ms / 1000)
+
+    async def _take(self, followed: Followed, data: PartitionData, asked_offset: int) -> None:
+        try:
+            if followed.lacks_epochs(data.records):
+                followed.epoch_starts = await self._epoch_starts(followed)
+            outcome = followed.take(data, asked_offset)
+            if outcome is Outcome.OUT_OF_RANGE:
+                await self._find_range(followed)
+        except BrokerError as error:
+            level = logging.DEBUG if followed.failures else logging.INFO
+            logger.log(level, "copying %s-%d: %s", followed.log.topic, followed.log.partition, error)
+            outcome = Outcome.WAIT
+        if outcome is Outcome.WAIT:
+            followed.wait_until = trio.current_time() + self._pause_s(followed.failures)
+            followed.failures += 1
+        else:
+            followed.failures = 0
+        if isinstance(data.records, bytes | memoryview) and len(data.records) > TURN_BYTES:
+            # Others have their turn before the next partition.
+            await trio.lowlevel.checkpoint()
+
+    # --- what is asked rarely ---
+
+    async def _find_range(self, followed: Followed) -> None:
+        start_offset = await self._listed_offset(followed, EARLIEST)
+        end_offset = await self._listed_offset(followed, LATEST)
+        if followed.is_current:
+            followed.continue_within(start_offset, end_offset)
+
+    async def _listed_offset(self, followed: Followed, timestamp: int) -> int:
+        """Where the leader's log begins or ends. Raises BrokerError."""
+        partition = followed.partition
+        wanted = ListOffsetsPartition(
+            partition_index=partition.index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._here.node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])]
+        )
+        answer = await self._ask(request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise BrokerError(ErrorCode(found.error_code))
+        return found.offset
+
+    async def _epoch_starts(self, followed: Followed) -> list[tuple[int, int]]:
+        """(start offset, leader epoch) of all epochs of the leader that end above what is copied already, ascending.
+
+        The leader tells where an epoch ends, and that is where the next one begins. Raises BrokerError.
+        """
+        starts: list[tuple[int, int]] = []
+        epoch = followed.leader_epoch
+        while epoch > 0:
+            earlier, end_offset = await self._end_of_epoch(followed, epoch - 1)
+            if end_offset == UNDEFINED_OFFSET or end_offset <= followed.log.log_end_offset:
+                break
+            starts.append((end_offset, epoch))
+            epoch = min(earlier, epoch - 1)
+        return [(0, epoch), *reversed(starts)]
+
+    async def _end_of_epoch(self, followed: Followed, epoch: int) -> tuple[int, int]:
+        partition = followed.partition
+        wanted = OffsetForLeaderPartition(
+            partition=partition.index, current_leader_epoch=followed.leader_epoch, leader_epoch=epoch
+        )
+        topic = OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])
+        request = OffsetForLeaderEpochRequest(replica_id=self._here.node_id, topics=[topic])
+        answer = await self._ask(request, OffsetForLeaderEpochResponse, EPOCH_VERSION)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise BrokerError(ErrorCode(found.error_code))
+        return found.leader_epoch, found.end_offset
+
+    async def _ask(self, request: Message, response: type[Response], version: int) -> Response:
+        return await self._lane.ask(
+            self._here.peers.address(self._leader_id),
+            request,
+            response,
+            version=version,
+            timeout_s=self._here.config.replica_socket_timeout_ms / 1000,
+        )
+
+
+class ReplicaFetchers:
+    """All copying of one broker."""
+
+    def __init__(self, here: CopyingBroker) -> None:
+        self._here = here
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Copy what there is to follow until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            for fetcher in self._fetchers.values():
+                self._nursery.start_soon(fetcher.run)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def follow(self, partition: Partition, leader_id: int) -> None:
+        """Copy a partition, which has become a follower, from this leader and no other."""
+        self.forget(partition)
+        followed = Followed(partition, partition.leader_epoch)
+        try:
+            followed.begin()
+        except BrokerError as error:
+            logger.error("%s-%d cannot be copied: %s", partition.topic, partition.index, error)
+            return
+        number = crc32(f"{partition.topic}-{partition.index}".encode()) % self._here.config.num_replica_fetchers
+        fetcher = self._fetchers.get((leader_id, number))
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id, number] = ReplicaFetcher(leader_id, number, self._here)
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        fetcher.add(followed)
+
+    def forget(self, partition: Partition) -> None:
+        """Copy it no more."""
+        for fetcher in self._fetchers.values():
+            fetcher.remove(partition)
+
+
+def _id_of(partition: Partition) -> PartitionId:
+    return (partition.log.topic_id or NO_UUID).int, partition.index

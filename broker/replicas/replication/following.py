@@ -1,0 +1,200 @@
+"""One partition that is copied from its leader: what to ask for next, and what to make of the answer.
+
+A follower believes its leader. It tells the leader epoch of its last record; a leader that knows that epoch to end
+earlier says where, and the follower cuts its log there before anything else (KIP-595). What is left is a prefix of the
+leader's log, byte for byte.
+
+Source: Kafka `AbstractFetcherThread`, `ReplicaFetcherThread`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
+from ....protocol.records import v2
+from ....protocol.records.batches import Buffer, iter_batches
+from ....storage.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from ....storage.log.partition_log import PartitionLog
+from ..partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class Outcome(Enum):
+    """What an answer for one partition asks for."""
+
+    GO_ON = auto()
+    """Fetch again from where the log ends now."""
+    WAIT = auto()
+    """The leader knows more or less than we do of who leads, or the disk has failed: try again later."""
+    OUT_OF_RANGE = auto()
+    """Ask the leader where its log begins and ends, then `Followed.continue_within` that."""
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """A partition in one leader epoch, as the task sees it that copies it."""
+
+    partition: Partition
+    leader_epoch: int
+    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    """(start offset, leader epoch) as the leader knows them, ascending; asked for only where records do not say."""
+    wait_until: float = 0.0
+    """In the event loop's clock: not to be asked for before."""
+    failures: int = 0
+    """Answers in a row that made it wait."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition is still to be copied in this epoch."""
+        return not self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
+
+    @property
+    def log(self) -> PartitionLog:
+        """The copy."""
+        return self.partition.log
+
+    def begin(self) -> None:
+        """Cut what could never be compared with the leader's log: a tail that does not know its epochs.
+
+        Raises BrokerError (Kafka `truncateToHighWatermark`).
+        """
+        log = self.log
+        if log.leader_epoch == UNDEFINED_EPOCH and log.log_end_offset > log.high_watermark:
+            log.truncate_to(log.high_watermark)
+
+    def wanted(self, max_bytes: int) -> FetchPartition:
+        """What to ask for."""
+        log = self.log
+        return FetchPartition(
+            partition=self.partition.index,
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.leader_epoch,
+            log_start_offset=log.log_start_offset,
+            partition_max_bytes=max_bytes,
+        )
+
+    # --- answers ---
+
+    def take(self, data: PartitionData, asked_offset: int) -> Outcome:
+        """Act on the leader's answer to a fetch from ``asked_offset`` on; one that comes too late changes nothing.
+
+        Records of formats v0 and v1 need `epoch_starts`: see `lacks_epochs`.
+        """
+        log = self.log
+        if not self.is_current or log.log_end_offset != asked_offset:
+            return Outcome.GO_ON
+        if data.error_code:
+            return self._outcome_of(ErrorCode(data.error_code))
+        try:
+            if data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+                self._truncate(truncation_offset(log, data.diverging_epoch))
+                return Outcome.GO_ON
+            records = data.records
+            assert records is None or isinstance(records, bytes | bytearray | memoryview)
+            if records:
+                self._append(records)
+            self._move_ends(data)
+        except BrokerError as fault:
+            logger.error("copying %s-%d at offset %d: %s", log.topic, log.partition, asked_offset, fault)
+            return Outcome.WAIT
+        return Outcome.GO_ON
+
+    def _outcome_of(self, code: ErrorCode) -> Outcome:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return Outcome.OUT_OF_RANGE
+        logger.debug("%s-%d: the leader answers %s", self.log.topic, self.log.partition, code.name)
+        return Outcome.WAIT
+
+    def _append(self, records: Buffer) -> None:
+        log = self.log
+        if log.log_end_offset == log.log_start_offset:
+            first = next(iter_batches(records), None)
+            if first is not None and first.base_offset < log.log_end_offset:
+                # The leader's log begins inside this batch. It is taken whole; the log start follows the leader's.
+                log.truncate_fully(first.base_offset)
+        for stretch, epoch in self._by_epoch(memoryview(records)):
+            log.append_as_follower(stretch, unversioned_epoch=epoch)
+
+    def _by_epoch(self, records: memoryview) -> Iterator[tuple[memoryview, int]]:
+        """The records, cut where an epoch begins that old formats do not tell; the epoch is -1 if they need none."""
+        if not self.epoch_starts:
+            yield records, UNDEFINED_EPOCH
+            return
+        begin, epoch = 0, UNDEFINED_EPOCH
+        for batch in iter_batches(records):
+            own = self._epoch_of(batch.last_offset)
+            if own != epoch and batch.position > begin:
+                yield records[begin : batch.position], epoch
+                begin = batch.position
+            epoch = own
+        yield records[begin:], epoch
+
+    def _epoch_of(self, offset: int) -> int:
+        return next((epoch for start, epoch in reversed(self.epoch_starts) if start <= offset), UNDEFINED_EPOCH)
+
+    def _move_ends(self, data: PartitionData) -> None:
+        log = self.log
+        before = log.high_watermark
+        log.advance_high_watermark(data.high_watermark)
+        if log.log_start_offset < data.log_start_offset <= log.high_watermark:
+            log.advance_log_start(data.log_start_offset)
+        if log.high_watermark != before:
+            self.partition.wake_waiters()
+
+    def _truncate(self, offset: int) -> None:
+        log = self.log
+        logger.info("%s-%d: cut from offset %d to %d", log.topic, log.partition, log.log_end_offset, offset)
+        if offset < log.high_watermark:
+            logger.warning(
+                "%s-%d: offset %d is below the high watermark %d",
+                log.topic,
+                log.partition,
+                offset,
+                log.high_watermark,
+            )
+        log.truncate_to(offset)
+        self.partition.wake_waiters()
+
+    def continue_within(self, leader_start_offset: int, leader_end_offset: int) -> None:
+        """Make the copy end in what the leader has, which refused to read at its end. Raises BrokerError.
+
+        A leader that ends before us was elected although it lacked records (unclean election); one that begins after us
+        has deleted what we have not copied (Kafka `fetchOffsetAndTruncate`).
+        """
+        log = self.log
+        if leader_end_offset < log.log_end_offset:
+            self._truncate(leader_end_offset)
+        elif leader_start_offset > log.log_end_offset:
+            log.truncate_fully(leader_start_offset)
+            self.partition.wake_waiters()
+
+    # --- leader epochs of records that do not tell them ---
+
+    def lacks_epochs(self, records: object) -> bool:
+        """Whether there are batches of v0 or v1 among ``records`` and `epoch_starts` is not known yet."""
+        if self.epoch_starts or not isinstance(records, bytes | bytearray | memoryview):
+            return False
+        return any(batch.magic < v2.MAGIC for batch in iter_batches(records))
+
+
+def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
+    """Up to where ``log`` may agree with a leader that tells where its largest epoch not above our last one ends.
+
+    Where we never had that epoch, only our own end of the next lower one is sure so far: the next fetch tells more.
+    Source: Kafka `AbstractFetcherThread.getOffsetTruncationState`; KIP-101, KIP-279.
+    """
+    if diverging.epoch == UNDEFINED_EPOCH or diverging.end_offset == UNDEFINED_OFFSET:
+        return log.high_watermark
+    own_epoch, own_end = log.end_offset_for_epoch(diverging.epoch)
+    if own_end == UNDEFINED_OFFSET:
+        return min(diverging.end_offset, log.log_end_offset)
+    if own_epoch == diverging.epoch:
+        return min(diverging.end_offset, own_end, log.log_end_offset)
+    return min(own_end, log.log_end_offset)

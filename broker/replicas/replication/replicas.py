@@ -1,0 +1,220 @@
+"""Keeps the partitions that this broker has in step with the metadata: their logs, configurations and roles."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from ....protocol.schema import NO_UUID
+from ....storage.log.partition_log import PartitionLog
+from ....storage.log_manager import LogManager
+from ...metadata.changes import (
+    BrokerConfigChanged,
+    MetadataChange,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicConfigChanged,
+    TopicDeleted,
+)
+from ...metadata.state import NO_LEADER, PartitionState, TopicState
+from ...metadata.store import MetadataStore
+from ..partition import Partition
+from ..partition_registry import PartitionRegistry
+from .leadership import ReplicationRules
+
+logger = logging.getLogger(__name__)
+
+
+class Copying(Protocol):
+    """What copies partitions from their leaders (`fetcher.ReplicaFetchers`)."""
+
+    def follow(self, partition: Partition, leader_id: int) -> None:
+        """Copy a partition, which has become a follower, from this leader and no other."""
+
+    def forget(self, partition: Partition) -> None:
+        """Copy it no more."""
+
+
+class InCluster(Protocol):
+    """What a broker of several has (`replication.Replication`)."""
+
+    rules: ReplicationRules
+    copying: Copying
+
+
+class LeadershipListener(Protocol):
+    """Whoever works with the partitions that are led here: coordinators."""
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads the partition, for the first time or in a new leader epoch."""
+
+    def resigned(self, partition: Partition) -> None:
+        """It leads it no more; the partition may be gone."""
+
+
+class Replicas:
+    """Applies metadata changes to the logs and the partition registry of one broker."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        logs: LogManager,
+        partitions: PartitionRegistry,
+        replication: InCluster | None = None,
+    ) -> None:
+        """Without ``replication`` the broker is a cluster of its own, and leads all its partitions."""
+        self._metadata = metadata
+        self._logs = logs
+        self._partitions = partitions
+        self._rules = replication.rules if replication else None
+        self._copying = replication.copying if replication else None
+        self._listeners: list[LeadershipListener] = []
+        self._knows_roles = replication is None
+
+    def listen(self, listener: LeadershipListener) -> None:
+        """Tell ``listener`` of every partition that is led here from now on, or no more."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Have what the metadata says now, and follow its changes. Raises BrokerError if a log cannot be made.
+
+        In a cluster, partitions have no leader until `take_roles`: what was known at the last stop is old.
+        """
+        self._take_broker_config()
+        for topic in self._metadata.topics.values():
+            self._add_partitions(topic, topic.partitions)
+        self._metadata.subscribe(self.apply)
+
+    def take_roles(self) -> None:
+        """Lead and follow as the metadata says, which is up to date from now on."""
+        self._knows_roles = True
+        for topic in self._metadata.topics.values():
+            self._change(topic, topic.partitions)
+
+    def _take_broker_config(self) -> None:
+        config = self._metadata.config
+        self._logs.defaults = config.log_config()
+        self._logs.producer_id_expiration_ms = config.producer_id_expiration_ms
+
+    def apply(self, change: MetadataChange) -> None:
+        """Act on one change."""
+        match change:
+            case PartitionsAdded(topic, first):
+                self._add_partitions(topic, topic.partitions[first:])
+            case PartitionsChanged(topic, indexes):
+                changed = set(indexes)
+                self._change(topic, [state for state in topic.partitions if state.index in changed])
+            case TopicDeleted(topic):
+                for state in topic.partitions:
+                    self._remove(topic, state.index)
+            case TopicConfigChanged(topic):
+                self._configure(topic)
+            case BrokerConfigChanged():
+                self._take_broker_config()
+                for topic in self._metadata.topics.values():
+                    self._configure(topic)
+
+    # --- what is here
+
+    def _add_partitions(self, topic: TopicState, states: list[PartitionState]) -> None:
+        config = self._metadata.topic_config(topic.name)
+        for state in states:
+            if self._metadata.node_id not in state.replicas:
+                continue
+            log = self._logs.get(topic.name, state.index)
+            if log is not None and self._is_of_older_topic(log, topic):
+                logger.warning("%s-%d belongs to a topic that was deleted: removed", topic.name, state.index)
+                self._logs.delete(topic.name, state.index)
+                log = None
+            if log is None:
+                log = self._logs.create(topic.name, state.index, topic.topic_id, config)
+            else:
+                log.config = config
+                if log.topic_id is None:
+                    self._logs.note_topic_id(log, topic.topic_id)
+            partition = Partition(log, leader_epoch=state.leader_epoch)
+            if not self._is_alone(state):
+                self._logs.restore_high_watermark(log)
+                partition.become_follower(_leaderless(state))
+            self._partitions.add(partition)
+            self._assign(partition, state, is_here_since_now=True)
+
+    def _is_of_older_topic(self, log: PartitionLog, topic: TopicState) -> bool:
+        """Whether the name is all that they have in common: such records must not count as the leader's."""
+        return self._rules is not None and log.topic_id not in (None, NO_UUID, topic.topic_id)
+
+    def _change(self, topic: TopicState, states: list[PartitionState]) -> None:
+        for state in states:
+            partition = self._partitions.find(topic.name, state.index)
+            if self._metadata.node_id not in state.replicas:
+                self._remove(topic, state.index)
+            elif partition is None:
+                self._add_partitions(topic, [state])
+            else:
+                self._assign(partition, state)
+
+    def _remove(self, topic: TopicState, index: int) -> None:
+        partition = self._partitions.find(topic.name, index)
+        if partition is not None:
+            if self._copying is not None:
+                self._copying.forget(partition)
+            was_leader = partition.is_leader
+            self._partitions.remove(topic.name, index)
+            if was_leader:
+                self._tell_resigned(partition)
+        if self._logs.get(topic.name, index) is not None:
+            self._logs.delete(topic.name, index)
+
+    def _configure(self, topic: TopicState) -> None:
+        config = self._metadata.topic_config(topic.name)
+        for partition in self._partitions.of_topic(topic.name).values():
+            partition.log.config = config
+            partition.wake_waiters()
+
+    # --- roles
+
+    def _is_alone(self, state: PartitionState) -> bool:
+        """Whether the replica here is the partition's only one, and leads it."""
+        return self._rules is None or (state.replicas == [self._metadata.node_id] == [state.leader])
+
+    def _assign(self, partition: Partition, state: PartitionState, *, is_here_since_now: bool = False) -> None:
+        if not self._knows_roles:
+            return
+        was_leader = partition.is_leader
+        if self._rules is None or self._is_alone(state):
+            is_new = is_here_since_now or partition.role is not None or partition.leader_epoch != state.leader_epoch
+            if partition.role is not None:
+                self._stop_copying(partition)
+                partition.lead_alone(state.leader_epoch)
+            partition.leader_epoch = state.leader_epoch
+        elif state.leader == self._metadata.node_id:
+            self._stop_copying(partition)
+            is_new = partition.become_leader(state, self._rules)
+        else:
+            self._follow(partition, state)
+            if was_leader:
+                self._tell_resigned(partition)
+            return
+        if is_new:
+            for listener in self._listeners:
+                listener.elected(partition)
+
+    def _follow(self, partition: Partition, state: PartitionState) -> None:
+        if not partition.become_follower(state) or self._copying is None:
+            return
+        if state.leader == NO_LEADER:
+            self._copying.forget(partition)
+        else:
+            self._copying.follow(partition, state.leader)
+
+    def _stop_copying(self, partition: Partition) -> None:
+        if self._copying is not None:
+            self._copying.forget(partition)
+
+    def _tell_resigned(self, partition: Partition) -> None:
+        for listener in self._listeners:
+            listener.resigned(partition)
+
+
+def _leaderless(state: PartitionState) -> PartitionState:
+    return PartitionState(state.index, NO_LEADER, state.leader_epoch, state.replicas, state.isr)

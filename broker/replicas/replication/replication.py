@@ -1,0 +1,84 @@
+"""The replication of one broker in a cluster of several: what its partitions need of it, and its tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from ....storage.clock import Clock
+from ....storage.log_manager import LogManager
+from ...config import BrokerConfig
+from ...metadata.store import MetadataStore
+from ...peers.peers import ControllerLink, Peers
+from ..partition_registry import PartitionRegistry
+from .fetcher import CopyingBroker, ReplicaFetchers
+from .in_sync_changes import InSyncChanges
+from .leadership import NO_BROKER_EPOCH, ReplicationRules
+from .replicas import Copying
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_CHECK_S = 0.2
+"""How late acks=all may be told that its time is over."""
+
+
+class Replication:
+    """Copies what this broker follows, and keeps the in-sync sets of what it leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: MetadataStore,
+        logs: LogManager,
+        partitions: PartitionRegistry,
+        *,
+        peers: Peers,
+        link: ControllerLink,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._logs = logs
+        self._partitions = partitions
+        self._changes = InSyncChanges(link, config.node_id, broker_epoch, partitions)
+        self.copying: Copying
+        self._fetchers = self.copying = ReplicaFetchers(CopyingBroker(config.node_id, broker_epoch, config, peers))
+        self.rules = ReplicationRules(
+            config.node_id, config.replica_lag_time_max_ms, clock.now_ms, self._may_join, self._changes.wish
+        )
+
+    def _may_join(self, node_id: int, broker_epoch: int) -> bool:
+        broker = self._metadata.broker(node_id)
+        return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
+
+    async def run(self) -> None:
+        """Replicate until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fetchers.run)
+            nursery.start_soon(self._changes.run)
+            nursery.start_soon(self._drop_laggards)
+            nursery.start_soon(self._note_high_watermarks)
+            nursery.start_soon(self._give_up_late_appends)
+
+    async def _drop_laggards(self) -> None:
+        """Look twice in the time that a follower may lag (Kafka: `isr-expiration`)."""
+        while True:
+            await trio.sleep(self._config.replica_lag_time_max_ms / 2000)
+            for partition in self._partitions:
+                partition.drop_laggards()
+
+    async def _note_high_watermarks(self) -> None:
+        while True:
+            await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+            for write in self._logs.high_watermark_checkpoints():
+                await trio.to_thread.run_sync(write)
+
+    async def _give_up_late_appends(self) -> None:
+        while True:
+            await trio.sleep(TIMEOUT_CHECK_S)
+            now = trio.current_time()
+            for partition in self._partitions:
+                partition.give_up_late(now)

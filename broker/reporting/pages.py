@@ -1,0 +1,62 @@
+"""The pages of ``gregor.metrics.listener``: /metrics for Prometheus, /healthz and /readyz for probes."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..config.listeners import Endpoint, ListenerError, SocketOptions, open_sockets, parse_endpoints
+from .exposition import CONTENT_TYPE, exposition
+from .http_listener import Page, serve_pages
+from .metric_families import broker_families
+
+if TYPE_CHECKING:
+    from ..app.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+KEY = "gregor.metrics.listener"
+BACKLOG = 16
+
+
+class Monitoring:
+    """One broker's metrics listener."""
+
+    def __init__(self, broker: Broker, address: str) -> None:
+        """Open the listener at ``address``, ``http://host:port``. Raises ListenerError."""
+        self._broker = broker
+        endpoints = parse_endpoints(KEY, [address])
+        if endpoints[0].name != "HTTP":
+            raise ListenerError(f"{KEY}: {address!r} is not of the form http://host:port")
+        self._sockets = open_sockets(endpoints[0], SocketOptions(backlog=BACKLOG))
+        self.bound = Endpoint("http", endpoints[0].host, self._sockets[0].getsockname()[1])
+        """Where it listens, with the port that it really has."""
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        logger.info("metrics at %s/metrics", self.bound)
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(opened)) for opened in self._sockets]
+        await serve_pages(listeners, {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._readiness})
+
+    def close(self) -> None:
+        """Close the listening sockets, if `run` has not."""
+        for opened in self._sockets:
+            opened.close()
+
+    async def _metrics(self) -> Page:
+        pieces = []
+        for piece in exposition(broker_families(self._broker)):
+            pieces.append(piece)
+            await trio.lowlevel.checkpoint()
+        return Page(HTTPStatus.OK, "".join(pieces).encode(), CONTENT_TYPE)
+
+    async def _health(self) -> Page:
+        return Page(HTTPStatus.OK, b"ok\n")
+
+    async def _readiness(self) -> Page:
+        if self._broker.is_ready:
+            return Page(HTTPStatus.OK, b"ready\n")
+        return Page(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")

@@ -1,0 +1,1 @@
+"""The consumer: fetching, positions, subscriptions and membership in consumer groups."""

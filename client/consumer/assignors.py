@@ -1,0 +1,136 @@
+"""Who reads what in a consumer group: the assignors that its leader may run. Pure functions of the members' wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Protocol
+
+from ..errors import ConfigError
+from .subscription import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class MemberWish:
+    """What a member has told the leader: its topics, and the partitions that it still holds."""
+
+    topics: Sequence[str]
+    owned: Sequence[TopicPartition] = field(default=())
+
+
+Members = Mapping[str, MemberWish]
+Assignment = dict[str, list[TopicPartition]]
+
+
+class Assignor(Protocol):
+    """Divides partitions among members; all of a group's members have to support it under its name."""
+
+    name: str
+    is_cooperative: bool
+
+    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
+        """The partitions for each member. `partition_counts` has the topics that exist."""
+
+
+class RangeAssignor:
+    """Topic by topic a run of neighbouring partitions for each member (Kafka's RangeAssignor, without racks)."""
+
+    name = "range"
+    is_cooperative = False
+
+    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
+        """As `Assignor.assign`."""
+        assignment: Assignment = {member: [] for member in members}
+        for topic, count in sorted(partition_counts.items()):
+            readers = sorted(member for member, wish in members.items() if topic in wish.topics)
+            start = 0
+            for index, member in enumerate(readers):
+                size = count // len(readers) + (index < count % len(readers))
+                assignment[member] += [(topic, partition) for partition in range(start, start + size)]
+                start += size
+        return assignment
+
+
+class RoundRobinAssignor:
+    """All partitions of all topics, one after the other to the next member that wants the topic."""
+
+    name = "roundrobin"
+    is_cooperative = False
+
+    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
+        """As `Assignor.assign`."""
+        assignment: Assignment = {member: [] for member in members}
+        wanted = {topic for wish in members.values() for topic in wish.topics}
+        turns = cycle(sorted(members))
+        for topic, count in sorted(partition_counts.items()):
+            if topic not in wanted:
+                continue
+            for partition in range(count):
+                member = next(member for member in turns if topic in members[member].topics)
+                assignment[member].append((topic, partition))
+        return assignment
+
+
+class CooperativeStickyAssignor:
+    """Balanced, moving as little as possible, and in two steps (KIP-429).
+
+    A partition that changes hands is first given to nobody; its owner lets go of it and the group meets again.
+    """
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
+        """As `Assignor.assign`."""
+        wanted = {topic for wish in members.values() for topic in wish.topics}
+        partitions = [(t, p) for t, count in sorted(partition_counts.items()) if t in wanted for p in range(count)]
+        target = self._balance(partitions, members)
+        owner = {place: member for member, wish in members.items() for place in wish.owned}
+        return {
+            member: [place for place in places if owner.get(place, member) == member]
+            for member, places in target.items()
+        }
+
+    def _balance(self, partitions: Sequence[TopicPartition], members: Members) -> Assignment:
+        free = dict.fromkeys(partitions)
+        target: Assignment = {member: [] for member in sorted(members)}
+        for member in target:
+            for place in members[member].owned:
+                if place in free and place[0] in members[member].topics:
+                    target[member].append(place)
+                    del free[place]
+        for place in free:
+            readers = [member for member in target if place[0] in members[member].topics]
+            target[min(readers, key=lambda member: len(target[member]))].append(place)
+        while move := self._unfair_place(target, members):
+            giver, taker, place = move
+            target[giver].remove(place)
+            target[taker].append(place)
+        return target
+
+    def _unfair_place(self, target: Assignment, members: Members) -> tuple[str, str, TopicPartition] | None:
+        """A partition whose move from a fuller to an emptier member makes the shares more even."""
+        for taker in sorted(target, key=lambda member: len(target[member])):
+            for giver in sorted(target, key=lambda member: -len(target[member])):
+                if len(target[giver]) - len(target[taker]) < 2:
+                    break
+                for place in reversed(target[giver]):
+                    if place[0] in members[taker].topics:
+                        return giver, taker, place
+        return None
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
+}
+
+
+def assignors_named(names: str) -> list[Assignor]:
+    """The assignors of a `partition.assignment.strategy`: names separated by commas. Raises ConfigError."""
+    chosen = []
+    for name in names.split(","):
+        if name.strip() not in ASSIGNORS:
+            raise ConfigError(f"partition_assignment_strategy: {name.strip()!r} is none of {', '.join(ASSIGNORS)}")
+        chosen.append(ASSIGNORS[name.strip()])
+    return chosen

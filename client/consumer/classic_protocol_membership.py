@@ -1,0 +1,234 @@
+"""Being a member of a consumer group by the classic protocol: join, sync, heartbeat, and again when asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import trio
+
+from ...protocol.apis import ApiKey
+from ...protocol.codec import decode, encode
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages import consumer_protocol_assignment, consumer_protocol_subscription
+from ...protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ...protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ..config import ConsumerConfig
+from ..wire.cluster import Cluster
+from ..wire.group_offsets import Membership
+from .assignors import Assignment, Assignor, MemberWish, assignors_named
+from .group_membership import GroupMembership, Listener
+from .subscription import Subscription, TopicPartition, by_topic
+
+PROTOCOL_TYPE = "consumer"
+SUBSCRIPTION_VERSION = 1
+ASSIGNMENT_VERSION = 0
+VERSION_SIZE = 2
+NO_GENERATION = -1
+JOIN_MARGIN_MS = 5_000
+"""How much longer than the rebalance may take the answer to JoinGroup is waited for (Kafka's AbstractCoordinator)."""
+
+
+class ClassicProtocolMembership(GroupMembership):
+    """One member. A rebalance is a JoinGroup and a SyncGroup; one member, the leader, divides the partitions."""
+
+    START_ANEW_CODES: ClassVar = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        *,
+        on_revoked: Listener,
+        on_assigned: Listener,
+    ) -> None:
+        super().__init__(cluster, subscription, config, on_revoked=on_revoked, on_assigned=on_assigned)
+        self._assignors = assignors_named(config.partition_assignment_strategy)
+        self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
+        self._generation_id = NO_GENERATION
+        self._rejoin_wanted = trio.Event()
+        self._led_counts: dict[str, int] | None = None
+
+    @property
+    def membership(self) -> Membership:
+        """As whom offsets are committed now."""
+        return Membership(self._generation_id, self._member_id, self._config.group_instance_id)
+
+    def rejoin(self) -> None:
+        """Have the group meet again."""
+        self._rejoin_wanted.set()
+
+    def topics_changed(self) -> bool:
+        """Whether this member was the leader, and topics have other partitions now than it has divided."""
+        return self._led_counts is not None and self._led_counts != self._partition_counts(self._led_counts)
+
+    async def _take_part(self) -> None:
+        try:
+            if await self._join():
+                await self._heartbeat()
+        except BrokerError as error:
+            if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                raise
+
+    def _forget_place(self, code: ErrorCode) -> None:
+        self._generation_id = NO_GENERATION
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
+
+    async def _say_goodbye(self) -> None:
+        if not self._member_id or self._config.group_instance_id is not None:
+            return
+        connection = await self._coordinator()
+        version = connection.versions.version(ApiKey.LEAVE_GROUP)
+        request = LeaveGroupRequest(group_id=self._group_id)
+        if version >= 3:
+            request.members = [MemberIdentity(member_id=self._member_id, reason="the consumer is being closed")]
+        else:
+            request.member_id = self._member_id
+        await connection.request(request, LeaveGroupResponse, version=version)
+
+    # --- join and sync ---
+
+    async def _join(self) -> bool:
+        """Go through one rebalance; False if it has to be begun again at once."""
+        self._rejoin_wanted = trio.Event()
+        if not self._is_cooperative:
+            await self._let_go(self._subscription.positions)
+        answer = await self._ask_join()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            answer = await self._ask_join()
+        _raise_for(answer.error_code, "JoinGroup")
+        self._member_id, self._generation_id = answer.member_id, answer.generation_id
+        self._led_counts = None
+        assignments: list[SyncGroupRequestAssignment] = []
+        if answer.leader == answer.member_id:
+            assignments = await self._divide(answer)
+        assigned = await self._sync(answer.protocol_name or "", assignments)
+        return await self._adopt(assigned)
+
+    async def _ask_join(self) -> JoinGroupResponse:
+        subscription = ConsumerProtocolSubscription(
+            topics=sorted(self._subscription.topics),
+            owned_partitions=[
+                consumer_protocol_subscription.TopicPartition(topic=topic, partitions=partitions)
+                for topic, partitions in by_topic(self._subscription.positions).items()
+            ],
+        )
+        metadata = _versioned(SUBSCRIPTION_VERSION, encode(subscription, SUBSCRIPTION_VERSION))
+        connection = await self._coordinator()
+        version = connection.versions.version(ApiKey.JOIN_GROUP)
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=self._config.session_timeout_ms,
+            rebalance_timeout_ms=self._config.max_poll_interval_ms,
+            member_id=self._member_id,
+            group_instance_id=self._config.group_instance_id if version >= 5 else None,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=a.name, metadata=metadata) for a in self._assignors],
+        )
+        timeout_ms = max(self._config.max_poll_interval_ms, self._config.session_timeout_ms) + JOIN_MARGIN_MS
+        return await connection.request(request, JoinGroupResponse, version=version, timeout_ms=timeout_ms)
+
+    async def _divide(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """As the leader: read what the members want and run the assignor that the group has chosen."""
+        assignor: Assignor = next(a for a in self._assignors if a.name == answer.protocol_name)
+        members = {member.member_id: _read_wish(member.metadata) for member in answer.members}
+        topics = {topic for wish in members.values() for topic in wish.topics}
+        await self._cluster.refresh(topics, allow_auto_create=self._config.allow_auto_create_topics)
+        counts = self._partition_counts(topics)
+        self._led_counts = {topic: counts.get(topic, 0) for topic in topics}
+        assignment: Assignment = assignor.assign(counts, members)
+        return [
+            SyncGroupRequestAssignment(
+                member_id=member,
+                assignment=_versioned(
+                    ASSIGNMENT_VERSION,
+                    encode(
+                        ConsumerProtocolAssignment(
+                            assigned_partitions=[
+                                consumer_protocol_assignment.TopicPartition(topic=topic, partitions=partitions)
+                                for topic, partitions in by_topic(places).items()
+                            ]
+                        ),
+                        ASSIGNMENT_VERSION,
+                    ),
+                ),
+            )
+            for member, places in assignment.items()
+        ]
+
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        known = self._cluster.topics
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
+
+    async def _sync(
+        self, protocol_name: str, assignments: list[SyncGroupRequestAssignment]
+    ) -> Sequence[TopicPartition]:
+        connection = await self._coordinator()
+        version = connection.versions.version(ApiKey.SYNC_GROUP)
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self._generation_id,
+            member_id=self._member_id,
+            group_instance_id=self._config.group_instance_id if version >= 3 else None,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=protocol_name,
+            assignments=assignments,
+        )
+        timeout_ms = self._config.max_poll_interval_ms + JOIN_MARGIN_MS
+        answer = await connection.request(request, SyncGroupResponse, version=version, timeout_ms=timeout_ms)
+        _raise_for(answer.error_code, "SyncGroup")
+        if not answer.assignment:
+            return []
+        assignment = decode(ConsumerProtocolAssignment, answer.assignment[VERSION_SIZE:], ASSIGNMENT_VERSION)
+        return [(item.topic, partition) for item in assignment.assigned_partitions for partition in item.partitions]
+
+    async def _adopt(self, assigned: Sequence[TopicPartition]) -> bool:
+        """Take over an assignment; False if partitions were let go for it, so that the group has to meet again."""
+        has_lost_some = await self._take_over(assigned)
+        return not (has_lost_some and self._is_cooperative)
+
+    # --- staying alive ---
+
+    async def _heartbeat(self) -> None:
+        """Beat until the group has to meet again."""
+        while not self._rejoin_wanted.is_set():
+            with trio.move_on_after(self._config.heartbeat_interval_ms / 1000):
+                await self._rejoin_wanted.wait()
+                return
+            await self._check_poll()
+            connection = await self._coordinator()
+            version = connection.versions.version(ApiKey.HEARTBEAT)
+            request = HeartbeatRequest(
+                group_id=self._group_id,
+                generation_id=self._generation_id,
+                member_id=self._member_id,
+                group_instance_id=self._config.group_instance_id if version >= 3 else None,
+            )
+            answer = await connection.request(
+                request, HeartbeatResponse, version=version, timeout_ms=self._config.session_timeout_ms
+            )
+            _raise_for(answer.error_code, "Heartbeat")
+
+
+def _raise_for(code: int, what: str) -> None:
+    if code:
+        raise BrokerError(ErrorCode(code), what)
+
+
+def _versioned(version: int, body: bytes) -> bytes:
+    return version.to_bytes(VERSION_SIZE, "big") + body
+
+
+def _read_wish(metadata: bytes) -> MemberWish:
+    """What a member said of itself; versions newer than ours begin alike."""
+    version = min(int.from_bytes(metadata[:VERSION_SIZE], "big"), SUBSCRIPTION_VERSION)
+    subscription = decode(ConsumerProtocolSubscription, metadata[VERSION_SIZE:], version)
+    owned = [(item.topic, partition) for item in subscription.owned_partitions for partition in item.partitions]
+    return MemberWish(subscription.topics, owned)

@@ -1,0 +1,338 @@
+"""The records that wait to be sent: a queue of batches for each partition, and the choice of partition on the way in.
+
+`append` is the hot path: it neither waits nor looks at other partitions. The sender asks `ready` which brokers have
+something to get, and `drain`s it. Synchronous throughout; who waits for memory or metadata does so in `producer.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from ...protocol.records.compression import Codec
+from ..config import ProducerConfig
+from .appending_cy import Delivery
+from .batch import BatchState, ProducerBatch
+from .buffer_memory import BufferMemory
+from .compression_estimator import CompressionRatioEstimator
+from .partitioner import StickyPartitioner, adaptive_weights
+from .record_size import Headers
+from .sequences import PartitionSequence
+
+ANY_PARTITION = -1
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first; only the last one may be open, and is `open_batch` then."""
+
+    __slots__ = ("batches", "leader", "open_batch", "partition", "sequence", "topic", "under_way")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader: int | None = None
+        self.batches: deque[ProducerBatch] = deque()
+        self.open_batch: ProducerBatch | None = None
+        self.sequence = PartitionSequence()
+        self.under_way: list[ProducerBatch] = []
+
+
+class TopicQueues:
+    """One topic: its partitions' queues and the sticky choice among them."""
+
+    __slots__ = ("available", "queues", "sticky", "topic")
+
+    def __init__(self, topic: str, sticky: StickyPartitioner) -> None:
+        self.topic = topic
+        self.sticky = sticky
+        self.queues: list[PartitionQueue] = []
+        self.available: list[int] = []
+
+    def update(self, leaders: Sequence[int | None]) -> None:
+        """Take in the leaders of all partitions, by index; None where there is none. Partitions never go away."""
+        for partition in range(len(self.queues), len(leaders)):
+            self.queues.append(PartitionQueue(self.topic, partition))
+        for queue, leader in zip(self.queues, leaders, strict=False):
+            queue.leader = leader
+        self.available = [queue.partition for queue in self.queues if queue.leader is not None]
+
+
+@dataclass(slots=True)
+class Readiness:
+    """What the sender has to do now, and when to look again (trio's clock) if nothing happens meanwhile."""
+
+    nodes: set[int] = field(default_factory=set)
+    leaderless_topics: set[str] = field(default_factory=set)
+    check_again_at: float = math.inf
+
+
+class Accumulator:
+    """All queues of one producer.
+
+    Invariant: `_waiting` has exactly the queues with batches in them, the one drained longest ago first;
+    `incomplete` has every batch whose records' fate is open, here or under way.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        estimator: CompressionRatioEstimator,
+        memory: BufferMemory,
+        random: Random,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self.new_sticky: Callable[[int, Random], StickyPartitioner] = StickyPartitioner
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.estimator = estimator
+        self.memory = memory
+        self.flushes = 0
+        """How many callers wait for everything to be sent; while there are any, nothing lingers."""
+        self._random = random
+        self._clock = clock
+        self._waiting: dict[PartitionQueue, None] = {}
+        self._blocked_since: dict[int, float] = {}
+        self._batch_size = config.batch_size
+        self._codec = config.codec
+        self._linger = config.linger_ms / 1000
+        self._is_adaptive = config.partitioner_adaptive_partitioning_enable
+        self._availability_timeout = config.partitioner_availability_timeout_ms / 1000
+        self._keeps_order_by_waiting = config.max_in_flight_requests_per_connection == 1
+        self._is_transactional = config.transactional_id is not None
+
+    def update_topic(self, topic: str, leaders: Sequence[int | None]) -> TopicQueues:
+        """Take in a topic's metadata: the leader's node id for each partition."""
+        queues = self.topics.get(topic)
+        if queues is None:
+            queues = self.topics[topic] = TopicQueues(topic, self.new_sticky(self._batch_size, self._random))
+        queues.update(leaders)
+        return queues
+
+    def forget_topic(self, topic: str) -> bool:
+        """Drop an evicted topic's queues, unless something is still in them or under way."""
+        queues = self.topics.get(topic)
+        if queues is None or any(queue.batches or queue.under_way for queue in queues.queues):
+            return False
+        del self.topics[topic]
+        return True
+
+    # --- in ---
+
+    def append(
+        self,
+        queues: TopicQueues,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        size_bound: int,
+    ) -> tuple[Delivery, bool, bool]:
+        """Add one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION leaves the choice to us.
+
+        Returns the delivery, whether a batch was begun that the sender has not seen, and whether one was filled.
+        """
+        is_sticky = partition == ANY_PARTITION
+        if is_sticky:
+            partition = self._sticky_partition(queues, size_bound)
+        queue = queues.queues[partition]
+        batch = queue.open_batch
+        is_begun = batch is None or (batch.room < size_bound and batch.record_count > 0)
+        if batch is None or is_begun:
+            batch = self._begin_batch(queue)
+            room_before = float(batch.size_limit)
+        else:
+            room_before = batch.room
+        delivery = batch.append(timestamp, key, value, headers, size_bound)
+        if is_sticky:
+            queues.sticky.produced_bytes += room_before - batch.room
+        return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)
+
+    def append_raw(self, queue: PartitionQueue, payload: bytes, *, keeps_producer: bool) -> Delivery:
+        """Add a batch that is built already. Returns the delivery of its first record. Raises as `read_raw`."""
+        batch = ProducerBatch.from_raw(
+            queue.topic,
+            queue.partition,
+            payload,
+            self._clock(),
+            keeps_producer=keeps_producer,
+            is_transactional=self._is_transactional,
+        )
+        batch.reserved_bytes = len(payload)
+        self._seal_open(queue)
+        self._enqueue(queue, batch)
+        return Delivery(batch, 0, batch.max_timestamp)
+
+    def _begin_batch(self, queue: PartitionQueue) -> ProducerBatch:
+        self._seal_open(queue)
+        ratio = self.estimator.ratio(queue.topic, self._codec) if self._codec is not Codec.NONE else 1.0
+        batch = ProducerBatch(
+            queue.topic,
+            queue.partition,
+            codec=self._codec,
+            ratio=ratio,
+            size_limit=self._batch_size,
+            created_at=self._clock(),
+        )
+        self._enqueue(queue, batch)
+        queue.open_batch = batch
+        return batch
+
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.batches.append(batch)
+        self._waiting[queue] = None
+        self.incomplete[batch] = None
+
+    def _seal_open(self, queue: PartitionQueue) -> None:
+        if queue.open_batch is not None:
+            self._seal(queue, queue.open_batch)
+
+    def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Close a batch and give back the memory that compression has saved."""
+        queue.open_batch = None
+        batch.seal(self.estimator, is_transactional=self._is_transactional)
+        saved = batch.reserved_bytes - len(batch.payload)
+        if saved > 0:
+            batch.reserved_bytes -= saved
+            self.memory.release(saved)
+
+    # --- the sticky partition (KIP-794) ---
+
+    def _sticky_partition(self, queues: TopicQueues, size_bound: int) -> int:
+        sticky = queues.sticky
+        partition = sticky.partition
+        if partition >= 0:
+            batch = queues.queues[partition].open_batch
+            fits_open_batch = batch is not None and batch.room >= size_bound
+            if fits_open_batch and sticky.produced_bytes < sticky.finish_limit_bytes:
+                return partition
+            growth = size_bound if batch is None else size_bound * batch.growth_factor
+            if not sticky.is_due(growth, fits_open_batch):
+                return partition
+        partitions: Sequence[int] = queues.available or range(len(queues.queues))
+        if not self._is_adaptive or len(partitions) == 1:
+            return sticky.switch(partitions)
+        if self._availability_timeout > 0:
+            partitions = self._reachable(queues, partitions) or partitions
+        return sticky.switch(partitions, adaptive_weights([len(queues.queues[p].batches) for p in partitions]))
+
+    def _reachable(self, queues: TopicQueues, partitions: Iterable[int]) -> list[int]:
+        """The partitions whose broker has taken what was ready within `partitioner.availability.timeout.ms`."""
+        now = self._clock()
+        late = {node for node, since in self._blocked_since.items() if now - since > self._availability_timeout}
+        return [p for p in partitions if queues.queues[p].leader not in late]
+
+    def node_blocked(self, node: int, now: float) -> None:
+        """Note that something is ready for a broker that cannot take it now."""
+        self._blocked_since.setdefault(node, now)
+
+    def node_took(self, node: int) -> None:
+        """Note that a broker can be sent to again."""
+        self._blocked_since.pop(node, None)
+
+    # --- out ---
+
+    def ready(self, now: float) -> Readiness:
+        """Look through all waiting queues once: whose broker should be sent to (Kafka's RecordAccumulator.ready)."""
+        readiness = Readiness()
+        hurry = self.flushes > 0 or self.memory.is_exhausted
+        for queue in self._waiting:
+            head = queue.batches[0]
+            if queue.leader is None:
+                readiness.leaderless_topics.add(queue.topic)
+            elif queue.leader in readiness.nodes or (self._keeps_order_by_waiting and queue.under_way):
+                continue
+            else:
+                due_at = self._due_at(queue, head, hurry)
+                if due_at <= now:
+                    readiness.nodes.add(queue.leader)
+                else:
+                    readiness.check_again_at = min(readiness.check_again_at, due_at)
+        return readiness
+
+    def _due_at(self, queue: PartitionQueue, head: ProducerBatch, hurry: bool) -> float:
+        if head.attempts:
+            return head.retry_at
+        if hurry or len(queue.batches) > 1 or head.is_full:
+            return head.created_at
+        return head.created_at + self._linger
+
+    def drain(
+        self, node: int, now: float, max_bytes: int, may_send: Callable[[PartitionQueue, ProducerBatch], bool]
+    ) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """Take the first batch of each of the broker's partitions, sealed, up to `max_bytes` but at least one."""
+        taken: list[tuple[PartitionQueue, ProducerBatch]] = []
+        size = 0
+        for queue in list(self._waiting):
+            if queue.leader != node or (self._keeps_order_by_waiting and queue.under_way):
+                continue
+            batch = queue.batches[0]
+            if (batch.attempts and batch.retry_at > now) or not may_send(queue, batch):
+                continue
+            if taken and size + batch.estimated_size > max_bytes:
+                break
+            if batch.state is BatchState.OPEN:
+                self._seal(queue, batch)
+            queue.batches.popleft()
+            queue.under_way.append(batch)
+            # Going to the end of the line is what shares requests that are cut at max.request.size fairly.
+            del self._waiting[queue]
+            if queue.batches:
+                self._waiting[queue] = None
+            size += batch.estimated_size
+            taken.append((queue, batch))
+        return taken
+
+    # --- back ---
+
+    def requeue(self, queue: PartitionQueue, batch: ProducerBatch, retry_at: float) -> None:
+        """Put a batch back that has to be sent again: first, or in its place among those with sequence numbers."""
+        queue.under_way.remove(batch)
+        batch.back_to_queue(retry_at)
+        queue.batches.insert(queue.sequence.place_among(batch, queue.batches), batch)
+        self._waiting[queue] = None
+
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Put two halves of a batch that was too large in its place (KIP-126)."""
+        queue.under_way.remove(batch)
+        halves = batch.split(self.estimator)
+        queue.sequence.replaced(batch, halves)
+        place = queue.sequence.place_among(halves[0], queue.batches)
+        for offset, half in enumerate(halves):
+            queue.batches.insert(place + offset, half)
+            self.incomplete[half] = None
+        del self.incomplete[batch]
+        self._waiting[queue] = None
+
+    def complete(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Forget a batch whose end has come, wherever it is, and free its memory."""
+        if batch in queue.under_way:
+            queue.under_way.remove(batch)
+        elif batch in queue.batches:
+            queue.batches.remove(batch)
+            if queue.open_batch is batch:
+                queue.open_batch = None
+            if not queue.batches:
+                self._waiting.pop(queue, None)
+        self.incomplete.pop(batch, None)
+        self.memory.release(batch.reserved_bytes)
+        batch.reserved_bytes = 0
+
+    def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        """The queue that a batch belongs to."""
+        return self.topics[batch.topic].queues[batch.partition]
+
+    def expired(self, now: float, delivery_timeout: float) -> list[ProducerBatch]:
+        """The incomplete batches older than `delivery_timeout` seconds. `incomplete` is about in order of age."""
+        late = []
+        for batch in self.incomplete:
+            if now - batch.created_at >= delivery_timeout:
+                late.append(batch)
+            elif not batch.attempts:
+                break
+        return late

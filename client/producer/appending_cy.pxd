@@ -1,0 +1,26 @@
+# C types for appending_cy.py, which stays ordinary Python.
+
+cimport cython
+
+from ...protocol.records.client_records_cy cimport encode_record
+
+cdef extern from "Python.h":
+    void hide_from_collector "PyObject_GC_UnTrack"(object delivery)
+
+
+cdef class Delivery:
+    cdef object _batch
+    cdef Py_ssize_t _index
+    cdef readonly long long timestamp
+
+    cpdef _whereabouts(self)
+
+
+cdef class OpenBatch:
+    cdef public bytearray body
+    cdef public double room, growth_factor
+    cdef public long long base_timestamp, max_timestamp
+    cdef public Py_ssize_t record_count, reserved_bytes
+
+    @cython.locals(record=bytes, count=Py_ssize_t, base_timestamp=cython.longlong)
+    cpdef append(self, long long timestamp, bytes key, bytes value, headers, Py_ssize_t reserved_bytes=*)

@@ -1,0 +1,306 @@
+"""A batch of the producer: records of one partition from `send` to the broker's answer.
+
+      append            seal             drain            acknowledged
+    OPEN ───> OPEN ───> SEALED ───> IN_FLIGHT ───────────> DELIVERED
+                          ^   \\         │ │  \\
+                          │    \\  retry │ │   \\ refused, given up
+                          └─────────────┘ │    `─────────> FAILED   (from any state before)
+                                          │ MESSAGE_TOO_LARGE
+                                          └──────────────> SPLIT    (two SEALED batches take its place)
+
+Once sealed a batch holds its bytes as they go on the wire, and the records no more; a batch that has to be split is
+decompressed again (KIP-126: keeping the records around for the rare case would cost more).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+
+import trio
+
+from ...protocol.records import v1, v2
+from ...protocol.records.batches import iter_records, read_batch
+from ...protocol.records.compression import Codec, compress
+from ...protocol.records.record import NO_TIMESTAMP, Record
+from ..errors import anew
+from .appending_cy import OpenBatch
+from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
+from .raw_batch import produced_again, read_raw
+from .raw_batch import stamp as stamp_payload
+
+
+class BatchState(Enum):
+    """Where a batch is; see the diagram above."""
+
+    OPEN = auto()
+    SEALED = auto()
+    IN_FLIGHT = auto()
+    DELIVERED = auto()
+    FAILED = auto()
+    SPLIT = auto()
+
+
+_NEXT_STATES = {
+    BatchState.OPEN: {BatchState.SEALED, BatchState.FAILED},
+    BatchState.SEALED: {BatchState.IN_FLIGHT, BatchState.FAILED},
+    BatchState.IN_FLIGHT: {BatchState.SEALED, BatchState.DELIVERED, BatchState.FAILED, BatchState.SPLIT},
+    BatchState.DELIVERED: set(),
+    BatchState.FAILED: set(),
+    BatchState.SPLIT: set(),
+}
+
+
+class ProducerBatch(OpenBatch):
+    """Records of one partition that travel together. Times are seconds of trio's clock; see also `OpenBatch`."""
+
+    __slots__ = (
+        "acknowledged_append_time",
+        "acknowledged_base_offset",
+        "attempts",
+        "base_sequence",
+        "codec",
+        "created_at",
+        "error",
+        "finished",
+        "finished_at",
+        "halves",
+        "is_raw",
+        "keeps_producer",
+        "magic",
+        "partition",
+        "payload",
+        "producer_epoch",
+        "producer_id",
+        "record_errors",
+        "retry_at",
+        "size_limit",
+        "state",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, *, codec: Codec, ratio: float, size_limit: int, created_at: float
+    ) -> None:
+        growth_factor = 1.0 if codec is Codec.NONE else ratio * CONTINGENCY_FACTOR
+        super().__init__(float(size_limit - v2.HEADER_SIZE), growth_factor)
+        self.topic = topic
+        self.partition = partition
+        self.codec = codec
+        self.size_limit = size_limit
+        self.created_at = created_at
+        self.state = BatchState.OPEN
+        self.payload = b""
+        self.is_raw = False
+        """Whether someone else has built it: then it goes as it is, or not at all."""
+        self.keeps_producer = False
+        """Whether the producer's identity in it is not ours, and stays."""
+        self.magic = v2.MAGIC
+        self.halves: tuple[ProducerBatch, ProducerBatch] | tuple[()] = ()
+        """What took its place when it was split; deliveries find their records by it."""
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.producer_id = v2.NO_PRODUCER_ID
+        self.producer_epoch = v2.NO_PRODUCER_EPOCH
+        self.base_sequence = v2.NO_SEQUENCE
+        self.finished = trio.Event()
+        self.finished_at = math.inf
+        self.error: Exception | None = None
+        self.record_errors: dict[int, Exception] = {}
+        self.acknowledged_base_offset = -1
+        self.acknowledged_append_time = NO_TIMESTAMP
+
+    # --- sizes ---
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes that the batch is expected to take on the wire: exact unless it is compressed and still open."""
+        if self.state is BatchState.OPEN:
+            return int(self.size_limit - self.room)
+        return len(self.payload)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the estimated size has reached batch.size, or nothing can be added any more."""
+        return self.state is not BatchState.OPEN or (self.room <= 0 and self.record_count > 0)
+
+    # --- bytes ---
+
+    def seal(self, estimator: CompressionRatioEstimator, *, is_transactional: bool = False) -> None:
+        """Close the batch: compress it, learn its ratio, put the header before it."""
+        body: bytes | bytearray = self.body
+        if self.codec is not Codec.NONE:
+            body = compress(self.codec, self.body)
+            estimator.observe(self.topic, self.codec, len(body) / len(self.body))
+        self.payload = v2.assemble_batch(
+            body,
+            record_count=self.record_count,
+            base_offset=0,
+            last_offset=self.record_count - 1,
+            attributes=int(self.codec) | (v2.TRANSACTIONAL_FLAG if is_transactional else 0),
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+        )
+        self.body = bytearray()
+        self._move_to(BatchState.SEALED)
+
+    @classmethod
+    def from_raw(
+        cls,
+        topic: str,
+        partition: int,
+        payload: bytes,
+        created_at: float,
+        *,
+        keeps_producer: bool,
+        is_transactional: bool = False,
+    ) -> ProducerBatch:
+        """A batch that someone else has built; see `Producer.send_batch`. Raises as `read_raw`."""
+        raw = read_raw(payload)
+        batch = cls(topic, partition, codec=raw.codec, ratio=1.0, size_limit=0, created_at=created_at)
+        batch.record_count = raw.record_count or 1
+        batch.magic = raw.magic
+        batch.is_raw = True
+        batch.keeps_producer = keeps_producer and raw.magic == v2.MAGIC
+        batch.payload = payload
+        if batch.keeps_producer:
+            batch.producer_id, batch.producer_epoch = raw.producer_id, raw.producer_epoch
+            batch.base_sequence = raw.base_sequence
+        elif raw.magic == v2.MAGIC:
+            view = read_batch(payload)
+            assert view is not None, "it was looked at just now"
+            batch.payload = produced_again(view, is_transactional=is_transactional)
+        batch.max_timestamp = raw.max_timestamp
+        batch._move_to(BatchState.SEALED)
+        return batch
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it is of a format that knows no producers, and no Produce request from version 3 on."""
+        return self.magic < v2.MAGIC
+
+    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Write the producer's identity and the first record's sequence number into the sealed bytes."""
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        payload = bytearray(self.payload)
+        stamp_payload(payload, producer_id, producer_epoch, base_sequence)
+        self.payload = bytes(payload)
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch was stamped."""
+        return self.base_sequence != v2.NO_SEQUENCE
+
+    def records(self) -> Iterator[Record]:
+        """The records of a sealed batch, decompressed, with offsets from 0."""
+        view = read_batch(self.payload)
+        assert view is not None, "a sealed batch holds a whole one"
+        return iter_records(view)
+
+    def legacy_payload(self) -> bytes:
+        """The sealed batch as a message set of format v1, for brokers before 0.11. Headers have no place there."""
+        codec = Codec.NONE if self.codec is Codec.ZSTD else self.codec
+        return v1.build_message_set(list(self.records()), codec=codec)
+
+    def split(self, estimator: CompressionRatioEstimator) -> tuple[ProducerBatch, ProducerBatch]:
+        """Replace a batch that was too large by two sealed ones, in order and about equal in bytes (KIP-126).
+
+        The reserved memory and the sequence numbers go over to them; the deliveries follow when they are asked.
+        """
+        assert self.record_count > 1, "one record cannot be split"
+        records = list(self.records())
+        is_transactional = bool(self.payload[v2.ATTRIBUTES_AT + 1] & v2.TRANSACTIONAL_FLAG)
+        estimator.reset(self.topic, self.codec)
+        cut = _middle(records)
+        halves = (self._part(records, 0, cut), self._part(records, cut, len(records)))
+        self._move_to(BatchState.SPLIT)
+        reserved = self.reserved_bytes
+        for half in halves:
+            half.seal(estimator, is_transactional=is_transactional)
+            half.reserved_bytes = reserved // 2
+        # Learning from both halves would move the estimate off the 1.0 that KIP-126 wants after a split.
+        estimator.reset(self.topic, self.codec)
+        halves[0].reserved_bytes += reserved - 2 * (reserved // 2)
+        if self.has_sequence:
+            halves[0].stamp(self.producer_id, self.producer_epoch, self.base_sequence)
+            second = next_sequence(self.base_sequence, cut)
+            halves[1].stamp(self.producer_id, self.producer_epoch, second)
+        self.halves = halves
+        self.reserved_bytes = 0
+        self.payload = b""
+        self.finished.set()
+        return halves
+
+    def _part(self, records: Sequence[Record], start: int, end: int) -> ProducerBatch:
+        part = ProducerBatch(
+            self.topic,
+            self.partition,
+            codec=self.codec,
+            ratio=1.0,
+            size_limit=self.size_limit,
+            created_at=self.created_at,
+        )
+        part.attempts = self.attempts
+        for record in records[start:end]:
+            headers = [(header.key.decode(), header.value) for header in record.headers]
+            part.append(record.timestamp, record.key, record.value, headers)
+        return part
+
+    # --- the way to the end ---
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the records' fate is known."""
+        return self.state in (BatchState.DELIVERED, BatchState.FAILED)
+
+    def sent(self) -> None:
+        """Note that the batch is on its way."""
+        self.attempts += 1
+        self._move_to(BatchState.IN_FLIGHT)
+
+    def back_to_queue(self, retry_at: float) -> None:
+        """Note that the batch has to be sent again, not before `retry_at`."""
+        self.retry_at = retry_at
+        self._move_to(BatchState.SEALED)
+
+    def delivered(self, base_offset: int, append_time: int) -> None:
+        """Note the acknowledgement and wake who waits."""
+        self.acknowledged_base_offset = base_offset
+        self.acknowledged_append_time = append_time
+        self._finish(BatchState.DELIVERED)
+
+    def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
+        """Note that the records are lost, and why; single records may have reasons of their own."""
+        # Without their tracebacks, which may lead to whoever waits for this (see `Delivery`).
+        self.error = anew(error)
+        self.record_errors = record_errors or {}
+        self._finish(BatchState.FAILED)
+
+    def _finish(self, state: BatchState) -> None:
+        self._move_to(state)
+        self.finished_at = trio.current_time()
+        self.payload = b""
+        self.body = bytearray()
+        self.finished.set()
+
+    def _move_to(self, state: BatchState) -> None:
+        assert state in _NEXT_STATES[self.state], f"{self.state} cannot become {state}"
+        self.state = state
+
+
+def next_sequence(base_sequence: int, record_count: int) -> int:
+    """The sequence number after `record_count` records; it wraps at 2**31 (Kafka's DefaultRecordBatch)."""
+    return (base_sequence + record_count) & 0x7FFFFFFF
+
+
+def _middle(records: Sequence[Record]) -> int:
+    """Where to cut so that both sides are about equal in bytes and neither is empty."""
+    sizes = [len(record.key or b"") + len(record.value or b"") + 1 for record in records]
+    half = sum(sizes) / 2
+    taken = 0
+    for index, size in enumerate(sizes):
+        if taken + size / 2 > half and index > 0:
+            return index
+        taken += size
+    return len(records) - 1

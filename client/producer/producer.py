@@ -1,0 +1,322 @@
+"""The producer. A record's way:
+
+    send() ── topic unknown ──> waits for metadata ┐ max.block.ms for both, then DeadlineExceededError
+       │ ── no memory free ───> waits for memory   ┘
+       v
+    accumulated in a batch (its Delivery is returned here)
+       │ batch full, linger.ms over, flush(), memory short
+       v
+    sealed ──> in flight ── acknowledged ──────────────────────────> delivered
+       ^  ^        │ │ └─── MESSAGE_TOO_LARGE: split into two batches, both sealed again
+       │  └────────┘ └───── refused for good ──────────────────────> failed
+       │ retriable refusal, lost connection (retry.backoff.ms)         ^
+       └── delivery.timeout.ms over, scope left, transaction aborted ──┘
+
+When can a record be lost without an exception from its delivery? Never. When can it fail after it was written? When the
+answer was lost and `delivery.timeout.ms` passed before another came. When can it be written twice? Only without
+idempotence. Batch states: `batch.py`; choice of partition: `partitioner.py`; requests and answers: `sender.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from ...protocol.errors import BrokerError
+from ...protocol.records.record import Buffer
+from ..config import ProducerConfig
+from ..errors import AbandonedError, ClientError, ClosedError, DeadlineExceededError, RecordTooLargeError
+from ..lifetime import BackgroundTasks
+from ..metrics import Metrics
+from ..wire.cluster import Cluster, PartitionMetadata
+from ..wire.group_offsets import CommittedOffset
+from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
+from .appending_cy import Delivery
+from .buffer_memory import BufferMemory
+from .compression_estimator import CompressionRatioEstimator
+from .partitioner import partition_for_key
+from .producer_metadata import ProducerMetadata
+from .record_size import Headers, record_size_bound
+from .sender import Sender
+from .sequences import PartitionSequence
+from .transactions import TopicPartition, TransactionManager
+
+BATCH_OVERHEAD = 61
+RECORDS_BETWEEN_YIELDS = 500
+"""How many sends in a row may go without letting other tasks run."""
+
+CLOSE_GRACE_SECONDS = 5.0
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch; used for time stamps only, so that a clock that jumps breaks no deadline."""
+    return time.time_ns() // 1_000_000
+
+
+class Producer:
+    """Sends records::
+
+        async with Producer("localhost:9092", linger_ms=5) as producer:
+            delivery = await producer.send("topic", b"value", key=b"key")
+            print((await delivery).offset)
+
+    Keywords are Kafka's producer keys with underscores (`ProducerConfig`). Leaving the scope normally waits until all
+    records have met their end; leaving it by an exception abandons those not sent yet, unless `flush_on_error`.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        flush_on_error: bool = False,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        **config: object,
+    ) -> None:
+        self.config = ProducerConfig.from_properties(config)
+        self._metrics = Metrics()
+        self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
+        self._memory = BufferMemory(self.config.buffer_memory)
+        self._accumulator = Accumulator(self.config, CompressionRatioEstimator(), self._memory, Random())
+        self._metadata = ProducerMetadata(self._cluster, self._accumulator, self.config, self._metrics)
+        self._transactions = (
+            TransactionManager(self._cluster, self.config) if self.config.transactional_id is not None else None
+        )
+        self._sender = Sender(
+            self._cluster, self._accumulator, self._metadata, self.config, self._metrics, self._transactions
+        )
+        self._background = BackgroundTasks()
+        self._flush_on_error = flush_on_error
+        self._clock_ms = clock_ms
+        self._is_open = False
+        self._sends_since_yield = 0
+
+    async def __aenter__(self) -> Self:
+        nursery = await self._background.open()
+        try:
+            await nursery.start(self._cluster.run)
+            nursery.start_soon(self._metadata.run)
+            nursery.start_soon(self._sender.run)
+            if self._transactions is not None:
+                await self._transactions.initialize()
+        except BaseException:
+            await self._background.close()
+            raise
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None or (self._flush_on_error and not isinstance(error, trio.Cancelled)):
+                await self.flush()
+        finally:
+            self._is_open = False
+            self._sender.abandon(AbandonedError("the producer was closed before the record was delivered"))
+            await self._background.close()
+
+    # --- sending ---
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Add a record to a batch, and return its delivery, which may be awaited or not.
+
+        Waits for metadata and memory if it has to. It yields to other tasks whenever a batch was filled, not each time.
+        Raises ClosedError, RecordTooLargeError, DeadlineExceededError (`max.block.ms`) or BrokerError (topic refused).
+        """
+        if not self._is_open:
+            raise ClosedError("the producer is not open")
+        if self._transactions is not None:
+            self._transactions.check_open()
+        queues = self._accumulator.topics.get(topic)
+        if queues is None or (partition is not None and partition >= len(queues.queues)):
+            queues = await self._metadata.wait_for(topic, partition)
+        if partition is None:
+            partition = ANY_PARTITION
+            if key is not None or self.config.partitioner_class is not None:
+                partition = self._partition_for(queues, key, value)
+        size_bound = record_size_bound(key, value, headers)
+        if size_bound + BATCH_OVERHEAD > self.config.max_request_size:
+            raise RecordTooLargeError(
+                f"a record of {size_bound} bytes exceeds max.request.size ({self.config.max_request_size})"
+            )
+        if not self._memory.try_reserve(size_bound):
+            await self._reserve(size_bound)
+        if timestamp_ms is None:
+            timestamp_ms = self._clock_ms()
+        try:
+            delivery, is_begun, is_filled = self._accumulator.append(
+                queues, partition, timestamp_ms, key, value, headers, size_bound
+            )
+        except BaseException:
+            self._memory.release(size_bound)
+            raise
+        if self._transactions is not None:
+            self._transactions.note_partition(topic, delivery.partition)
+        self._sends_since_yield += 1
+        if is_begun:
+            self._metadata.use(topic)
+        if is_begun or is_filled:
+            self._sender.wake()
+        if is_filled or self._sends_since_yield >= RECORDS_BETWEEN_YIELDS:
+            # Not at each new batch: whoever sends in a loop would have every record sent alone.
+            self._sends_since_yield = 0
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return delivery
+
+    async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
+        """Send one whole record batch, its records untouched, compressed or not; returns its first record's delivery.
+
+        In format v2 the header gets this producer's identity and sequence number (and so a new CRC), and takes part
+        in its idempotence and transaction. With `keeps_producer` not even that is changed: the batch has a producer
+        id and sequence of its own, and who calls answers for their being in order. Formats v0 and v1 have no such
+        fields (several uncompressed messages may be one `raw`): they take Produce v2 or older, and an idempotent
+        producer fails them rather than repeat what may be stored already. What a broker finds too large is not split.
+
+        Raises as `send`; ValueError if `raw` is not one batch.
+        """
+        if not self._is_open:
+            raise ClosedError("the producer is not open")
+        if self._transactions is not None:
+            self._transactions.check_open()
+        queues = self._accumulator.topics.get(topic)
+        if queues is None or partition >= len(queues.queues):
+            queues = await self._metadata.wait_for(topic, partition)
+        size = len(raw)
+        if not self._memory.try_reserve(size):
+            await self._reserve(size)
+        try:
+            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw), keeps_producer=keeps_producer)
+        except (ValueError, BrokerError):
+            self._memory.release(size)
+            raise
+        if self._transactions is not None:
+            self._transactions.note_partition(topic, partition)
+        self._metadata.use(topic)
+        self._sender.wake()
+        return delivery
+
+    def _partition_for(self, queues: TopicQueues, key: bytes | None, value: bytes | None) -> int:
+        custom = self.config.partitioner_class
+        if custom is not None:
+            partition = custom(queues.topic, key, value, len(queues.queues))
+            if not 0 <= partition < len(queues.queues):
+                raise ClientError(f"the partitioner chose {partition} of {len(queues.queues)} partitions")
+            return partition
+        if key is not None and not self.config.partitioner_ignore_keys:
+            return partition_for_key(key, len(queues.queues))
+        return ANY_PARTITION
+
+    async def _reserve(self, size_bytes: int) -> None:
+        self._sender.wake()
+        with trio.move_on_after(self.config.max_block_ms / 1000):
+            await self._memory.reserve(size_bytes)
+            return
+        raise DeadlineExceededError(
+            f"no {size_bytes} bytes of buffer.memory became free in max.block.ms ({self.config.max_block_ms} ms)"
+        )
+
+    async def flush(self) -> None:
+        """Send everything now, and wait until all records sent before this call have met their end, good or bad."""
+        self._accumulator.flushes += 1
+        self._sender.wake()
+        try:
+            pending = list(self._accumulator.incomplete)
+            while pending:
+                batch = pending.pop()
+                await batch.finished.wait()
+                pending.extend(batch.halves)
+        finally:
+            self._accumulator.flushes -= 1
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """The topic's partitions and their leaders. Raises DeadlineExceededError or BrokerError."""
+        await self._metadata.wait_for(topic)
+        return self._cluster.topics[topic].partitions
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and rates under Kafka's names: `batch-split-rate`, `node-0.outgoing-byte-total`..."""
+        return self._metrics.snapshot()
+
+    # --- transactions ---
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """All or nothing: commits at the end of the block, aborts if it is left by an exception.
+
+        Raises ClientError without `transactional_id`; at the end BrokerError or DeadlineExceededError if the records
+        or the commit failed, after which the transaction is aborted.
+        """
+        transactions = self._transactional()
+        transactions.begin()
+        try:
+            yield self
+            await self.flush()
+            transactions.check_open()
+        except BaseException as cause:
+            await self._abort(transactions, cause)
+            raise
+        with transactions.ending():
+            await transactions.end(commit=True)
+
+    async def send_offsets_to_transaction(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
+    ) -> None:
+        """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`."""
+        await self._transactional().send_offsets(group_id, offsets, **membership)
+
+    async def join_transaction(self, topic: str, partition: int) -> tuple[int, int]:
+        """Have a partition take part in the open transaction, whoever writes to it.
+
+        Returns the producer id and epoch that batches there must have. Raises BrokerError or DeadlineExceededError.
+        """
+        transactions = self._transactional()
+        transactions.check_open()
+        transactions.note_partition(topic, partition)
+        if transactions.has_new_partitions():
+            await transactions.add_partitions()
+            transactions.check_open()
+        return transactions.producer_id, transactions.producer_epoch
+
+    async def _abort(self, transactions: TransactionManager, cause: BaseException) -> None:
+        """Abort after ``cause``; who is cancelled or interrupted is not kept for long."""
+        is_leaving = not isinstance(cause, Exception)
+        limit_s = CLOSE_GRACE_SECONDS if is_leaving else math.inf
+        with (
+            suppress(BrokerError, ClientError),
+            transactions.ending(),
+            trio.CancelScope(deadline=trio.current_time() + limit_s, shield=is_leaving),
+        ):
+            has_lost_records = transactions.error is not None
+            self._sender.abandon(AbandonedError("the transaction was aborted"), only_unsent=True)
+            await self.flush()
+            await transactions.end(commit=False)
+            if has_lost_records:
+                # Sequence numbers may have gaps: a new epoch makes them start again (KIP-360).
+                await transactions.initialize()
+                self._restart_sequences()
+
+    def _restart_sequences(self) -> None:
+        for queues in self._accumulator.topics.values():
+            for queue in queues.queues:
+                queue.sequence = PartitionSequence()
+
+    def _transactional(self) -> TransactionManager:
+        if self._transactions is None:
+            raise ClientError("transactions need a transactional_id")
+        return self._transactions

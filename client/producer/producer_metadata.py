@@ -1,0 +1,138 @@
+"""Keeps a producer's topics known: runs KIP-526's policy against the cluster, and lets senders wait for a topic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ..config import ProducerConfig
+from ..errors import ConnectionLostError, DeadlineExceededError
+from ..metrics import Metrics
+from ..wire.backoff import backoff_seconds
+from ..wire.cluster import Cluster
+from .accumulator import Accumulator, TopicQueues
+from .metadata_policy import MetadataPolicy
+
+logger = logging.getLogger(__name__)
+
+_HOPELESS_CODES = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+"""Answers about a topic for which waiting is pointless; all others may pass (it may be created just now)."""
+
+
+class ProducerMetadata:
+    """The one task that fetches metadata for a producer.
+
+    Invariant: at most one Metadata request is under way; what becomes urgent meanwhile goes with the next one.
+    """
+
+    def __init__(self, cluster: Cluster, accumulator: Accumulator, config: ProducerConfig, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._config = config
+        self._metrics = metrics
+        self._policy = MetadataPolicy(config.metadata_max_age_ms, config.metadata_evict_ms)
+        self._errors: dict[str, BrokerError] = {}
+        self._last_failure: Exception | None = None
+        self._wanted = trio.Event()
+        self._arrived = trio.Event()
+        self._random = Random()
+        self._failures = 0
+        self.on_news: Callable[[], None] = lambda: None
+        """Called with each answer: what waited for a leader may go now."""
+
+    def use(self, topic: str) -> None:
+        """Note that records go to this topic, so that it is kept."""
+        self._policy.use(topic, trio.current_time())
+
+    def request_update(self, topic: str) -> None:
+        """Note that what is known of a topic is wrong: it is fetched at once."""
+        self._policy.request_update(topic)
+        self._wanted.set()
+
+    async def wait_for(self, topic: str, partition: int | None = None) -> TopicQueues:
+        """Wait until a topic (and that partition of it) is known.
+
+        Raises BrokerError if the broker refuses it for good, DeadlineExceededError after `max.block.ms`.
+        """
+        self._errors.pop(topic, None)
+        with trio.move_on_after(self._config.max_block_ms / 1000):
+            while True:
+                queues = self._accumulator.topics.get(topic)
+                if queues is not None and (partition is None or partition < len(queues.queues)):
+                    return queues
+                if topic in self._errors:
+                    raise self._errors.pop(topic)
+                self.use(topic)
+                self.request_update(topic)
+                await self._arrived.wait()
+        missing = topic if partition is None else f"{topic}-{partition}"
+        because = f": {self._last_failure}" if self._last_failure is not None else ""
+        raise DeadlineExceededError(
+            f"{missing} is not known after max.block.ms ({self._config.max_block_ms} ms){because}"
+        ) from self._last_failure
+
+    async def run(self) -> None:
+        """Fetch what the policy asks for until cancelled."""
+        while True:
+            self._wanted = trio.Event()
+            now = trio.current_time()
+            self._evict(now)
+            if topics := self._policy.next_fetch(now):
+                await self._fetch(topics)
+                continue
+            with trio.move_on_at(self._policy.next_check_at(now)):
+                await self._wanted.wait()
+
+    def _evict(self, now: float) -> None:
+        for topic in self._policy.evict(now):
+            if self._accumulator.forget_topic(topic):
+                self._cluster.topics.pop(topic, None)
+            elif topic in self._accumulator.topics:
+                # Something is still to be sent there.
+                self._policy.use(topic, now)
+
+    async def _fetch(self, topics: list[str]) -> None:
+        self._metrics.count("metadata-request")
+        try:
+            answer = await self._cluster.refresh(topics, allow_auto_create=True)
+        except (ConnectionLostError, BrokerError) as failure:
+            logger.info("metadata could not be fetched: %s", failure)
+            self._last_failure = failure
+            self._failures += 1
+            self._policy.failed(topics, trio.current_time() + self._backoff(self._failures))
+        else:
+            self._failures = 0
+            self._last_failure = None
+            self._apply(topics, {topic.name or "": ErrorCode(topic.error_code) for topic in answer.topics})
+        arrived, self._arrived = self._arrived, trio.Event()
+        arrived.set()
+        self.on_news()
+
+    def _apply(self, asked: list[str], codes: dict[str, ErrorCode]) -> None:
+        now = trio.current_time()
+        for topic in asked:
+            metadata = self._cluster.topics.get(topic)
+            code = codes.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if metadata is not None and code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+                self._accumulator.update_topic(topic, metadata.leaders)
+            if metadata is not None and code is ErrorCode.NONE and None not in metadata.leaders:
+                self._policy.refreshed([topic], now)
+                continue
+            if code in _HOPELESS_CODES:
+                self._errors[topic] = BrokerError(code, f"topic {topic!r}")
+            else:
+                self._last_failure = BrokerError(code, f"topic {topic!r}")
+            self._policy.failed([topic], now + self._backoff(1))
+
+    def _backoff(self, failures: int) -> float:
+        return backoff_seconds(failures, self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._random)

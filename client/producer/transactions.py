@@ -1,0 +1,285 @@
+"""Transactions of a producer (KIP-98): its identity, the partitions and groups that take part, commit and abort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+from itertools import groupby
+from typing import TypeVar
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ...protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from ...protocol.schema import Message
+from ..config import ProducerConfig
+from ..errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError
+from ..wire.cluster import Cluster, CoordinatorType
+from ..wire.group_offsets import CommittedOffset
+from ..wire.retry import retry
+
+Response = TypeVar("Response", bound=Message)
+TopicPartition = tuple[str, int]
+
+
+class TransactionState(Enum):
+    """Where a transactional producer is.
+
+    UNINITIALIZED -> READY -> IN_TRANSACTION -> ENDING -> READY; IN_TRANSACTION -> MUST_ABORT -> ENDING; any -> FENCED.
+    FENCED is also who does not know how its last transaction ended: only a new producer of its id can go on.
+    """
+
+    UNINITIALIZED = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    MUST_ABORT = auto()
+    ENDING = auto()
+    FENCED = auto()
+
+
+FATAL_CODES = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""After these the producer can only be closed."""
+
+
+class TransactionManager:
+    """The transactional state of one producer. The sender asks it what may go; the producer drives it."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        assert config.transactional_id is not None
+        self.state = TransactionState.UNINITIALIZED
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.error: Exception | None = None
+        self._transactional_id = config.transactional_id
+        self._cluster = cluster
+        self._config = config
+        self._added: set[TopicPartition] = set()
+        self._new: set[TopicPartition] = set()
+        self._has_offsets = False
+
+    # --- the producer's side ---
+
+    async def initialize(self) -> None:
+        """Get (or renew) the identity, which ends what an earlier producer of this id has left open.
+
+        Raises BrokerError or DeadlineExceededError (`max.block.ms`).
+        """
+        self.state = TransactionState.UNINITIALIZED
+        answer = await self._ask(
+            InitProducerIdRequest(
+                transactional_id=self._transactional_id,
+                transaction_timeout_ms=self._config.transaction_timeout_ms,
+            ),
+            InitProducerIdResponse,
+            "InitProducerId",
+            lambda answer: [answer.error_code],
+        )
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self.state = TransactionState.READY
+
+    def begin(self) -> None:
+        """Open a transaction. Raises what has fenced the producer, or ClientError if one is open already."""
+        if self.state is TransactionState.FENCED and self.error is not None:
+            raise self.error
+        if self.state is not TransactionState.READY:
+            raise ClientError(f"a transaction cannot begin while the producer is {self.state.name}")
+        self.error = None
+        self.state = TransactionState.IN_TRANSACTION
+
+    def check_open(self) -> None:
+        """Raise unless records may be sent now."""
+        if self.state in (TransactionState.MUST_ABORT, TransactionState.FENCED) and self.error is not None:
+            raise self.error
+        if self.state is not TransactionState.IN_TRANSACTION:
+            raise ClientError("a producer with a transactional_id sends inside `async with producer.transaction()`")
+
+    def note_partition(self, topic: str, partition: int) -> None:
+        """Note that a record goes there in the open transaction."""
+        place = (topic, partition)
+        if place not in self._added:
+            self._new.add(place)
+
+    async def send_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
+    ) -> None:
+        """Commit a group's offsets (the next to read), with their texts if they have any, in the transaction (KIP-447).
+
+        `membership`: generation_id, member_id and group_instance_id of the consumer, for fencing.
+        Raises BrokerError or DeadlineExceededError.
+        """
+        self.check_open()
+        await self._ask(
+            AddOffsetsToTxnRequest(
+                transactional_id=self._transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                group_id=group_id,
+            ),
+            AddOffsetsToTxnResponse,
+            "AddOffsetsToTxn",
+            lambda answer: [answer.error_code],
+        )
+        self._has_offsets = True
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[_committed(place[1], offsets[place]) for place in places],
+            )
+            for topic, places in groupby(sorted(offsets), key=lambda place: place[0])
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._transactional_id,
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=topics,
+        )
+        for name, value in membership.items():
+            setattr(request, name, value)
+        await self._ask(
+            request,
+            TxnOffsetCommitResponse,
+            "TxnOffsetCommit",
+            lambda answer: [p.error_code for topic in answer.topics for p in topic.partitions],
+            coordinator=(CoordinatorType.GROUP, group_id),
+        )
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort, when all records have met their end. Raises BrokerError or DeadlineExceededError."""
+        self.state = TransactionState.ENDING
+        if self._added or self._has_offsets:
+            await self._ask(
+                EndTxnRequest(
+                    transactional_id=self._transactional_id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    committed=commit,
+                ),
+                EndTxnResponse,
+                "EndTxn",
+                lambda answer: [answer.error_code],
+            )
+        self._added.clear()
+        self._new.clear()
+        self._has_offsets = False
+        self.state = TransactionState.READY
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Around all that ends a transaction: if it fails, or is cancelled, the producer can only be closed."""
+        try:
+            yield
+        except (BrokerError, ClientError) as error:
+            self.error = error
+            raise
+        finally:
+            if self.state not in (TransactionState.READY, TransactionState.FENCED):
+                self.error = self.error or AbandonedError("nobody waited until the last transaction had ended")
+                self.state = TransactionState.FENCED
+
+    def fail(self, error: Exception) -> None:
+        """Note that a record of the open transaction was lost: it can only be aborted, or not even that."""
+        self.error = error
+        if isinstance(error, BrokerError) and error.code in FATAL_CODES:
+            self.state = TransactionState.FENCED
+        elif self.state is TransactionState.IN_TRANSACTION:
+            self.state = TransactionState.MUST_ABORT
+
+    # --- the sender's side ---
+
+    def has_new_partitions(self) -> bool:
+        """Whether partitions wait to be added before anything goes to them."""
+        return bool(self._new)
+
+    def is_added(self, topic: str, partition: int) -> bool:
+        """Whether the coordinator knows that the partition takes part."""
+        return (topic, partition) in self._added
+
+    async def add_partitions(self) -> None:
+        """Tell the coordinator of the partitions that are new in this transaction."""
+        places = sorted(self._new)
+        topics = [
+            AddPartitionsToTxnTopic(name=topic, partitions=[partition for _, partition in group])
+            for topic, group in groupby(places, key=lambda place: place[0])
+        ]
+        try:
+            await self._ask(
+                AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=self._transactional_id,
+                    v3_and_below_producer_id=self.producer_id,
+                    v3_and_below_producer_epoch=self.producer_epoch,
+                    v3_and_below_topics=topics,
+                ),
+                AddPartitionsToTxnResponse,
+                "AddPartitionsToTxn",
+                lambda answer: [
+                    partition.partition_error_code
+                    for topic in answer.results_by_topic_v3_and_below
+                    for partition in topic.results_by_partition
+                ],
+            )
+        except (BrokerError, ClientError) as error:
+            self.fail(error)
+        else:
+            self._added.update(places)
+        self._new.difference_update(places)
+
+    async def _ask(
+        self,
+        request: Message,
+        answer_class: type[Response],
+        what: str,
+        codes_of: Callable[[Response], list[int]],
+        coordinator: tuple[CoordinatorType, str] | None = None,
+    ) -> Response:
+        """Ask a coordinator (the transaction's by default) until it agrees; a fatal refusal fences the producer."""
+        kind, key = coordinator or (CoordinatorType.TRANSACTION, self._transactional_id)
+
+        async def attempt() -> Response:
+            node = await self._cluster.coordinator(kind, key)
+            answer = await self._cluster.request(node, request, answer_class)
+            for code in codes_of(answer):
+                if code:
+                    raise BrokerError(ErrorCode(code), what)
+            return answer
+
+        def before_retry(failure: Exception) -> None:
+            if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
+                self._cluster.forget_coordinator(kind, key)
+
+        try:
+            return await retry(
+                attempt, self._config, timeout_ms=self._config.max_block_ms, what=what, before_retry=before_retry
+            )
+        except BrokerError as error:
+            self.fail(error)
+            raise
+
+
+def _committed(partition: int, offset: int | CommittedOffset) -> TxnOffsetCommitRequestPartition:
+    known = offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+    return TxnOffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=known.offset, committed_metadata=known.metadata
+    )

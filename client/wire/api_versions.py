@@ -1,0 +1,139 @@
+"""Which version of each API to speak with a broker: what both sides know, or what a client of long ago would send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.apis import AnyApiKey, ApiKey, valid_versions
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.api_versions import ApiVersionsResponse
+from ..errors import ConfigError
+
+NEWEST_SPOKEN: Mapping[AnyApiKey, int] = {
+    # The next versions belong to KIP-890's transactions (Produce 12) or name topics by id only.
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 17,
+    ApiKey.OFFSET_COMMIT: 9,
+    # The next versions ask for several groups or keys at once.
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.FIND_COORDINATOR: 3,
+    # The next versions are for brokers (AddPartitionsToTxn), or belong to the transactions of KIP-890.
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.INIT_PRODUCER_ID: 5,
+}
+"""Where this client stops short of the newest version that `protocol` declares."""
+
+_VERSIONS_0_8 = {
+    ApiKey.PRODUCE: 0,
+    ApiKey.FETCH: 0,
+    ApiKey.LIST_OFFSETS: 0,
+    ApiKey.METADATA: 0,
+    ApiKey.OFFSET_COMMIT: 1,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.FIND_COORDINATOR: 0,
+}
+_VERSIONS_0_9 = {
+    **_VERSIONS_0_8,
+    ApiKey.PRODUCE: 1,
+    ApiKey.FETCH: 1,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.JOIN_GROUP: 0,
+    ApiKey.SYNC_GROUP: 0,
+    ApiKey.HEARTBEAT: 0,
+    ApiKey.LEAVE_GROUP: 0,
+    ApiKey.DESCRIBE_GROUPS: 0,
+    ApiKey.LIST_GROUPS: 0,
+}
+_VERSIONS_0_10 = {
+    **_VERSIONS_0_9,
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 2,
+    ApiKey.OFFSET_FETCH: 2,
+    ApiKey.JOIN_GROUP: 1,
+    ApiKey.CREATE_TOPICS: 1,
+    ApiKey.DELETE_TOPICS: 0,
+}
+_VERSIONS_0_11 = {
+    **_VERSIONS_0_10,
+    ApiKey.PRODUCE: 3,
+    ApiKey.FETCH: 5,
+    ApiKey.LIST_OFFSETS: 2,
+    ApiKey.METADATA: 4,
+    ApiKey.OFFSET_COMMIT: 3,
+    ApiKey.OFFSET_FETCH: 3,
+    ApiKey.FIND_COORDINATOR: 1,
+    ApiKey.JOIN_GROUP: 2,
+    ApiKey.SYNC_GROUP: 1,
+    ApiKey.HEARTBEAT: 1,
+    ApiKey.LEAVE_GROUP: 1,
+    ApiKey.DESCRIBE_GROUPS: 1,
+    ApiKey.LIST_GROUPS: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.DELETE_RECORDS: 0,
+    ApiKey.INIT_PRODUCER_ID: 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 0,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 0,
+    ApiKey.ADD_OFFSETS_TO_TXN: 0,
+    ApiKey.END_TXN: 0,
+    ApiKey.TXN_OFFSET_COMMIT: 0,
+    ApiKey.DESCRIBE_CONFIGS: 0,
+    ApiKey.ALTER_CONFIGS: 0,
+}
+
+PINNED_RELEASES: Mapping[str, Mapping[ApiKey, int]] = {
+    "0.8": _VERSIONS_0_8,
+    "0.9": _VERSIONS_0_9,
+    "0.10": _VERSIONS_0_10,
+    "0.11": _VERSIONS_0_11,
+}
+"""What the clients of these Kafka releases send (0.8: 0.8.2; 0.10: 0.10.2), which makes ours a legacy client."""
+
+
+class SpokenVersions:
+    """The version to use for each API on one connection."""
+
+    def __init__(self, offered: Mapping[int, tuple[int, int]], *, are_pinned: bool = False) -> None:
+        self._offered = offered
+        self._are_pinned = are_pinned
+
+    @classmethod
+    def pinned(cls, release: str) -> SpokenVersions:
+        """What a client of an old release would speak. Raises ConfigError for releases not in PINNED_RELEASES."""
+        try:
+            versions = PINNED_RELEASES[release]
+        except KeyError:
+            raise ConfigError(f"api_version must be one of {', '.join(PINNED_RELEASES)}, not {release!r}") from None
+        return cls({key: (version, version) for key, version in versions.items()}, are_pinned=True)
+
+    @classmethod
+    def negotiated(cls, answer: ApiVersionsResponse) -> SpokenVersions:
+        """The newest version of each API that both sides know."""
+        return cls({offered.api_key: (offered.min_version, offered.max_version) for offered in answer.api_keys})
+
+    def __contains__(self, key: ApiKey) -> bool:
+        return self._version(key) is not None
+
+    def version(self, key: AnyApiKey, *, newest: int | None = None) -> int:
+        """The version to speak, up to `newest`. Raises BrokerError UNSUPPORTED_VERSION if there is none in common."""
+        version = self._version(key, newest)
+        if version is None:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"no version of {key.name} in common with the broker")
+        return version
+
+    def _version(self, key: AnyApiKey, bound: int | None = None) -> int | None:
+        if key not in self._offered:
+            return None
+        oldest_offered, newest_offered = self._offered[key]
+        oldest, newest = valid_versions(key)
+        newest = min(newest, newest_offered, NEWEST_SPOKEN.get(key, newest))
+        if self._are_pinned:
+            oldest_offered, newest = 0, newest_offered
+        if bound is not None:
+            newest = min(newest, bound)
+        return newest if newest >= max(oldest, oldest_offered) else None

@@ -1,0 +1,330 @@
+"""What a client knows of a cluster (brokers, topics, leaders, coordinators) and its connections to the brokers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+import trio
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ...protocol.schema import NO_UUID, Message
+from ..config import ClientConfig
+from ..errors import ClientError, ConfigError, ConnectionLostError
+from ..metrics import Metrics
+from .api_versions import SpokenVersions
+from .backoff import backoff_seconds
+from .connection import Connection
+
+Response = TypeVar("Response", bound=Message)
+
+DEFAULT_PORT = 9092
+LAST_NODE_ID = 2**31 - 1
+"""Less a broker's node id it names the way to that broker as a group's coordinator, as in Kafka's client."""
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator coordinates: the key_type of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(slots=True)
+class PartitionMetadata:
+    """A partition's place: `leader` is None while it has none."""
+
+    index: int
+    leader: int | None
+    leader_epoch: int
+    replicas: list[int]
+    in_sync_replicas: list[int]
+
+
+@dataclass(slots=True)
+class TopicMetadata:
+    """A topic as the last Metadata answer described it; `partitions` are in order of their index."""
+
+    name: str
+    topic_id: UUID = NO_UUID
+    is_internal: bool = False
+    partitions: list[PartitionMetadata] = field(default_factory=list)
+
+    @property
+    def leaders(self) -> list[int | None]:
+        """Each partition's leader, by index."""
+        return [partition.leader for partition in self.partitions]
+
+
+class _Broker:
+    """The way to one broker: at most one connection, and when the next attempt to make one may be."""
+
+    __slots__ = ("connection", "dialling", "failures", "host", "not_before", "port")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.connection: Connection | None = None
+        self.dialling = trio.Lock()
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Cluster:
+    """Shared by the parts of one client. Its connections live in `run`, which has to be started first."""
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], config: ClientConfig, metrics: Metrics) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.topics: dict[str, TopicMetadata] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self._random = Random()
+        self._bootstrap = parse_servers(bootstrap_servers)
+        self._brokers: dict[int, _Broker] = {}
+        self._seed = [_Broker(host, port) for host, port in self._bootstrap]
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._ways_to_coordinators: dict[int, _Broker] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the connections until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    # --- connections ---
+
+    @property
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Host and port of each known broker, by node id."""
+        return {node: (broker.host, broker.port) for node, broker in self._brokers.items()}
+
+    def established(self, node: int) -> Connection | None:
+        """The live connection to a broker, if there is one now."""
+        broker = self._brokers.get(node)
+        if broker is None or broker.connection is None or broker.connection.is_closed:
+            return None
+        return broker.connection
+
+    async def connection(self, node: int) -> Connection:
+        """A live connection to a broker, made if need be.
+
+        Raises ConnectionLostError if the broker is unknown, cannot be reached, or is being left alone for
+        `reconnect.backoff.ms` after a failure.
+        """
+        broker = self._brokers.get(node) or self._ways_to_coordinators.get(node)
+        if broker is None:
+            raise ConnectionLostError(f"no broker with node id {node} is known")
+        return await self._connected(broker, f"node-{node}")
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever broker is at hand: the least loaded, else the first that can be reached.
+
+        Raises ConnectionLostError naming the last failure when none can be.
+        """
+        live = [b.connection for b in self._all_brokers() if b.connection is not None and not b.connection.is_closed]
+        if live:
+            return min(live, key=lambda connection: connection.in_flight_count)
+        known = list(self._brokers.items())
+        self._random.shuffle(known)
+        candidates = [(broker, f"node-{node}") for node, broker in known]
+        candidates += [(broker, f"{broker.host}:{broker.port}") for broker in self._seed]
+        reasons = []
+        for broker, name in candidates:
+            try:
+                return await self._connected(broker, name)
+            except ConnectionLostError as failure:
+                reasons.append(str(failure))
+        raise ConnectionLostError("; ".join(dict.fromkeys(reasons)) or "no bootstrap servers")
+
+    def _all_brokers(self) -> Iterable[_Broker]:
+        yield from self._brokers.values()
+        yield from self._seed
+
+    async def _connected(self, broker: _Broker, name: str) -> Connection:
+        async with broker.dialling:
+            if broker.connection is not None and not broker.connection.is_closed:
+                return broker.connection
+            now = trio.current_time()
+            if now < broker.not_before:
+                rest = broker.not_before - now
+                raise ConnectionLostError(f"{name} was not reachable and is left alone for {rest:.3f} s more")
+            try:
+                broker.connection = await self._dial(broker, name)
+            except ConnectionLostError:
+                broker.failures += 1
+                broker.not_before = trio.current_time() + backoff_seconds(
+                    broker.failures,
+                    self.config.reconnect_backoff_ms,
+                    self.config.reconnect_backoff_max_ms,
+                    self._random,
+                )
+                raise
+            broker.failures = 0
+            return broker.connection
+
+    async def _dial(self, broker: _Broker, name: str) -> Connection:
+        if self._nursery is None:
+            raise ClientError("the client is not running")
+        address = f"{broker.host}:{broker.port}"
+        stream: trio.abc.Stream
+        try:
+            with trio.fail_after(self.config.socket_connection_setup_timeout_ms / 1000):
+                tcp = await trio.open_tcp_stream(broker.host, broker.port)
+                stream = tcp
+                if self.config.security_protocol == "SSL":
+                    context = self.config.ssl_context or ssl.create_default_context()
+                    stream = trio.SSLStream(tcp, context, server_hostname=broker.host)
+                    await stream.do_handshake()
+        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as failure:
+            raise ConnectionLostError(f"cannot connect to {address}: {failure or 'it takes too long'}") from failure
+        _set_socket_options(tcp, self.config)
+        connection = Connection(stream, name, self.config, self.metrics)
+        await self._nursery.start(connection.run)
+        return connection
+
+    async def request(self, node: int, message: Message, answer: type[Response], **options: int) -> Response:
+        """Send a request to a certain broker; see `Connection.request`."""
+        connection = await self.connection(node)
+        return await connection.request(message, answer, **options)
+
+    async def request_any(self, message: Message, answer: type[Response], **options: int) -> Response:
+        """Send a request that every broker can answer."""
+        connection = await self.any_connection()
+        return await connection.request(message, answer, **options)
+
+    # --- metadata ---
+
+    async def refresh(self, topics: Iterable[str] | None, *, allow_auto_create: bool = False) -> MetadataResponse:
+        """Ask for these topics (None: all), and keep what comes. Raises ConnectionLostError or BrokerError."""
+        connection = await self.any_connection()
+        version = connection.versions.version(ApiKey.METADATA)
+        request = MetadataRequest(
+            topics=_wanted(topics, version),
+            # Before version 4 brokers decide on their own whether asking creates.
+            allow_auto_topic_creation=allow_auto_create or version < 4,
+        )
+        answer = await connection.request(request, MetadataResponse, version=version)
+        self._learn(answer)
+        return answer
+
+    def _learn(self, answer: MetadataResponse) -> None:
+        if answer.cluster_id is not None:
+            self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        alive = {broker.node_id for broker in answer.brokers}
+        for described in answer.brokers:
+            known = self._brokers.get(described.node_id)
+            if known is None or (known.host, known.port) != (described.host, described.port):
+                if known is not None and known.connection is not None:
+                    known.connection.close("the broker has moved")
+                self._brokers[described.node_id] = _Broker(described.host, described.port)
+        for gone in [node for node in self._brokers if node not in alive and alive]:
+            if (connection := self._brokers.pop(gone).connection) is not None:
+                connection.close("the broker has left the cluster")
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
+                self.topics[topic.name] = _topic_metadata(topic)
+            elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.topics.pop(topic.name, None)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The partition's leader as far as known."""
+        metadata = self.topics.get(topic)
+        if metadata is None or not 0 <= partition < len(metadata.partitions):
+            return None
+        return metadata.partitions[partition].leader
+
+    # --- coordinators ---
+
+    async def coordinator(self, kind: CoordinatorType, key: str) -> int:
+        """Node id of the broker that coordinates a group or a transactional id.
+
+        A group's has a node id and a connection of its own: a broker answers in order, and neither shall heartbeats
+        wait behind a fetch, nor fetches behind a JoinGroup. Raises ConnectionLostError, or BrokerError
+        (COORDINATOR_NOT_AVAILABLE while there is none).
+        """
+        node = self._coordinators.get((kind, key))
+        if node is not None:
+            return node
+        connection = await self.any_connection()
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        answer = await connection.request(request, FindCoordinatorResponse)
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
+        node = answer.node_id
+        if kind is CoordinatorType.GROUP:
+            node = LAST_NODE_ID - answer.node_id
+            way = self._ways_to_coordinators.get(node)
+            if way is None or (way.host, way.port) != (answer.host, answer.port):
+                if way is not None and way.connection is not None:
+                    way.connection.close("the coordinator has moved")
+                self._ways_to_coordinators[node] = _Broker(answer.host, answer.port)
+        elif node not in self._brokers:
+            self._brokers[node] = _Broker(answer.host, answer.port)
+        self._coordinators[kind, key] = node
+        return node
+
+    def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
+        """Ask anew next time, after NOT_COORDINATOR or a lost connection."""
+        self._coordinators.pop((kind, key), None)
+
+    async def versions(self) -> SpokenVersions:
+        """What a broker of the cluster speaks."""
+        return (await self.any_connection()).versions
+
+
+def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
+    """Hosts and ports from "host:port,[::1]:9092"; the port defaults to 9092. Raises ConfigError."""
+    items = servers.split(",") if isinstance(servers, str) else list(servers)
+    addresses = []
+    for item in items:
+        host, colon, port = item.strip().rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = item.strip(), str(DEFAULT_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap_servers must be HOST:PORT[,HOST:PORT...], not {item!r}")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def _set_socket_options(stream: trio.SocketStream, config: ClientConfig) -> None:
+    for option, size in (
+        (trio.socket.SO_SNDBUF, config.send_buffer_bytes),
+        (trio.socket.SO_RCVBUF, config.receive_buffer_bytes),
+    ):
+        # -1 leaves the system's own size, as in Kafka; so does the default here, which lets Linux tune it.
+        if size > 0 and size not in (ClientConfig.send_buffer_bytes, ClientConfig.receive_buffer_bytes):
+            stream.setsockopt(trio.socket.SOL_SOCKET, option, size)
+
+
+def _wanted(topics: Iterable[str] | None, version: int) -> list[MetadataRequestTopic] | None:
+    if topics is None:
+        # In version 0 no topics mean all of them.
+        return None if version >= 1 else []
+    return [MetadataRequestTopic(name=topic) for topic in topics]
+
+
+def _topic_metadata(topic: MetadataResponseTopic) -> TopicMetadata:
+    partitions = [
+        PartitionMetadata(
+            index=partition.partition_index,
+            leader=partition.leader_id if partition.leader_id >= 0 else None,
+            leader_epoch=partition.leader_epoch,
+            replicas=partition.replica_nodes,
+            in_sync_replicas=partition.isr_nodes,
+        )
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    ]
+    return TopicMetadata(topic.name or "", topic.topic_id, topic.is_internal, partitions)

@@ -1,0 +1,114 @@
+"""What the tools that ask a broker share: how they connect, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ..client.errors import ClientError
+from ..protocol.errors import BrokerError
+
+DEFAULT_SERVER = "localhost:9092"
+INTERRUPTED = 130
+
+
+class UsageError(Exception):
+    """Options that parse and make no sense together."""
+
+
+def add_connection_options(parser: argparse.ArgumentParser, *config_options: str) -> None:
+    """Add `--bootstrap-server`, and options under these names for a file with client settings."""
+    parser.add_argument(
+        "--bootstrap-server",
+        default=DEFAULT_SERVER,
+        metavar="HOST:PORT,...",
+        help="the brokers to ask first (default: %(default)s)",
+    )
+    names = config_options or ("--command-config",)
+    parser.add_argument(*names, dest="client_config", metavar="FILE", help="a properties file with client settings")
+
+
+def client_properties(arguments: argparse.Namespace, assignments: list[str] | None = None) -> dict[str, Any]:
+    """Client settings from the given file and from KEY=VALUE options, which win. Raises UsageError."""
+    properties = read_client_properties(arguments.client_config)
+    properties |= parse_assignments(assignments or [])
+    return without_what_is_taken_care_of(properties)
+
+
+def read_client_properties(path: str | None) -> dict[str, Any]:
+    """The client settings of a properties file, none without a file. Raises UsageError."""
+    if path is None:
+        return {}
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    properties = parse_assignments([line for line in lines if line.strip() and line.lstrip()[0] not in "#!"])
+    return without_what_is_taken_care_of(properties)
+
+
+def without_what_is_taken_care_of(properties: dict[str, str]) -> dict[str, Any]:
+    """Without the keys that other clients need and ours do not take."""
+    taken = ("bootstrap.servers", "key.serializer", "value.serializer")
+    return {key: value for key, value in properties.items() if key not in taken}
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, str]:
+    """KEY=VALUE texts as a mapping. Raises UsageError for one without "="."""
+    pairs = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"expected KEY=VALUE, not {assignment!r}")
+        pairs[key.strip()] = value.strip("\r\n")
+    return pairs
+
+
+def run_client(work: Callable[[], Awaitable[None]]) -> int:
+    """As `run_tool`, for work that needs trio."""
+    return run_tool(lambda: trio.run(work))
+
+
+def run_tool(work: Callable[[], None]) -> int:
+    """Run a tool's work and turn what stops it into one line on standard error and an exit code."""
+    try:
+        work()
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        return _exit_code(_innermost(raised))
+    return 0
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # Whoever read the output has seen enough (`gregor consume ... | head`); the rest goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, BrokerError):
+        print(f"Error: {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201
+        return 1
+    if isinstance(error, ClientError | UsageError):
+        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    raise error
+
+
+def describe_broker_error(error: BrokerError) -> str:
+    """A broker's refusal in one line: its code, and its message if it gave one."""
+    return f"{error.message} ({error.code.name})" if error.message else error.code.name
+
+
+def say(text: str = "") -> None:
+    """Print one line of a tool's output."""
+    print(text)  # noqa: T201
+
+
+def _innermost(error: BaseException) -> BaseException:
+    return _innermost(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

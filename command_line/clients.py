@@ -1,0 +1,106 @@
+"""`gregor clients`: who uses a Gregor broker, with which API versions, and what Kafka 4 would say to that.
+
+The broker is asked over its Kafka port, by an API that only Gregor has (`protocol.apis.GregorApiKey`).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..broker.monitoring.kafka_4_floor import api_name, refused_by_kafka_4, verdict
+from ..client.admin import Admin
+from ..client.errors import ConnectionLostError
+from ..client.wire.connection import SOFTWARE_NAME
+from ..protocol.apis import AnyApiKey, ApiKey, api_key
+from ..protocol.messages.describe_clients import ConversionWork, DescribedClient
+from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from .text_table import format_table
+
+HEAD = ("CLIENT-ID", "HOST", "SOFTWARE", "OPEN", "REQUESTS", "DOWN-CONVERTED", "UP-CONVERTED")
+MIB = 1 << 20
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("clients", help="who uses a Gregor broker, and what Kafka 4 would refuse them")
+    add_connection_options(parser)
+    parser.add_argument("--refused", action="store_true", help="only clients that Kafka 4 would refuse")
+    parser.add_argument("--versions", action="store_true", help="all API versions of each client, with their counts")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the list; the exit code is 1 if there is no answer."""
+
+    async def work() -> None:
+        async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
+            try:
+                answers = await admin.describe_clients()
+            except ConnectionLostError as error:
+                raise UsageError(f"{error}; only a Gregor broker knows its clients") from error
+        clients = [client for answer in answers for client in answer.clients]
+        _show(clients, only_refused=arguments.refused, with_versions=arguments.versions)
+        forgotten = sum(answer.forgotten_clients for answer in answers)
+        if forgotten:
+            say(f"{forgotten} more were forgotten: gregor.client.census.max.clients is the bound")
+
+    return run_client(work)
+
+
+def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: bool) -> None:
+    shown = sorted(
+        (client for client in clients if _is_shown(client, only_refused=only_refused)),
+        key=lambda client: (not refused_by_kafka_4(_used(client)), client.client_id, client.host),
+    )
+    table = format_table(HEAD, [_row(client) for client in shown])
+    say(table[0])
+    for line, client in zip(table[1:], shown, strict=True):
+        say(line)
+        say(f"    {verdict(_used(client))}")
+        if client.refused_down_conversions:
+            say(
+                f"    {client.refused_down_conversions} fetches were refused by message.downconversion.enable=false: "
+                "set it to true for the topic, or upgrade the client to Kafka 0.11.0 or newer"
+            )
+        if with_versions:
+            say(f"    sends {_versions(client)}")
+
+
+def _is_shown(client: DescribedClient, *, only_refused: bool) -> bool:
+    if only_refused:
+        return bool(refused_by_kafka_4(_used(client)))
+    # Whoever only asks who is there is not who is meant.
+    return client.software_name != SOFTWARE_NAME or any(
+        entry.api_key in (ApiKey.PRODUCE, ApiKey.FETCH) for entry in client.api_versions
+    )
+
+
+def _row(client: DescribedClient) -> tuple[object, ...]:
+    software = f"{client.software_name} {client.software_version}".strip()
+    requests = sum(entry.request_count for entry in client.api_versions)
+    return (
+        client.client_id or None,
+        client.host,
+        software or None,
+        client.connection_count,
+        requests,
+        _work(client.down_conversion),
+        _work(client.up_conversion),
+    )
+
+
+def _work(work: ConversionWork) -> str | None:
+    if not work.record_count:
+        return None
+    return f"{work.record_count} records, {work.stored_bytes / MIB:.1f} MiB, {work.cpu_micros / 1000:.0f} ms CPU"
+
+
+def _used(client: DescribedClient) -> list[tuple[AnyApiKey, int]]:
+    return [(api_key(entry.api_key), entry.api_version) for entry in client.api_versions]
+
+
+def _versions(client: DescribedClient) -> str:
+    return ", ".join(
+        f"{api_name(api_key(entry.api_key))} v{entry.api_version} x{entry.request_count}"
+        for entry in client.api_versions
+    )

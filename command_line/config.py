@@ -1,0 +1,26 @@
+"""`gregor config`: the broker's settings with their defaults, or a commented server.properties."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("config", help="list the broker's settings")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only keys that contain one of these")
+    parser.add_argument("--write", action="store_true", help="print a server.properties with all keys, commented out")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the keys."""
+    from ..broker.config.server_properties import described, server_properties
+
+    if options.write:
+        sys.stdout.write(server_properties())
+        return 0
+    for line in described(options.words):
+        print(line)  # noqa: T201
+    return 0

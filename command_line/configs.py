@@ -1,0 +1,178 @@
+"""`gregor configs`: show and change settings of topics, brokers and groups, and quotas, with kafka-configs' options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from ..client.admin import Admin, AlterOperation, ResourceType
+from ..client.admin.quotas import ANY_NAME
+from ..protocol.messages.describe_configs import DescribeConfigsResourceResult
+from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from .quota_configs import ENTITY_KEYS, alter_quotas, describe_quotas
+
+_TYPES = {
+    "topics": ResourceType.TOPIC,
+    "brokers": ResourceType.BROKER,
+    "broker-loggers": ResourceType.BROKER_LOGGER,
+    "groups": ResourceType.GROUP,
+}
+
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+"""Where a value comes from (Kafka's DescribeConfigsResponse.ConfigSource)."""
+
+_DYNAMIC_SOURCES = {1, 2, 3, 6, 8}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("configs", help="show and change settings of topics and brokers")
+    add_connection_options(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show settings")
+    action.add_argument("--alter", dest="action", action="store_const", const="alter", help="change settings")
+    parser.add_argument(
+        "--entity-type",
+        action="append",
+        default=[],
+        choices=sorted([*_TYPES, *ENTITY_KEYS]),
+        help="what the settings belong to; users and clients may be given together",
+    )
+    parser.add_argument(
+        "--entity-name", action="append", default=[], help="the topic's name or the broker's id; one for each type"
+    )
+    parser.add_argument("--entity-default", action="store_true", help="the default of all that have no own setting")
+    parser.add_argument("--topic", help="short for --entity-type topics --entity-name")
+    parser.add_argument("--broker", help="short for --entity-type brokers --entity-name")
+    for kind, key in ENTITY_KEYS.items():
+        parser.add_argument(
+            f"--{kind.removesuffix('s')}", dest=key, help=f"short for --entity-type {kind}, with a name"
+        )
+    parser.add_argument("--all", action="store_true", help="describe all settings, not only those that were changed")
+    parser.add_argument("--add-config", metavar="K=V,K=[V,V]", help="settings to make")
+    parser.add_argument("--delete-config", metavar="K,K", help="settings to take back")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code is 1 if the broker refused."""
+
+    async def work() -> None:
+        quota_entity = _quota_entity(arguments)
+        async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
+            if quota_entity is not None and arguments.action == "alter":
+                await alter_quotas(admin, quota_entity, *_changes(arguments))
+            elif quota_entity is not None:
+                await describe_quotas(admin, quota_entity)
+            else:
+                await _configure(admin, arguments)
+
+    return run_client(work)
+
+
+def _quota_entity(arguments: argparse.Namespace) -> dict[str, str | None] | None:
+    """Whose quotas are meant, None if no quotas are. Raises UsageError."""
+    named = {key: getattr(arguments, key) for key in ENTITY_KEYS.values() if getattr(arguments, key) is not None}
+    kinds = [kind for kind in arguments.entity_type if kind in ENTITY_KEYS]
+    if kinds and len(kinds) < len(arguments.entity_type):
+        raise UsageError("quotas are of users, clients and ips alone")
+    entity: dict[str, str | None] = dict(named)
+    names = list(arguments.entity_name)
+    for kind in kinds:
+        if names:
+            entity[ENTITY_KEYS[kind]] = names.pop(0)
+        elif arguments.entity_default:
+            entity[ENTITY_KEYS[kind]] = None
+        elif arguments.action == "describe":
+            entity[ENTITY_KEYS[kind]] = ANY_NAME
+        else:
+            raise UsageError(f"--entity-type {kind} needs --entity-name or --entity-default")
+    return entity or None
+
+
+def _changes(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What is to be set and what to be taken back. Raises UsageError if that is nothing."""
+    settings = parse_settings(arguments.add_config or "")
+    deleted = [key.strip() for key in (arguments.delete_config or "").split(",") if key.strip()]
+    if not settings and not deleted:
+        raise UsageError("--alter needs --add-config or --delete-config")
+    return settings, deleted
+
+
+async def _configure(admin: Admin, arguments: argparse.Namespace) -> None:
+    kind, name = _entity(arguments)
+    if arguments.action == "alter":
+        await _alter(admin, kind, name, arguments)
+    elif name is None and kind is ResourceType.TOPIC:
+        for topic in await admin.list_topics():
+            await _describe(admin, kind, topic, arguments)
+    else:
+        await _describe(admin, kind, name or "", arguments)
+
+
+def _entity(arguments: argparse.Namespace) -> tuple[ResourceType, str | None]:
+    if arguments.topic is not None:
+        return ResourceType.TOPIC, arguments.topic
+    if arguments.broker is not None:
+        return ResourceType.BROKER, arguments.broker
+    if len(arguments.entity_type) != 1 or len(arguments.entity_name) > 1:
+        raise UsageError("give one --entity-type, or one of --topic and --broker")
+    (entity_type,) = arguments.entity_type
+    name = arguments.entity_name[0] if arguments.entity_name else None
+    kind = _TYPES[entity_type]
+    if name is None and not arguments.entity_default and kind is not ResourceType.TOPIC:
+        raise UsageError(f"--entity-type {entity_type} needs --entity-name or --entity-default")
+    if name is None and arguments.action == "alter" and kind is ResourceType.TOPIC:
+        raise UsageError("--alter needs --entity-name")
+    return kind, name
+
+
+async def _alter(admin: Admin, kind: ResourceType, name: str | None, arguments: argparse.Namespace) -> None:
+    settings, deleted = _changes(arguments)
+    changes: list[tuple[AlterOperation, str, str | None]] = [
+        (AlterOperation.SET, key, value) for key, value in settings.items()
+    ]
+    changes += [(AlterOperation.DELETE, key, None) for key in deleted]
+    await admin.alter_configs(kind, name or "", changes)
+    say(f"Completed updating {_described(kind, name or '')}.")
+
+
+async def _describe(admin: Admin, kind: ResourceType, name: str, arguments: argparse.Namespace) -> None:
+    entries = await admin.describe_configs(kind, name)
+    which = "All" if arguments.all else "Dynamic"
+    say(f"{which} configs for {_described(kind, name)} are:")
+    for entry in entries:
+        if arguments.all or entry.config_source in _DYNAMIC_SOURCES:
+            say(f"  {_line(entry)}")
+
+
+def _described(kind: ResourceType, name: str) -> str:
+    entity = kind.name.lower().replace("_", " ")
+    return f"{entity} {name}" if name else f"default {entity}s in the cluster"
+
+
+def _line(entry: DescribeConfigsResourceResult) -> str:
+    synonyms = ", ".join(f"{_SOURCES.get(s.source, s.source)}:{s.name}={s.value}" for s in entry.synonyms)
+    synonyms = synonyms or f"{_SOURCES.get(entry.config_source, entry.config_source)}:{entry.name}={entry.value}"
+    return f"{entry.name}={entry.value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """Settings from K=V,K=[V,V]: commas inside brackets belong to the value. Raises UsageError."""
+    settings = {}
+    for item in re.split(r",(?![^\[]*\])", text):
+        if not item.strip():
+            continue
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"--add-config must look like K=V,K=[V,V], not {item!r}")
+        settings[key.strip()] = value.strip().removeprefix("[").removesuffix("]")
+    return settings

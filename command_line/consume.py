@@ -1,0 +1,171 @@
+"""`gregor consume`: print the records of topics as they come, with the options of kafka-console-consumer."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from ..client.consumer.consumer import Consumer
+from ..client.consumer.consumer_record import ConsumerRecord
+from ..protocol.records.record import TimestampType
+from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
+
+_TIMESTAMP_LABELS = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+    TimestampType.NO_TIMESTAMP_TYPE: "NO_TIMESTAMP",
+}
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("consume", help="print the records of topics")
+    add_connection_options(parser, "--consumer.config", "--command-config")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--topic", help="the topic to read")
+    source.add_argument("--include", metavar="REGEX", help="read all topics whose names match")
+    parser.add_argument("--partition", type=int, metavar="N", help="read only this partition")
+    parser.add_argument("--offset", metavar="N", help="start there (with --partition): a number, earliest or latest")
+    parser.add_argument("--from-beginning", action="store_true", help="start at the first record, not at the next one")
+    parser.add_argument("--group", help="the consumer group (default: one of its own)")
+    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after so many records")
+    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for so long")
+    parser.add_argument(
+        "--isolation-level", choices=("read_committed", "read_uncommitted"), help="whether to hide aborted records"
+    )
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what is printed: print.timestamp, print.partition, print.offset, print.headers, print.key, print.value, "
+        "key.separator, line.separator, headers.separator, null.literal; repeatable",
+    )
+    parser.add_argument(
+        "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a consumer setting, repeatable"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print until stopped, --max-messages or --timeout-ms."""
+
+    async def work() -> None:
+        printed = 0
+        try:
+            record_format = RecordFormat.from_properties(parse_assignments(arguments.property))
+            async with Consumer(arguments.bootstrap_server, **_consumer_properties(arguments)) as consumer:
+                await _choose_records(consumer, arguments)
+                while arguments.max_messages is None or printed < arguments.max_messages:
+                    left = None if arguments.max_messages is None else arguments.max_messages - printed
+                    records = await consumer.poll(arguments.timeout_ms, max_records=left)
+                    if not records:
+                        break
+                    for record in records:
+                        record_format.write(record, sys.stdout.buffer)
+                    sys.stdout.buffer.flush()
+                    printed += len(records)
+        finally:
+            print(f"Processed a total of {printed} messages", file=sys.stderr)  # noqa: T201
+
+    return run_client(work)
+
+
+def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
+    properties = client_properties(arguments, arguments.consumer_property)
+    if arguments.isolation_level is not None:
+        properties["isolation.level"] = arguments.isolation_level
+    if arguments.group is not None:
+        properties["group.id"] = arguments.group
+    elif arguments.partition is None and "group.id" not in properties:
+        properties["group.id"] = f"console-consumer-{random.randrange(100_000)}"
+        properties.setdefault("enable.auto.commit", "false")
+    if arguments.from_beginning or arguments.offset == "earliest":
+        properties["auto.offset.reset"] = "earliest"
+    return properties
+
+
+async def _choose_records(consumer: Consumer, arguments: argparse.Namespace) -> None:
+    if arguments.partition is None:
+        if arguments.offset is not None:
+            raise UsageError("--offset needs --partition")
+        consumer.subscribe(re.compile(arguments.include) if arguments.include else [arguments.topic])
+        return
+    if arguments.include is not None:
+        raise UsageError("--partition needs --topic")
+    consumer.assign([(arguments.topic, arguments.partition)])
+    if arguments.offset is not None and arguments.offset not in ("earliest", "latest"):
+        try:
+            offset = int(arguments.offset)
+        except ValueError:
+            raise UsageError(f"--offset must be a number, earliest or latest, not {arguments.offset!r}") from None
+        consumer.seek(arguments.topic, arguments.partition, offset)
+    elif arguments.from_beginning or arguments.offset == "earliest":
+        await consumer.seek_to_beginning()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """What is printed of a record, as Kafka's DefaultMessageFormatter has it."""
+
+    prints_timestamp: bool = False
+    prints_partition: bool = False
+    prints_offset: bool = False
+    prints_headers: bool = False
+    prints_key: bool = False
+    prints_value: bool = True
+    key_separator: bytes = b"\t"
+    line_separator: bytes = b"\n"
+    headers_separator: bytes = b","
+    null_literal: bytes = b"null"
+
+    @classmethod
+    def from_properties(cls, properties: dict[str, str]) -> RecordFormat:
+        """The format that --property options describe. Raises UsageError for an unknown one."""
+        texts = {key: value.encode().decode("unicode_escape").encode() for key, value in properties.items()}
+
+        def wanted(name: str, default: bytes = b"false") -> bool:
+            return texts.pop(f"print.{name}", default).strip().lower() == b"true"
+
+        record_format = cls(
+            prints_timestamp=wanted("timestamp"),
+            prints_partition=wanted("partition"),
+            prints_offset=wanted("offset"),
+            prints_headers=wanted("headers"),
+            prints_key=wanted("key"),
+            prints_value=wanted("value", b"true"),
+            key_separator=texts.pop("key.separator", b"\t"),
+            line_separator=texts.pop("line.separator", b"\n"),
+            headers_separator=texts.pop("headers.separator", b","),
+            null_literal=texts.pop("null.literal", b"null"),
+        )
+        if texts:
+            raise UsageError(f"unknown --property {next(iter(texts))!r}")
+        return record_format
+
+    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+        """Write one record."""
+        parts = []
+        if self.prints_timestamp:
+            label = _TIMESTAMP_LABELS[record.timestamp_type]
+            has_time = record.timestamp_type is not TimestampType.NO_TIMESTAMP_TYPE
+            parts.append(f"{label}:{record.timestamp}".encode() if has_time else label.encode())
+        if self.prints_partition:
+            parts.append(b"Partition:%d" % record.partition)
+        if self.prints_offset:
+            parts.append(b"Offset:%d" % record.offset)
+        if self.prints_headers:
+            headers = [header.key + b":" + self._text(header.value) for header in record.headers]
+            parts.append(self.headers_separator.join(headers) if headers else b"NO_HEADERS")
+        if self.prints_key:
+            parts.append(self._text(record.key))
+        if self.prints_value:
+            parts.append(self._text(record.value))
+        out.write(self.key_separator.join(parts) + self.line_separator)
+
+    def _text(self, data: bytes | None) -> bytes:
+        return self.null_literal if data is None else data

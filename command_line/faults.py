@@ -1,0 +1,185 @@
+"""`gregor faults`: make a Gregor broker slow, refuse, hang up or cheat, see which faults it has, and take them back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from ..broker.config.fault_keys import RULE_PREFIX
+from ..broker.faults.rule import SPARED_CLIENT_ID
+from ..broker.faults.rule_syntax import (
+    OFF,
+    WORDS,
+    FaultRuleError,
+    check_rule_name,
+    join_words,
+    parse_rule,
+    parse_time_ms,
+)
+from ..client.admin import Admin, AlterOperation, ResourceType
+from ..protocol.messages.describe_configs import DescribeConfigsResourceResult
+from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from .text_table import format_table
+
+CLOCK = "gregor.fault.clock.offset.ms"
+ALL_BROKERS = ""
+DYNAMIC_SOURCES = {2: "broker", 3: "all brokers"}
+"""Where a rule comes from that can be deleted (Kafka's DescribeConfigsResponse.ConfigSource)."""
+FROM_THE_START = "start"
+HEAD = ("BROKER", "NAME", "FROM", "RULE")
+
+DESCRIPTION = """\
+Make a Gregor broker misbehave, to see what clients do then. The broker must have been started with
+gregor.fault.injection.enable=true. Rules are dynamic broker configurations (gregor.fault.rule.NAME), so any Kafka admin
+client can set them too.
+
+  gregor faults add slow api=Produce topic=orders delay=20ms
+  gregor faults add moved api=Produce topic=orders partition=0 error=NOT_LEADER_OR_FOLLOWER first=3
+  gregor faults add lost-acks api=Produce at=answer disconnect probability=0.01
+  gregor faults add full-disk disk=append error=ENOSPC topic=orders until=30s
+  gregor faults add --broker 1 cut broker=3 stall           broker 1 no longer answers broker 3
+  gregor faults list
+  gregor faults clear slow
+  gregor faults clear                                       take all rules back, and the clock's offset
+  gregor faults clock 90m                                   let the brokers' clocks be ahead
+  gregor faults clock 1h --behind
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser(
+        "faults",
+        help="make a Gregor broker slow, refuse, hang up or cheat, for tests",
+        description=DESCRIPTION,
+        epilog=_words_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="add|list|clear|clock", required=True)
+    adding = _action(actions, "add", "set a rule, new or in place of one of that name", epilog=_words_epilog())
+    adding.add_argument("name", metavar="NAME", help="how the rule is called, in the log and in metrics too")
+    adding.add_argument("words", metavar="WORD", nargs="+", help="what the rule is made of; see below")
+    _action(actions, "list", "the rules that each broker has, and where from")
+    clearing = _action(actions, "clear", "take rules back")
+    clearing.add_argument("names", metavar="NAME", nargs="*", help="rules to take back (default: all, and the clock)")
+    moving = _action(actions, "clock", "move the clock of the brokers")
+    moving.add_argument("offset", metavar="TIME", help="how far from the right time: 90m, 1h, 0")
+    moving.add_argument("--behind", action="store_true", help="behind the right time, not ahead of it")
+    parser.set_defaults(run=run)
+
+
+def _action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, sentence: str, epilog: str | None = None
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(
+        name,
+        help=sentence,
+        description=sentence,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_connection_options(parser)
+    parser.add_argument("--broker", type=int, metavar="ID", help="only this broker (default: all of them)")
+    return parser
+
+
+def _words_epilog() -> str:
+    lines = [f"  {word:<12} {meaning}" for word, meaning in WORDS.items()]
+    return "words of a rule:\n" + "\n".join(lines)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code is 1 if the broker refused."""
+
+    async def work() -> None:
+        properties = {**client_properties(arguments), "client_id": SPARED_CLIENT_ID}
+        async with Admin(arguments.bootstrap_server, **properties) as admin:
+            await {"add": _add, "list": _list, "clear": _clear, "clock": _move_clock}[arguments.action](
+                admin, arguments
+            )
+
+    return run_client(work)
+
+
+def _target(arguments: argparse.Namespace) -> str:
+    return ALL_BROKERS if arguments.broker is None else str(arguments.broker)
+
+
+async def _add(admin: Admin, arguments: argparse.Namespace) -> None:
+    words: list[str] = arguments.words
+    # A rule in quotes is one word for the shell.
+    text = words[0] if len(words) == 1 else join_words(words)
+    try:
+        check_rule_name(arguments.name)
+        parse_rule(text)
+    except FaultRuleError as error:
+        raise UsageError(str(error)) from None
+    key = RULE_PREFIX + arguments.name
+    await admin.alter_configs(ResourceType.BROKER, _target(arguments), [(AlterOperation.SET, key, text)])
+    say(f"{arguments.name}: {text}")
+
+
+async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    rows: list[tuple[str, str, str, str]] = []
+    for broker in await _brokers(admin, arguments):
+        for entry in await _faults_of(admin, broker):
+            name = entry.name.removeprefix(RULE_PREFIX)
+            rows.append((broker, name, DYNAMIC_SOURCES.get(entry.config_source, FROM_THE_START), entry.value or ""))
+    for line in format_table(HEAD, sorted(rows)):
+        say(line)
+
+
+async def _clear(admin: Admin, arguments: argparse.Namespace) -> None:
+    wanted = {RULE_PREFIX + name for name in arguments.names}
+    known = set()
+    cleared = await _clear_of(admin, ALL_BROKERS, wanted) if arguments.broker is None else set()
+    known |= cleared
+    for broker in await _brokers(admin, arguments):
+        known |= await _clear_of(admin, broker, wanted)
+    missing = sorted(name.removeprefix(RULE_PREFIX) for name in wanted - known)
+    if missing:
+        raise UsageError(f"no such rule: {', '.join(missing)}")
+    names = sorted(name.removeprefix(RULE_PREFIX) for name in known)
+    say(f"cleared {', '.join(names) if names else 'nothing: there was no fault'}")
+
+
+async def _clear_of(admin: Admin, target: str, wanted: set[str]) -> set[str]:
+    """Take back the faults of one broker, or those that all have; returns their keys."""
+    changes: list[tuple[AlterOperation, str, str | None]] = []
+    for entry in await _faults_of(admin, target):
+        if wanted and entry.name not in wanted:
+            continue
+        own_source = 3 if target == ALL_BROKERS else 2
+        if entry.config_source == own_source:
+            changes.append((AlterOperation.DELETE, entry.name, None))
+        elif entry.config_source not in DYNAMIC_SOURCES and entry.value != OFF:
+            changes.append((AlterOperation.SET, entry.name, OFF if entry.name != CLOCK else "0"))
+    if changes:
+        await admin.alter_configs(ResourceType.BROKER, target, changes)
+    return {name for _, name, _ in changes}
+
+
+async def _move_clock(admin: Admin, arguments: argparse.Namespace) -> None:
+    try:
+        offset_ms = round(parse_time_ms(arguments.offset)) * (-1 if arguments.behind else 1)
+    except FaultRuleError as error:
+        raise UsageError(str(error)) from None
+    await admin.alter_configs(ResourceType.BROKER, _target(arguments), [(AlterOperation.SET, CLOCK, str(offset_ms))])
+    say(f"clock {offset_ms:+} ms")
+
+
+async def _brokers(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    if arguments.broker is not None:
+        return [str(arguments.broker)]
+    return [str(broker) for broker in sorted((await admin.describe_cluster()).brokers)]
+
+
+async def _faults_of(admin: Admin, target: str) -> list[DescribeConfigsResourceResult]:
+    return list(_faults(await admin.describe_configs(ResourceType.BROKER, target)))
+
+
+def _faults(entries: list[DescribeConfigsResourceResult]) -> Iterator[DescribeConfigsResourceResult]:
+    """The fault rules, and the clock's offset if it has one."""
+    for entry in entries:
+        if entry.name.startswith(RULE_PREFIX) or (entry.name == CLOCK and entry.value not in (None, "0")):
+            yield entry

@@ -1,0 +1,198 @@
+"""`gregor groups`: list, describe, delete groups and move their offsets, with the options of kafka-consumer-groups."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from ..client.admin import Admin, GroupMember, GroupOverview
+from ..client.consumer.subscription import TopicPartition
+from ..client.wire.offset_lookup import LATEST
+from ..protocol.errors import BrokerError, ErrorCode
+from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from .offset_reset import add_reset_options, parse_partitions, reset_offsets
+from .text_table import format_table
+
+DEAD = "Dead"
+EMPTY = "Empty"
+OFFSET_COLUMNS = (
+    "GROUP",
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "CONSUMER-ID",
+    "HOST",
+    "CLIENT-ID",
+)
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("groups", help="list and describe consumer groups, delete them, reset offsets")
+    add_connection_options(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    for name, text in (
+        ("list", "list the groups"),
+        ("describe", "show what groups have committed, and their lag"),
+        ("delete", "delete groups without members"),
+        ("reset-offsets", "move the offsets of a group without members"),
+        ("delete-offsets", "forget a group's offsets of topics"),
+    ):
+        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    parser.add_argument("--group", action="append", default=[], help="the group, repeatable")
+    parser.add_argument("--all-groups", action="store_true", help="every group")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="topics (and partitions), repeatable"
+    )
+    parser.add_argument("--all-topics", action="store_true", help="every topic that the group has offsets of")
+    view = parser.add_mutually_exclusive_group()
+    view.add_argument("--offsets", dest="view", action="store_const", const="offsets", help="describe offsets")
+    view.add_argument("--members", dest="view", action="store_const", const="members", help="describe members")
+    view.add_argument("--state", dest="view", action="store_const", const="state", help="describe or list states")
+    parser.add_argument("--verbose", action="store_true", help="with --members: their partitions")
+    parser.add_argument("--timeout", type=int, default=5000, metavar="MS", help="how long to wait for the brokers")
+    add_reset_options(parser)
+    parser.set_defaults(run=run, view="offsets")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code is 1 if the broker refused."""
+
+    async def work() -> None:
+        properties = {"default_api_timeout_ms": str(max(arguments.timeout, 1)), **client_properties(arguments)}
+        async with Admin(arguments.bootstrap_server, **properties) as admin:
+            await _ACTIONS[arguments.action](admin, arguments)
+
+    return run_client(work)
+
+
+async def _chosen_groups(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    if arguments.all_groups:
+        return sorted(group.group_id for group in await admin.list_groups())
+    if not arguments.group:
+        raise UsageError(f"--{arguments.action} needs --group or --all-groups")
+    return list(arguments.group)
+
+
+async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    groups = sorted(await admin.list_groups(), key=lambda group: group.group_id)
+    if arguments.view == "state":
+        for line in format_table(("GROUP", "STATE"), [(g.group_id, g.group_state or None) for g in groups]):
+            say(line)
+        return
+    for group in groups:
+        say(group.group_id)
+
+
+async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+    for group_id in await _chosen_groups(admin, arguments):
+        group = await admin.group_overview(group_id)
+        if group.state == DEAD:
+            raise UsageError(f"Consumer group '{group_id}' does not exist.")
+        say()
+        if group.state == EMPTY and arguments.view != "state":
+            say(f"Consumer group '{group_id}' has no active members.")
+            say()
+        if arguments.view == "state":
+            _describe_state(group)
+        elif arguments.view == "members":
+            _describe_members(group, is_verbose=arguments.verbose)
+        else:
+            await _describe_offsets(admin, group)
+
+
+def _describe_state(group: GroupOverview) -> None:
+    row = (group.group_id, group.assignor or None, group.state, len(group.members))
+    for line in format_table(("GROUP", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row]):
+        say(line)
+
+
+def _describe_members(group: GroupOverview, *, is_verbose: bool) -> None:
+    head = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    rows: list[list[object]] = []
+    for member in group.members:
+        places = member.partitions
+        row: list[object] = [group.group_id, member.member_id, member.host, member.client_id, len(places)]
+        if is_verbose:
+            row.append(", ".join(f"{topic}({partition})" for topic, partition in places) or None)
+        rows.append(row)
+    for line in format_table([*head, "ASSIGNMENT"] if is_verbose else head, rows):
+        say(line)
+
+
+@dataclass(slots=True)
+class _Lag:
+    """One line of the description: what is committed, what there is, and who reads it."""
+
+    place: TopicPartition
+    committed: int | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def row(self) -> list[object]:
+        lag = self.end - self.committed if self.end is not None and self.committed is not None else None
+        member = self.member
+        who = (member.member_id, member.host, member.client_id) if member is not None else (None, None, None)
+        return [*self.place, self.committed, self.end, lag, *who]
+
+
+async def _describe_offsets(admin: Admin, group: GroupOverview) -> None:
+    committed = await admin.group_offsets(group.group_id)
+    readers = {place: member for member in group.members for place in member.partitions}
+    places = sorted(committed.keys() | readers.keys())
+    ends = await _end_offsets(admin, places)
+    lines = [_Lag(place, committed.get(place), ends.get(place), readers.get(place)) for place in places]
+    for text in format_table(OFFSET_COLUMNS, [[group.group_id, *line.row] for line in lines]):
+        say(text)
+
+
+async def _end_offsets(admin: Admin, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The log ends of those partitions that still exist."""
+    existing = set(await admin.list_topics(include_internal=True))
+    found = await admin.list_offsets({place: LATEST for place in places if place[0] in existing})
+    return {place: entry.offset for place, entry in found.items() if entry is not None}
+
+
+async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
+    deleted = []
+    for group_id in await _chosen_groups(admin, arguments):
+        try:
+            await admin.delete_groups([group_id])
+        except BrokerError as error:
+            raise BrokerError(error.code, f"Group '{group_id}' could not be deleted") from error
+        deleted.append(group_id)
+    names = ", ".join(f"'{name}'" for name in deleted)
+    say(f"Deletion of requested consumer groups ({names}) was successful.")
+
+
+async def _delete_offsets(admin: Admin, arguments: argparse.Namespace) -> None:
+    if len(arguments.group) != 1 or not arguments.topic:
+        raise UsageError("--delete-offsets needs one --group, and --topic")
+    places = await parse_partitions(admin, arguments.topic)
+    await admin.delete_group_offsets(arguments.group[0], places)
+    rows = [(*place, "Successful") for place in places]
+    for line in format_table(("TOPIC", "PARTITION", "STATUS"), rows):
+        say(line)
+
+
+async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
+    for group_id in await _chosen_groups(admin, arguments):
+        group = await admin.group_overview(group_id)
+        if group.state not in (DEAD, EMPTY):
+            raise BrokerError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"Assignments can only be reset if the group '{group_id}' is inactive, but it is {group.state}",
+            )
+        await reset_offsets(admin, group_id, arguments)
+
+
+_ACTIONS = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "delete-offsets": _delete_offsets,
+    "reset-offsets": _reset,
+}

@@ -1,0 +1,78 @@
+"""`gregor log verify`: whether the files of a log are what was written, and what a start would mend."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ..storage.disk.read_only_files import ReadOnlyFiles
+from ..storage.recovery.directory_verification import find_partitions, total_bytes, verify_log_directory
+from ..storage.recovery.verification import Finding
+from .asking import UsageError, run_tool, say
+from .progress import ProgressBar
+
+DAMAGED = 1
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("log", help="check the files of logs")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    verify = actions.add_parser(
+        "verify",
+        help="check CRCs, offsets, indexes and checkpoints; changes nothing",
+        description="Checks CRCs, offsets, indexes and checkpoints, and says what a broker would make of what is "
+        "wrong when it starts. Nothing is changed or locked, so a broker may be running. The exit status is 1 if "
+        "anything is wrong.",
+    )
+    verify.add_argument("directories", nargs="+", metavar="DIR", help="log directories, or directories of partitions")
+    verify.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check each directory; the exit code is 1 if one could not be read, or has anything that is wrong."""
+    problems = 0
+
+    def work() -> None:
+        nonlocal problems
+        for directory in arguments.directories:
+            try:
+                problems += _verify(directory.rstrip("/") or "/")
+            except OSError as error:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise UsageError(f"{error.filename or directory}: {error.strerror}") from error
+
+    return run_tool(work) or (DAMAGED if problems else 0)
+
+
+def _verify(directory: str) -> int:
+    """Check one directory and say what was found; returns how many things are wrong. Raises OSError."""
+    files = ReadOnlyFiles()
+    checked = find_partitions(files, directory)
+    if not checked.partitions:
+        raise UsageError(f"{directory}: neither the directory of a partition nor one with partitions in it")
+    if checked.is_live:
+        say(f"{checked.log_directory} is in use by a broker: what is being written or removed is left out")
+    size_bytes = total_bytes(files, checked)
+    done_bytes = problems = 0
+    with ProgressBar(size_bytes, "bytes") as progress:
+
+        def advance(checked_bytes: int) -> None:
+            nonlocal done_bytes
+            done_bytes += checked_bytes
+            progress.advance(done_bytes)
+
+        for finding in verify_log_directory(files, checked, advance):
+            problems += 1
+            progress.say(describe(finding))
+    partitions = f"{len(checked.partitions)} partition{'s' if len(checked.partitions) != 1 else ''}"
+    found = "nothing is wrong" if not problems else f"{problems} problem{'s' if problems != 1 else ''}"
+    say(f"{directory}: {partitions}, {size_bytes:,} bytes checked: {found}")
+    return problems
+
+
+def describe(finding: Finding) -> str:
+    """One line: where, what, and what a start would do."""
+    place = "" if finding.position is None else f" at position {finding.position}"
+    return f"{os.path.normpath(finding.path)}{place}: {finding.problem}; a start would mean: {finding.remedy}"

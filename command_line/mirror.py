@@ -1,0 +1,130 @@
+"""`gregor mirror`: copy topics between clusters, Gregor or Kafka, without opening their batches."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+
+from ..client.admin import BROKER_DEFAULT
+from ..client.mirroring import Mirror, MirrorOptions, MirrorProgress
+from .asking import UsageError, read_client_properties, run_client, say
+
+MIB = 1 << 20
+DESCRIPTION = """\
+Copies the topics whose whole names match, each partition to the partition of the same number, batch by batch and
+byte by byte: compressed batches stay compressed. Topics are created with the source's settings. Stopped or killed at
+any moment, it goes on exactly where it was, as long as nobody else writes to the copies: each record arrives once.
+Markers and records of aborted transactions are left out.
+
+To a Gregor broker --keep-offsets gives every record the offset that it has at the source.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser(
+        "mirror",
+        help="copy topics from one cluster to another",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
+    parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
+    parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
+    parser.add_argument("--once", action="store_true", help="end when all is copied that is there now")
+    parser.add_argument("--keep-offsets", action="store_true", help="the copies have the source's offsets (to Gregor)")
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        help="the group at the target whose offsets hold the progress (default: gregor-mirror- and the source's id)",
+    )
+    parser.add_argument(
+        "--append", action="store_true", help="begin also where the target has records that are not this mirror's"
+    )
+    parser.add_argument(
+        "--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="of topics that are created"
+    )
+    parser.add_argument("--max-rate", type=float, default=0.0, metavar="MIB/S", help="copy no faster than this")
+    parser.add_argument(
+        "--refresh", type=float, default=30.0, metavar="S", help="how often to look for new topics and partitions"
+    )
+    parser.add_argument("--report", type=float, default=10.0, metavar="S", help="how often to print how far it is")
+    parser.add_argument("--consumer.config", dest="source_config", metavar="FILE", help="client settings for --from")
+    parser.add_argument("--producer.config", dest="target_config", metavar="FILE", help="client settings for --to")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Copy until interrupted, or with --once until all is there; the exit code is 1 if that is impossible."""
+
+    async def work() -> None:
+        try:
+            pattern = re.compile(arguments.topics)
+        except re.error as error:
+            raise UsageError(f"--topics is no regular expression: {error}") from error
+        options = MirrorOptions(
+            pattern,
+            keeps_offsets=arguments.keep_offsets,
+            once=arguments.once,
+            group_id=arguments.group,
+            appends=arguments.append,
+            replication_factor=arguments.replication_factor,
+            max_bytes_per_second=arguments.max_rate * MIB,
+            refresh_seconds=arguments.refresh,
+            source_config=read_client_properties(arguments.source_config),
+            target_config=read_client_properties(arguments.target_config),
+        )
+        report = Report(arguments.report)
+        mirror = Mirror(arguments.source, arguments.target, options, report.show)
+        try:
+            await mirror.run()
+        finally:
+            report.end(mirror.progress)
+
+    return run_client(work)
+
+
+class Report:
+    """How far the copy is: a line now and then, and on a terminal one that changes in place."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._started_at = self._shown_at = time.monotonic()
+        self._shown_bytes = self._shown_records = 0
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self, progress: MirrorProgress) -> None:
+        """Tell the rate since the last line, and what is still to come."""
+        now = time.monotonic()
+        interval_s = min(self._interval_s, 0.5) if self._is_terminal else self._interval_s
+        elapsed = now - self._shown_at
+        if elapsed < interval_s:
+            return
+        line = (
+            f"{_done(progress)}, {(progress.records - self._shown_records) / elapsed:,.0f} records/s,"
+            f" {(progress.size_bytes - self._shown_bytes) / elapsed / MIB:.1f} MiB/s, lag {progress.lag:,}"
+        )
+        self._shown_at, self._shown_bytes, self._shown_records = now, progress.size_bytes, progress.records
+        if self._is_terminal:
+            sys.stderr.write(f"\r{line}\x1b[K")
+            sys.stderr.flush()
+        else:
+            say(line)
+            sys.stdout.flush()
+
+    def end(self, progress: MirrorProgress) -> None:
+        """The last word."""
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+        elapsed = max(time.monotonic() - self._started_at, 1e-9)
+        say(
+            f"{_done(progress)} in {elapsed:.1f} s, {progress.records / elapsed:,.0f} records/s,"
+            f" {progress.size_bytes / elapsed / MIB:.1f} MiB/s, lag {progress.lag:,}"
+        )
+
+
+def _done(progress: MirrorProgress) -> str:
+    recovered = f" (recovered {progress.recoveries} times)" if progress.recoveries else ""
+    return f"{progress.records:,} records, {progress.size_bytes / MIB:,.1f} MiB{recovered}"

@@ -1,0 +1,145 @@
+"""The part of `gregor groups` that works out where a group's offsets are to be moved."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ..client.admin import Admin
+from ..client.consumer.subscription import TopicPartition
+from ..client.wire.offset_lookup import EARLIEST, LATEST
+from .asking import UsageError, say
+from .text_table import format_table
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+
+
+def add_reset_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of --reset-offsets: where to, and whether really."""
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--to-earliest", action="store_true", help="to the first record")
+    target.add_argument("--to-latest", action="store_true", help="behind the last record")
+    target.add_argument("--to-current", action="store_true", help="to what is committed now")
+    target.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
+    target.add_argument("--shift-by", type=int, metavar="N", help="N records forward, or back if negative")
+    target.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="to the first record from then (UTC)")
+    target.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record since so long ago")
+    target.add_argument("--from-file", metavar="FILE", help="to the offsets in a CSV file that --export has written")
+    parser.add_argument("--execute", action="store_true", help="do it; otherwise only show what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done (the default)")
+    parser.add_argument("--export", action="store_true", help="show it as CSV")
+
+
+async def reset_offsets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> None:
+    """Show the new offsets of one group, and commit them with --execute. Raises UsageError."""
+    targets = await _targets(admin, group_id, arguments)
+    if arguments.execute and not arguments.dry_run:
+        await admin.alter_group_offsets(group_id, targets)
+    if arguments.export:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows((*place, offset) for place, offset in sorted(targets.items()))
+        return
+    say()
+    rows = [(group_id, *place, offset) for place, offset in sorted(targets.items())]
+    for line in format_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows):
+        say(line)
+
+
+async def _targets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> dict[TopicPartition, int]:
+    if arguments.from_file is not None:
+        return await _within_log(admin, _read_plan(arguments.from_file))
+    places = await _chosen_places(admin, group_id, arguments)
+    if arguments.to_earliest:
+        return await _listed(admin, places, EARLIEST)
+    if arguments.to_latest:
+        return await _listed(admin, places, LATEST)
+    if arguments.to_datetime is not None:
+        return await _listed(admin, places, parse_datetime_ms(arguments.to_datetime))
+    if arguments.by_duration is not None:
+        since_ms = time.time() * 1000 - parse_duration(arguments.by_duration).total_seconds() * 1000
+        return await _listed(admin, places, max(0, int(since_ms)))
+    if arguments.to_offset is not None:
+        return await _within_log(admin, dict.fromkeys(places, arguments.to_offset))
+    current = await admin.group_offsets(group_id, places)
+    if arguments.shift_by is not None:
+        missing = [place for place in places if place not in current]
+        if missing:
+            raise UsageError(f"--shift-by: the group has no offset of {missing[0][0]}-{missing[0][1]}")
+        return await _within_log(admin, {place: current[place] + arguments.shift_by for place in places})
+    if arguments.to_current:
+        ends = await _listed(admin, places, LATEST)
+        return {place: current.get(place, ends[place]) for place in places}
+    raise UsageError("--reset-offsets needs a target: --to-earliest, --to-latest, --to-offset ...")
+
+
+async def _chosen_places(admin: Admin, group_id: str, arguments: argparse.Namespace) -> list[TopicPartition]:
+    if arguments.all_topics:
+        topics = sorted({topic for topic, _ in await admin.group_offsets(group_id)})
+        return await parse_partitions(admin, topics)
+    if not arguments.topic:
+        raise UsageError("--reset-offsets needs --topic or --all-topics")
+    return await parse_partitions(admin, arguments.topic)
+
+
+async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that TOPIC or TOPIC:0,1 mean. Raises UsageError, or BrokerError for unknown topics."""
+    places: list[TopicPartition] = []
+    for text in texts:
+        topic, _, numbers = text.partition(":")
+        try:
+            chosen = [int(number) for number in numbers.split(",")] if numbers else None
+        except ValueError:
+            raise UsageError(f"--topic must look like TOPIC or TOPIC:0,1, not {text!r}") from None
+        described = (await admin.describe_topics([topic]))[0]
+        places += [(topic, p.index) for p in described.partitions if chosen is None or p.index in chosen]
+    return places
+
+
+async def _listed(admin: Admin, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    """Offsets for a time; behind the last record where none is that young."""
+    places = list(places)
+    found = await admin.list_offsets(dict.fromkeys(places, timestamp))
+    offsets = {place: entry.offset for place, entry in found.items() if entry is not None}
+    missing = [place for place in places if place not in offsets]
+    return offsets | (await _listed(admin, missing, LATEST) if missing else {})
+
+
+async def _within_log(admin: Admin, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Offsets beyond either end of a log are moved to that end, as kafka-consumer-groups does."""
+    first = await _listed(admin, wanted, EARLIEST)
+    last = await _listed(admin, wanted, LATEST)
+    return {place: min(max(offset, first[place]), last[place]) for place, offset in wanted.items()}
+
+
+def _read_plan(path: str) -> dict[TopicPartition, int]:
+    try:
+        with Path(path).open(newline="") as file:
+            return {(topic, int(partition)): int(offset) for topic, partition, offset in csv.reader(file)}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--from-file {path}: expected lines of topic,partition,offset ({error})") from error
+
+
+def parse_datetime_ms(text: str) -> int:
+    """Milliseconds since the epoch of a time like 2026-11-21T05:24:23.786, in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--to-datetime: {error}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def parse_duration(text: str) -> timedelta:
+    """An ISO 8601 duration of days and less, like P1DT2H or PT30S. Raises UsageError."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise UsageError(f"--by-duration must look like PnDTnHnMnS, not {text!r}")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

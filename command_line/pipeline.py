@@ -1,0 +1,104 @@
+"""`gregor pipeline JOB`: topics to tables and back, on Spark. Nothing of Spark is imported before a job runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .asking import UsageError, run_tool, say
+from .progress import ProgressBar
+from .text_table import format_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..pipeline.jobs.desk import Desk, Summary
+
+JOBS_ROOM = "..pipeline.jobs"
+HOW_TO_INSTALL = "gregor pipeline needs Spark: `make pipeline` here, or `pip install 'gregor[spark,jre]'`"
+
+EPILOG = """\
+examples:
+  gregor pipeline generate --bootstrap-server localhost:9092 --topic demo --records 100000
+  gregor pipeline archive  --bootstrap-server localhost:9092 --topics demo --archive ./lake
+  gregor pipeline stats    --bootstrap-server localhost:9092 --topics demo --html stats.html
+
+A job that was broken off is simply run again: it goes on where its output ends.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `pipeline` and its jobs."""
+    parser = subparsers.add_parser(
+        "pipeline",
+        help="topics to tables and back, on Spark",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    table: dict[str, str] = importlib.import_module(f"{JOBS_ROOM}.table", __package__).JOBS
+    for name, module_name in table.items():
+        module = importlib.import_module(f"{JOBS_ROOM}.{module_name}", __package__)
+        job = jobs.add_parser(
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        job.add_argument(
+            "--master", default="local[*]", help="where Spark runs, as for spark-submit (default: %(default)s)"
+        )
+        module.add_arguments(job)
+        job.set_defaults(run=_run, work=module.run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if importlib.util.find_spec("pyspark") is None:
+        print(f"Error: {HOW_TO_INSTALL}", file=sys.stderr)  # noqa: T201
+        return 1
+    summaries: list[Summary] = []
+    status = run_tool(lambda: summaries.append(_work(options)))
+    for summary in summaries:
+        for line in (*format_table(summary.columns, summary.rows), *summary.notes):
+            say(line)
+        if not summary.is_clean:
+            status = 1
+    return status
+
+
+def _work(options: argparse.Namespace) -> Summary:
+    failures = importlib.import_module("..pipeline.errors", __package__)
+    desk: Desk = TerminalDesk(options.master)
+    try:
+        summary: Summary = options.work(options, desk)
+    except failures.PipelineError as error:
+        raise UsageError(str(error)) from error
+    return summary
+
+
+class TerminalDesk:
+    """A job's desk at a terminal (`pipeline.jobs.desk.Desk`)."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._session: SparkSession | None = None
+
+    def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
+        """The Spark session; its start takes some seconds, which is said."""
+        if self._session is None:
+            say(f"starting Spark on {self._master} ...")
+            sessions = importlib.import_module("..pipeline.session", __package__)
+            self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
+        return self._session
+
+    def progress(self, total: int, unit: str) -> ProgressBar:
+        """A bar on standard error, if that is a terminal."""
+        return ProgressBar(total, unit)
+
+    def say(self, line: str) -> None:
+        """A line of output."""
+        say(line)

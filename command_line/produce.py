@@ -1,0 +1,173 @@
+"""`gregor produce`: a record for each line of standard input, with the options of kafka-console-producer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from ..client.producer.appending_cy import Delivery
+from ..client.producer.producer import Producer
+from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
+
+CONSOLE_LINGER_MS = 1000
+"""kafka-console-producer's own default of --timeout, its linger.ms."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("produce", help="send lines from standard input as records")
+    add_connection_options(parser, "--producer.config", "--command-config")
+    parser.add_argument("--topic", required=True, help="where the records go")
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="how lines are read: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
+        "headers.key.separator, null.marker, ignore.error; repeatable",
+    )
+    parser.add_argument(
+        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a producer setting, repeatable"
+    )
+    parser.add_argument(
+        "--compression-codec",
+        nargs="?",
+        const="gzip",
+        metavar="CODEC",
+        help="none, gzip (if none is named), snappy, lz4 or zstd",
+    )
+    parser.add_argument("--request-required-acks", metavar="ACKS", help="all (default), 1 or 0")
+    parser.add_argument("--batch-size", type=int, metavar="BYTES", help="size of a batch")
+    parser.add_argument("--timeout", type=int, metavar="MS", help="how long a batch waits for more records")
+    parser.add_argument("--sync", action="store_true", help="wait for each record's acknowledgement")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send until the input ends; the exit code is 1 if a record could not be sent."""
+
+    async def work() -> None:
+        line_format = LineFormat.from_properties(parse_assignments(arguments.property))
+        async with Producer(arguments.bootstrap_server, **_producer_properties(arguments)) as producer:
+            await _send_lines(producer, arguments, line_format)
+
+    return run_client(work)
+
+
+def _producer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
+    properties: dict[str, Any] = {"linger.ms": str(CONSOLE_LINGER_MS)}
+    for option, key in (
+        ("compression_codec", "compression.type"),
+        ("request_required_acks", "acks"),
+        ("batch_size", "batch.size"),
+        ("timeout", "linger.ms"),
+    ):
+        if (value := getattr(arguments, option)) is not None:
+            properties[key] = str(value)
+    return properties | client_properties(arguments, arguments.producer_property)
+
+
+async def _send_lines(producer: Producer, arguments: argparse.Namespace, line_format: LineFormat) -> None:
+    under_way: list[Delivery] = []
+    async for number, line in _numbered_lines():
+        parsed = line_format.parse(line, number)
+        delivery = await producer.send(arguments.topic, parsed.value, key=parsed.key, headers=parsed.headers)
+        if arguments.sync:
+            await delivery
+            continue
+        under_way.append(delivery)
+        if len(under_way) >= 10_000:
+            under_way = _checked(under_way)
+    await producer.flush()
+    _checked(under_way)
+
+
+def _checked(deliveries: list[Delivery]) -> list[Delivery]:
+    """Raise the first failure; otherwise the deliveries that are still under way."""
+    for delivery in deliveries:
+        if delivery.error is not None:
+            raise delivery.error
+    return [delivery for delivery in deliveries if not delivery.is_done]
+
+
+async def _numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
+    number = 0
+    async for line in trio.wrap_file(sys.stdin.buffer):
+        number += 1
+        yield number, line.rstrip(b"\n").removesuffix(b"\r")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedLine:
+    """What a line of input says."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """How a line is taken apart: [headers TAB] [key TAB] value, as Kafka's LineMessageReader has it."""
+
+    parses_key: bool = False
+    key_separator: bytes = b"\t"
+    parses_headers: bool = False
+    headers_delimiter: bytes = b"\t"
+    headers_separator: bytes = b","
+    headers_key_separator: bytes = b":"
+    null_marker: bytes | None = None
+    ignores_errors: bool = False
+
+    @classmethod
+    def from_properties(cls, properties: dict[str, str]) -> LineFormat:
+        """The format that --property options describe. Raises UsageError for an unknown one."""
+        texts = {key: value.encode().decode("unicode_escape").encode() for key, value in properties.items()}
+        marker = texts.pop("null.marker", None)
+        line_format = cls(
+            parses_key=texts.pop("parse.key", b"").strip().lower() == b"true",
+            key_separator=texts.pop("key.separator", b"\t"),
+            parses_headers=texts.pop("parse.headers", b"").strip().lower() == b"true",
+            headers_delimiter=texts.pop("headers.delimiter", b"\t"),
+            headers_separator=texts.pop("headers.separator", b","),
+            headers_key_separator=texts.pop("headers.key.separator", b":"),
+            null_marker=marker,
+            ignores_errors=texts.pop("ignore.error", b"").strip().lower() == b"true",
+        )
+        if texts:
+            raise UsageError(f"unknown --property {next(iter(texts))!r}")
+        return line_format
+
+    def parse(self, line: bytes, number: int) -> ParsedLine:
+        """Take one line apart. Raises UsageError naming the line if a separator is missing."""
+        headers: list[tuple[str, bytes | None]] = []
+        key: bytes | None = None
+        rest = line
+        if self.parses_headers:
+            before, rest = self._cut(rest, self.headers_delimiter, "headers delimiter", number)
+            if before is not None and before != self.null_marker:
+                headers = [self._header(item, number) for item in before.split(self.headers_separator)]
+        if self.parses_key:
+            before, rest = self._cut(rest, self.key_separator, "key separator", number)
+            key = self._nullable(before) if before is not None else None
+        return ParsedLine(key, self._nullable(rest), headers)
+
+    def _cut(self, line: bytes, separator: bytes, name: str, number: int) -> tuple[bytes | None, bytes]:
+        before, found, after = line.partition(separator)
+        if found:
+            return before, after
+        if self.ignores_errors:
+            return None, line
+        raise UsageError(f"No {name} found on line number {number}: {line.decode(errors='replace')!r}")
+
+    def _header(self, item: bytes, number: int) -> tuple[str, bytes | None]:
+        name, value = self._cut(item, self.headers_key_separator, "header key separator", number)
+        return (value.decode(), None) if name is None else (name.decode(), self._nullable(value))
+
+    def _nullable(self, text: bytes) -> bytes | None:
+        return None if self.null_marker is not None and text == self.null_marker else text

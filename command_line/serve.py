@@ -1,0 +1,48 @@
+"""`gregor serve`: run a broker, configured as kafka-server-start is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EPILOG = """\
+Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, topics created on first use.
+
+  gregor serve
+  gregor serve server.properties --override log.retention.ms=60000
+  gregor serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override log.dirs=/data
+
+All keys are Kafka's; `gregor config` lists them with their defaults.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="run a broker",
+        description="Run a broker in the foreground until SIGTERM or Ctrl-C.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "properties", nargs="?", type=Path, metavar="SERVER.PROPERTIES", help="settings, one key=value a line"
+    )
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting that wins over the file"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
+    from ..broker.app.serve import serve
+    from ..broker.config import BrokerConfig, ConfigError
+
+    try:
+        config = BrokerConfig.load(options.properties, options.override)
+    except ConfigError as error:
+        print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
+        return 1
+    return serve(config)

@@ -1,0 +1,164 @@
+"""`gregor topics`: create, list, describe, grow and delete topics, with the options of kafka-topics."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from base64 import urlsafe_b64encode
+from uuid import UUID
+
+from ..client.admin import BROKER_DEFAULT, Admin, NewTopic, ResourceType
+from ..client.wire.cluster import TopicMetadata
+from ..protocol.errors import BrokerError, ErrorCode
+from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client, say
+
+TOPIC_CONFIG_SOURCE = 1
+"""DescribeConfigs' source number of values that were set for the topic itself (DYNAMIC_TOPIC_CONFIG)."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the program's."""
+    parser = subparsers.add_parser("topics", help="create, list, describe, alter and delete topics")
+    add_connection_options(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    for name, text in (
+        ("create", "create a topic"),
+        ("delete", "delete a topic"),
+        ("describe", "show partitions, leaders and settings of topics"),
+        ("list", "list the topics' names"),
+        ("alter", "give a topic more partitions"),
+    ):
+        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    parser.add_argument("--topic", help="the topic; a regular expression except with --create")
+    parser.add_argument("--partitions", type=int, default=BROKER_DEFAULT, metavar="N", help="number of partitions")
+    parser.add_argument("--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="copies of each")
+    parser.add_argument(
+        "--replica-assignment", metavar="0:1,1:2", help="the brokers of each partition, in place of the two counts"
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the new topic, repeatable"
+    )
+    parser.add_argument("--if-exists", action="store_true", help="do not mind a topic that does not exist")
+    parser.add_argument("--if-not-exists", action="store_true", help="do not mind a topic that exists already")
+    parser.add_argument("--exclude-internal", action="store_true", help="leave out topics like __consumer_offsets")
+    parser.add_argument("--topics-with-overrides", action="store_true", help="describe only topics with own settings")
+    parser.add_argument("--unavailable-partitions", action="store_true", help="describe only those without a leader")
+    parser.add_argument(
+        "--under-replicated-partitions", action="store_true", help="describe only those that lack in-sync replicas"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; the exit code is 1 if the broker refused."""
+
+    async def work() -> None:
+        if arguments.action in ("create", "delete", "alter") and not arguments.topic:
+            raise UsageError(f"--{arguments.action} needs --topic")
+        async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
+            await _ACTIONS[arguments.action](admin, arguments)
+
+    return run_client(work)
+
+
+async def _create(admin: Admin, arguments: argparse.Namespace) -> None:
+    topic = NewTopic(
+        arguments.topic,
+        arguments.partitions,
+        arguments.replication_factor,
+        parse_assignments(arguments.config),
+        _replica_assignments(arguments.replica_assignment),
+    )
+    try:
+        await admin.create_topics([topic])
+    except BrokerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not arguments.if_not_exists:
+            raise
+    else:
+        say(f"Created topic {arguments.topic}.")
+
+
+async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
+    await admin.delete_topics(await _matching(admin, arguments))
+
+
+async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+    for name in await _matching(admin, arguments):
+        say(name)
+
+
+async def _alter(admin: Admin, arguments: argparse.Namespace) -> None:
+    if arguments.partitions == BROKER_DEFAULT:
+        raise UsageError("--alter needs --partitions")
+    for name in await _matching(admin, arguments):
+        await admin.create_partitions(name, arguments.partitions)
+
+
+async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+    names = await _matching(admin, arguments)
+    shows_partitions_only = arguments.unavailable_partitions or arguments.under_replicated_partitions
+    for topic in await admin.describe_topics(names):
+        overrides = [
+            f"{entry.name}={entry.value}"
+            for entry in await admin.describe_configs(ResourceType.TOPIC, topic.name)
+            if entry.config_source == TOPIC_CONFIG_SOURCE
+        ]
+        if arguments.topics_with_overrides and not overrides:
+            continue
+        if not shows_partitions_only:
+            say(
+                f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
+                f"\tPartitionCount: {len(topic.partitions)}"
+                f"\tReplicationFactor: {len(topic.partitions[0].replicas)}\tConfigs: {','.join(overrides)}"
+            )
+        if not arguments.topics_with_overrides:
+            _describe_partitions(topic, arguments)
+
+
+def _describe_partitions(topic: TopicMetadata, arguments: argparse.Namespace) -> None:
+    for partition in topic.partitions:
+        if arguments.unavailable_partitions and partition.leader is not None:
+            continue
+        if arguments.under_replicated_partitions and len(partition.in_sync_replicas) >= len(partition.replicas):
+            continue
+        say(
+            f"\tTopic: {topic.name}\tPartition: {partition.index}"
+            f"\tLeader: {'none' if partition.leader is None else partition.leader}"
+            f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.in_sync_replicas)}"
+        )
+
+
+async def _matching(admin: Admin, arguments: argparse.Namespace) -> list[str]:
+    """Names of the topics that --topic means. Raises UsageError if there are none, unless --if-exists is given."""
+    names = await admin.list_topics(include_internal=not arguments.exclude_internal)
+    if arguments.topic is None:
+        return names
+    try:
+        pattern = re.compile(arguments.topic)
+    except re.error as error:
+        raise UsageError(f"--topic is no regular expression: {error}") from error
+    matching = [name for name in names if pattern.fullmatch(name)]
+    if not matching and arguments.action != "list" and not arguments.if_exists:
+        raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")
+    return matching
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """A topic id as Kafka prints it: URL-safe base 64 without padding."""
+    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def _replica_assignments(text: str | None) -> list[list[int]]:
+    if text is None:
+        return []
+    try:
+        return [[int(broker) for broker in brokers.split(":")] for brokers in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--replica-assignment must look like 0:1,1:2, not {text!r}") from None
+
+
+def _joined(nodes: list[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+_ACTIONS = {"create": _create, "delete": _delete, "list": _list, "alter": _alter, "describe": _describe}

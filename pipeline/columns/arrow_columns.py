@@ -1,0 +1,111 @@
+"""Memory that a kernel writes and Arrow reads, or the other way round: numbers, byte strings, constants, lists."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocol.records.batching_cy import BytesRows
+from ...protocol.records.columns_cy import BytesColumn
+from ...protocol.records.compression import Codec
+
+_FORMATS: dict[pa.DataType, Literal["q", "i", "B"]] = {pa.int64(): "q", pa.int32(): "i", pa.uint8(): "B"}
+_WIDTHS = {"q": 8, "i": 4, "B": 1}
+_NO_ENDS = bytes(4)
+
+CODEC_NAMES = pa.array([codec.name.lower() for codec in Codec] + [None] * (8 - len(Codec)), pa.string())
+"""By the number that a batch's attributes have; null for those that no Kafka knows."""
+
+
+class FixedColumn:
+    """Room for `rows` numbers of an Arrow type; `view` is what the kernel writes to."""
+
+    __slots__ = ("_buffer", "_type", "_width", "view")
+
+    def __init__(self, arrow_type: pa.DataType, rows: int) -> None:
+        code = _FORMATS[arrow_type]
+        self._type = arrow_type
+        self._width = _WIDTHS[code]
+        # Not zeroed: only what the kernel has written is handed on.
+        self._buffer = pa.allocate_buffer(max(rows, 1) * self._width)
+        self.view = memoryview(self._buffer).cast("B").cast(code)
+
+    def buffer(self, rows: int) -> pa.Buffer:
+        """The memory of the first `rows` numbers."""
+        return self._buffer.slice(0, rows * self._width)
+
+    def array(self, rows: int, arrow_type: pa.DataType | None = None) -> pa.Array:
+        """The first `rows` numbers, perhaps by another name of the same width (a time stamp is an int64)."""
+        return pa.Array.from_buffers(arrow_type or self._type, rows, [None, self.buffer(rows)])
+
+
+class BytesStore:
+    """Room for `rows` nullable byte strings of `size_bytes` in all; `column` is what the kernel appends to."""
+
+    __slots__ = ("_data", "_ends", "_valid", "column")
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        self._ends = FixedColumn(pa.int32(), rows + 1)
+        self._data = FixedColumn(pa.uint8(), size_bytes)
+        self._valid = FixedColumn(pa.uint8(), (rows + 7) // 8)
+        self.column = BytesColumn(self._ends.view, self._data.view, self._valid.view)
+
+    def array(self, arrow_type: pa.DataType) -> pa.Array:
+        """What was appended, as binary or string."""
+        column = self.column
+        valid = self._valid.buffer((column.count + 7) // 8) if column.null_count else None
+        buffers = [valid, self._ends.buffer(column.count + 1), self._data.buffer(column.size_bytes)]
+        return pa.Array.from_buffers(arrow_type, column.count, buffers, column.null_count)
+
+
+def fixed_rows(array: pa.Array) -> memoryview:
+    """The numbers of an array without nulls, as a kernel reads them."""
+    code = _FORMATS[array.type]
+    return _elements(array.buffers()[1], code, array.offset, len(array))
+
+
+def bytes_rows(array: pa.Array) -> BytesRows:
+    """Binary or string as a kernel reads it."""
+    return _rows(array, array.buffers()[2])
+
+
+def list_rows(array: pa.Array) -> BytesRows:
+    """Which elements of `array.values` each list has, as a kernel reads it."""
+    return _rows(array, None)
+
+
+def _rows(array: pa.Array, data: pa.Buffer | None) -> BytesRows:
+    valid, ends = array.buffers()[:2]
+    has_nulls = valid is not None and array.null_count
+    return BytesRows(
+        _elements(ends, "i", array.offset, len(array) + 1) if len(array) else memoryview(_NO_ENDS).cast("i"),
+        memoryview(data or b"").cast("B"),
+        memoryview(valid if has_nulls else b"").cast("B"),
+        array.offset,
+    )
+
+
+def _elements(buffer: pa.Buffer, code: Literal["q", "i", "B"], first: int, count: int) -> memoryview:
+    return memoryview(buffer).cast("B").cast(code)[first : first + count]
+
+
+def codec_names(codecs: pa.Array) -> pa.Array:
+    """Codec ids as names."""
+    ends = pc.min_max(codecs)
+    if ends["min"] == ends["max"]:
+        return constant(CODEC_NAMES[codecs[0].as_py()].as_py(), pa.string(), len(codecs))
+    return CODEC_NAMES.take(codecs)
+
+
+def constant(value: str | int | None, arrow_type: pa.DataType, rows: int) -> pa.Array:
+    """A column that says the same in each row."""
+    # Made for a power of two, so that few are made in all; a slice costs nothing.
+    return _repeated(value, arrow_type, 1 << max(rows - 1, 0).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: str | int | None, arrow_type: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, arrow_type), rows)

@@ -1,0 +1,49 @@
+"""The trio-native clients of `client`, for blocking callers that know a cluster by its WireSettings."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import trio
+
+from ...client import Admin
+from ...client.errors import ClientError
+from ...protocol.errors import BrokerError
+from ..errors import PipelineError
+from .offset_options import Partition
+from .wire import WireSettings
+
+T = TypeVar("T")
+
+
+def bootstrap_of(settings: WireSettings) -> str:
+    """The brokers to ask first, as clients want them."""
+    return ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+
+
+def client_config(settings: WireSettings) -> dict[str, Any]:
+    """Keywords for any of the clients."""
+    keys = {"client_id": settings.client_id, "request_timeout_ms": int(settings.request_timeout_s * 1000)}
+    if settings.uses_tls:
+        return {**keys, "security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=settings.ca_file)}
+    return keys
+
+
+def run_client(what: str, work: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    """Run work that needs trio. Raises PipelineError, which says `what` failed."""
+    try:
+        return trio.run(work, *arguments)
+    except (BrokerError, ClientError) as fault:
+        raise PipelineError(f"{what}: {fault}") from fault
+
+
+def commit_positions(settings: WireSettings, group: str, positions: Mapping[Partition, int]) -> None:
+    """Commit offsets for a group without members, where lag tools see them. Raises PipelineError."""
+
+    async def commit() -> None:
+        async with Admin(bootstrap_of(settings), **client_config(settings)) as admin:
+            await admin.alter_group_offsets(group, dict(positions))
+
+    run_client(f"group {group}", commit)

@@ -1,0 +1,104 @@
+"""How ranges of offsets become tasks, and how many offsets one micro-batch of a stream takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from ...client.errors import ConnectionLostError
+from ...protocol.errors import BrokerError
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ...protocol.records.headers_cy import seek
+from .cluster_view import ClusterView
+from .fetching import ANY_TIME, MAX_INT64, FetchRange
+from .offset_options import Partition
+
+PROBE_BYTES = 64 << 10
+"""How much is looked at of a partition to tell how large its next records are."""
+
+
+def split_ranges(
+    start: Mapping[Partition, int],
+    end: Mapping[Partition, int],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[FetchRange]:
+    """A range for each partition that has something, cut in even parts for at least `min_partitions` in all, and for
+    at most `max_records` offsets each.
+
+    Source: Spark `KafkaOffsetRangeCalculator`.
+    """
+    sizes = {place: end[place] - start[place] for place in sorted(end) if end[place] > start.get(place, 0)}
+    total = sum(sizes.values())
+    ranges = []
+    for place, size in sizes.items():
+        parts = 1
+        if max_records is not None:
+            parts = -(-size // max_records)
+        if min_partitions is not None and len(sizes) < min_partitions:
+            parts = max(parts, round(size / total * min_partitions))
+        parts = min(max(parts, 1), size)
+        borders = [start[place] + size * number // parts for number in range(parts + 1)]
+        ranges += [FetchRange(*place, first, last) for first, last in pairwise(borders)]
+    return ranges
+
+
+def limit_rows(start: Mapping[Partition, int], end: Mapping[Partition, int], max_rows: int) -> dict[Partition, int]:
+    """Ends that take `max_rows` offsets in all, from each partition in proportion to what it has.
+
+    A partition that has anything gets on by one offset at least, so that none starves.
+    Source: Spark `KafkaMicroBatchStream.rateLimit`.
+    """
+    return _share(start, end, max_rows, dict.fromkeys(end, 1.0))
+
+
+def limit_bytes(
+    cluster: ClusterView, start: Mapping[Partition, int], end: Mapping[Partition, int], max_bytes: int
+) -> dict[Partition, int]:
+    """Ends that take about `max_bytes` of stored batches in all, by the size of the next ones of each partition."""
+    waiting = [place for place in end if end[place] > start[place]]
+    return _share(start, end, max_bytes, {place: bytes_per_offset(cluster, place, start[place]) for place in waiting})
+
+
+def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> float:
+    """The mean stored size of the records that follow `offset`, from a look at the next PROBE_BYTES."""
+    topic, partition = place
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=PROBE_BYTES,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PROBE_BYTES)],
+            )
+        ],
+    )
+    try:
+        answer = cluster.leader(topic, partition).request(request, FetchResponse)
+    except (BrokerError, ConnectionLostError):
+        # The task that reads it will say what is wrong.
+        return 1.0
+    for described in answer.responses:
+        for data in described.partitions:
+            stored = memoryview(data.records or b"")  # type: ignore[arg-type]
+            end, next_offset = seek(stored, 0, len(stored), MAX_INT64, ANY_TIME)
+            if next_offset > offset:
+                return end / (next_offset - offset)
+    return 1.0
+
+
+def _share(
+    start: Mapping[Partition, int], end: Mapping[Partition, int], budget: int, weights: Mapping[Partition, float]
+) -> dict[Partition, int]:
+    """Ends such that offsets times weights sum up to `budget`, shared out in proportion to what waits."""
+    waiting = {place: (end[place] - start[place]) * weights[place] for place in end if end[place] > start[place]}
+    total = sum(waiting.values())
+    if total <= budget:
+        return dict(end)
+    shared = dict(end)
+    for place, amount in waiting.items():
+        offsets = max(1, int(budget * (amount / total) / weights[place]))
+        shared[place] = min(end[place], start[place] + offsets)
+    return shared

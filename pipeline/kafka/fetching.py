@@ -1,0 +1,276 @@
+"""What a task does with a range of a partition's offsets over the network: it fetches ahead while it reads.
+
+One partition is fetched at a time, with limits that grow while more is wanted, outside of any fetch session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ...client.consumer.fetcher import AbortedFilter
+from ...client.errors import ConnectionLostError, is_retriable
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.records.batches import BatchView
+from ...protocol.records.headers_cy import seek
+from ...protocol.schema import NO_UUID
+from ..columns.header_batches import HeaderBatches, raw_batches
+from ..columns.record_batches import BatchFilter, RecordBatches, RecordOptions
+from ..columns.schemas import Mode
+from ..errors import DamagedLogError, DataLossError, PipelineError, RecreatedTopicError
+from ..logs.log_reading import ReadOptions
+from .cluster_view import BACKOFF_S, PATIENCE_S, ClusterView
+from .offset_options import EARLIEST, LATEST
+from .wire import Wire, WireSettings
+
+MAX_INT64 = 2**63 - 1
+ANY_TIME = -(2**63)
+FIRST_FETCH_BYTES = 1 << 20
+DEFAULT_FETCH_BYTES = 16 << 20
+GROWTH = 4
+MAX_WAIT_MS = 500
+MAX_BATCH_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FetchRange(InputPartition):
+    """Offsets of a partition, the end exclusive: what one task reads.
+
+    With `topic_id` of no other topic of that name; a broker that knows no Fetch by id (before Kafka 3.1) notices only
+    where the other one lacks the partition or the offset.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    topic_id: UUID = NO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How to fetch. `max_bytes` bounds one answer, unless a single batch is larger."""
+
+    settings: WireSettings
+    max_bytes: int = DEFAULT_FETCH_BYTES
+    read_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPiece:
+    """Whole batches that came with one answer, and how to tell those of aborted transactions, if that is wanted.
+
+    Their memory can be written to, and is the reader's own. The next piece begins at `next_offset`.
+    """
+
+    stored: memoryview
+    next_offset: int
+    hides_batch: BatchFilter | None
+
+
+def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of one range. Raises DamagedLogError, DataLossError, PipelineError.
+
+    In `mode=batches` and `mode=raw` a batch belongs to the range that its last record belongs to.
+    """
+    topic, partition = fetch_range.topic, fetch_range.partition
+    headers = HeaderBatches(
+        topic,
+        partition,
+        segment=None,
+        batch_rows=options.batch_rows,
+        checks_crc=options.checks_crc,
+        with_uncompressed_size=options.with_uncompressed_size,
+    )
+    for piece in fetch_pieces(fetch_range, fetch, fails_on_data_loss=options.fails_on_data_loss):
+        stored = piece.stored
+        if options.mode is Mode.RECORDS:
+            wanted = RecordOptions(
+                first_offset=fetch_range.first_offset,
+                end_offset=fetch_range.end_offset,
+                batch_rows=options.batch_rows,
+                checks_crc=options.checks_crc,
+                with_values=options.with_values,
+                with_headers=options.with_headers,
+            )
+            yield from RecordBatches(topic, partition, wanted, piece.hides_batch).read(stored)
+            continue
+        end, _ = seek(stored, 0, len(stored), fetch_range.end_offset, ANY_TIME)
+        if options.mode is Mode.BATCHES:
+            yield from headers.read(stored, 0, end)
+        else:
+            yield from (rows for rows, _ in raw_batches(topic, partition, stored, 0, end))
+
+
+def fetch_pieces(
+    fetch_range: FetchRange, fetch: FetchOptions, *, fails_on_data_loss: bool = True
+) -> Iterator[FetchedPiece]:
+    """The stored batches of one range, in order; the first and the last may hold records outside of it.
+
+    Raises DamagedLogError, DataLossError, PipelineError.
+    """
+    with ClusterView(fetch.settings) as cluster:
+        yield from _Fetcher(cluster, fetch_range, fetch, fails_on_data_loss).pieces()
+
+
+class _Fetcher:
+    """Fetches one range. Invariant: `_sent_for` is the offset that the request under way asks for, if one is."""
+
+    def __init__(
+        self, cluster: ClusterView, fetch_range: FetchRange, fetch: FetchOptions, fails_on_data_loss: bool
+    ) -> None:
+        self._cluster = cluster
+        self._range = fetch_range
+        self._fetch = fetch
+        self._fails_on_data_loss = fails_on_data_loss
+        self._position = fetch_range.first_offset
+        self._max_bytes = min(FIRST_FETCH_BYTES, fetch.max_bytes)
+        self._wire: Wire | None = None
+        self._sent_for: int | None = None
+        self._deadline = time.monotonic() + PATIENCE_S
+
+    def pieces(self) -> Iterator[FetchedPiece]:
+        """All that is in the range."""
+        while self._position < self._range.end_offset:
+            try:
+                data = self._ask()
+                self._check(data)
+            except (BrokerError, ConnectionLostError) as failure:
+                self._recover(failure)
+                continue
+            stored = memoryview(data.records or b"")  # type: ignore[arg-type]
+            end, next_offset = seek(stored, 0, len(stored), MAX_INT64, ANY_TIME)
+            if next_offset <= self._position:
+                self._meet_nothing(stored, data)
+                continue
+            self._deadline = time.monotonic() + PATIENCE_S
+            self._position = next_offset
+            self._max_bytes = min(self._max_bytes * GROWTH, self._fetch.max_bytes)
+            if self._position < self._range.end_offset:
+                self._ask_ahead()
+            yield FetchedPiece(stored[:end], next_offset, self._hidden(data))
+
+    def _ask(self) -> PartitionData:
+        """What the leader has at the position. Raises BrokerError, ConnectionLostError."""
+        if self._sent_for != self._position or self._wire is None:
+            self._wire = self._cluster.leader(self._range.topic, self._range.partition)
+            self._send(self._wire)
+        self._sent_for = None
+        answer = self._wire.receive(FetchResponse)
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), "Fetch")
+        for topic in answer.responses:
+            for data in topic.partitions:
+                return data
+        raise ConnectionLostError(f"{self._wire.node}: an answer to a Fetch without the partition that was asked for")
+
+    def _ask_ahead(self) -> None:
+        """Have the next answer come while this one is read; what goes wrong shows when it is waited for."""
+        assert self._wire is not None
+        try:
+            self._send(self._wire)
+        except ConnectionLostError:
+            self._sent_for = None
+
+    def _send(self, wire: Wire) -> None:
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=1 if self._fetch.read_committed else 0,
+            topics=[
+                FetchTopic(
+                    topic=self._range.topic,
+                    topic_id=self._range.topic_id,
+                    partitions=[
+                        FetchPartition(
+                            partition=self._range.partition,
+                            fetch_offset=self._position,
+                            partition_max_bytes=self._max_bytes,
+                        )
+                    ],
+                )
+            ],
+        )
+        wire.send(request, version=wire.versions.version(ApiKey.FETCH) if self._range.topic_id.int else None)
+        self._sent_for = self._position
+
+    def _check(self, data: PartitionData) -> None:
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._meet_loss()
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "the offsets were looked up anew")
+        if code is not ErrorCode.NONE:
+            raise BrokerError(code, f"{self._range.topic}-{self._range.partition} offset {self._position}")
+
+    def _meet_loss(self) -> None:
+        """The offset is not there: go on where there is one, if that is allowed. Raises DataLossError."""
+        self._check_is_same_topic()
+        place = (self._range.topic, self._range.partition)
+        start = self._cluster.list_offsets({place: EARLIEST})[place] or 0
+        end = self._cluster.list_offsets({place: LATEST})[place] or 0
+        if start <= self._position <= end:
+            return
+        if self._fails_on_data_loss:
+            raise DataLossError(*place, self._position, start, end)
+        self._position = start if self._position < start else self._range.end_offset
+
+    def _check_is_same_topic(self) -> None:
+        """Raise PipelineError if the topic is gone, or has another id than the one that is wanted."""
+        topic, partition, known = self._range.topic, self._range.partition, self._range.topic_id
+        if not known.int:
+            return
+        try:
+            found = self._cluster.topics([topic])[topic].topic_id
+        except PipelineError as failure:
+            raise PipelineError(f"{topic}-{partition} offset {self._position}: {failure}") from failure
+        if found != known:
+            raise RecreatedTopicError(topic, partition, self._position, "source", known, found)
+
+    def _recover(self, failure: BrokerError | ConnectionLostError) -> None:
+        """Get ready to try again. Raises PipelineError if that would not help, or has been tried for long."""
+        if isinstance(failure, BrokerError):
+            self._check_is_same_topic()
+        if not is_retriable(failure) or time.monotonic() > self._deadline:
+            place = f"{self._range.topic}-{self._range.partition} offset {self._position}"
+            raise PipelineError(f"{place}: {failure}") from failure
+        self._sent_for = self._wire = None
+        # Not only the leader's connection: it may be the one that was asked for the leader which is broken.
+        self._cluster.close()
+        self._cluster.forget(self._range.topic, self._range.partition)
+        time.sleep(BACKOFF_S)
+
+    def _meet_nothing(self, stored: memoryview, data: PartitionData) -> None:
+        """No whole batch came. Raises DamagedLogError, or PipelineError if that lasts too long."""
+        if len(stored):
+            # Only before Fetch v3 can a limit cut the very first batch (KIP-74).
+            if self._max_bytes >= MAX_BATCH_BYTES:
+                problem = "what the broker sends is no batch"
+                raise DamagedLogError(self._range.topic, self._range.partition, self._position, problem)
+            self._max_bytes = min(self._max_bytes * GROWTH, MAX_BATCH_BYTES)
+        elif time.monotonic() > self._deadline:
+            raise PipelineError(
+                f"{self._range.topic}-{self._range.partition} offset {self._position}: nothing came for "
+                f"{PATIENCE_S:.0f} s (wanted up to {self._range.end_offset}, high watermark {data.high_watermark})"
+            )
+
+    def _hidden(self, data: PartitionData) -> BatchFilter | None:
+        if not self._fetch.read_committed or not data.aborted_transactions:
+            return None
+        aborted = sorted(data.aborted_transactions, key=lambda item: item.first_offset)
+        known = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
+
+        def hides(batch: BatchView) -> bool:
+            if batch.is_control:
+                known.pass_marker(batch)
+                return True
+            return known.hides(batch)
+
+        return hides

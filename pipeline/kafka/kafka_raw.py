@@ -1,0 +1,178 @@
+"""The format `kafka_raw`: tables from a broker of any Kafka, and topics from tables, without the connector's jars.
+
+    spark.read.format("kafka_raw").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "clicks")
+
+The options of Spark's own connector mean here what they mean there:
+
+    kafka.bootstrap.servers; exactly one of subscribe, subscribePattern, assign; those of `offset_options`;
+    failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger,
+    kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
+    kafka.security.protocol (PLAINTEXT or SSL), kafka.ssl.truststore.location (a PEM file)
+
+And these are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, where includeHeaders is true
+unless told otherwise, and
+
+    maxBytesPerTrigger  about how many stored bytes one micro-batch of a stream reads
+
+A stream's offsets are JSON in its checkpoint: {"offsets": {"topic": {"0": 23}}, "topicIds": {"topic": "..."}}. A topic
+that was deleted and made anew has another id, and is not gone on with. For the sink see `kafka_sink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from ..columns.listed_ranges import ListedRanges
+from ..columns.record_batches import ANY_TIME
+from ..columns.schemas import Mode
+from ..errors import OptionError
+from ..logs.log_reading import ReadOptions
+from ..options import SourceOptions
+from .cluster_view import ClusterView
+from .fetch_plan import split_ranges
+from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
+from .offset_options import OFFSET_OPTIONS, Partition, ending_bounds, starting_bounds, strategy
+from .topic_choice import CHOICES, TopicChoice, partitions_of, resolve_end, resolve_start
+from .wire import WireSettings
+
+KNOWN_OPTIONS = (
+    *CHOICES,
+    *OFFSET_OPTIONS,
+    "mode",
+    "batchRows",
+    "checkCrc",
+    "values",
+    "includeHeaders",
+    "uncompressedSize",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+)
+
+
+class KafkaRawSource(DataSource):
+    """`spark.read.format("kafka_raw")`, and the same for `readStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kafka_raw"
+
+    def schema(self) -> str:
+        """The columns of the chosen mode."""
+        options = SourceOptions(self.options, KNOWN_OPTIONS)
+        return options.spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads what is there now."""
+        return KafkaRawReader(ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Reads what comes."""
+        from .kafka_raw_stream import KafkaRawStreamReader
+
+        return KafkaRawStreamReader(ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Appends rows to topics; a topic cannot be overwritten."""
+        from ..sink.kafka_sink import SINK_OPTIONS, KafkaSinkWriter
+
+        if overwrite:
+            raise OptionError('a topic can only be appended to: use mode("append")')
+        return KafkaSinkWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Appends the rows of each micro-batch to topics."""
+        from ..sink.kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter
+
+        return KafkaSinkStreamWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
+
+
+class ReadPlan:
+    """What the options say, for the batch and the stream reader alike. Raises OptionError for bad ones."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.settings = WireSettings.from_options(options)
+        self.choice = TopicChoice.from_options(options)
+        self.strategy = strategy(options)
+        self.fails_on_data_loss = options.boolean("failOnDataLoss", True)
+        self.read_committed = options.is_read_committed
+        self.min_partitions = options.optional_integer("minPartitions", least=1)
+        self.max_records = options.optional_integer("maxRecordsPerPartition", least=1)
+        self._fetch = FetchOptions(
+            settings=self.settings,
+            max_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),
+            read_committed=self.read_committed,
+        )
+        self._read = ReadOptions(
+            mode=options.mode,
+            batch_rows=options.batch_rows,
+            checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
+            with_values=options.with_values,
+            with_headers=options.with_headers,
+            with_uncompressed_size=options.boolean("uncompressedSize", False),
+            least_timestamp=ANY_TIME,
+            fails_on_data_loss=self.fails_on_data_loss,
+        )
+
+    def tasks(self, start: dict[Partition, int], end: dict[Partition, int]) -> list[InputPartition]:
+        """A task for each range, or one that lists them all in `mode=ranges`; at least one."""
+        ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
+        if self.options.mode is Mode.RANGES or not ranges:
+            return [ListedRanges(tuple(map(_range_row, ranges)))]
+        return list(ranges)
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What a task gives."""
+        if isinstance(partition, ListedRanges):
+            yield partition.batch(self.options.arrow_schema())
+        else:
+            yield from fetch_rows(partition, self._fetch, self._read)
+
+
+class KafkaRawReader(DataSourceReader):
+    """Asks for the offsets on the driver, fetches in tasks."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._starting = starting_bounds(plan.options)
+        self._ending = ending_bounds(plan.options)
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each range. Raises PipelineError."""
+        plan = self._plan
+        with ClusterView(plan.settings) as cluster:
+            places = partitions_of(plan.choice.find(cluster))
+            start = resolve_start(
+                cluster, places, self._starting, plan.strategy, fails_on_data_loss=plan.fails_on_data_loss
+            )
+            end = resolve_end(cluster, places, self._ending, read_committed=plan.read_committed)
+        return plan.tasks(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task. Raises PipelineError."""
+        return self._plan.rows(partition)
+
+
+def _range_row(item: FetchRange) -> dict[str, Any]:
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "fromOffset": item.first_offset,
+        "untilOffset": item.end_offset,
+    }

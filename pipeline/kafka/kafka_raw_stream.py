@@ -1,0 +1,158 @@
+"""`readStream` of the format `kafka_raw`: offsets that Spark keeps, limits of a micro-batch, `Trigger.AvailableNow`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ..errors import DataLossError, OptionError, PipelineError
+from .cluster_view import ClusterView, TopicView
+from .fetch_plan import limit_bytes, limit_rows
+from .kafka_raw import ReadPlan
+from .offset_options import EARLIEST, ENDING, LATEST, Partition, starting_bounds
+from .topic_choice import partitions_of, resolve_start
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """Where a stream stands: the next offset of each partition, and the ids of the topics."""
+
+    offsets: Mapping[Partition, int]
+    topic_ids: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in a checkpoint."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return {"offsets": topics, "topicIds": dict(sorted(self.topic_ids.items()))}
+
+    @classmethod
+    def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffsets:
+        """Raises PipelineError for what was not written by `as_json`."""
+        try:
+            offsets = {
+                (topic, int(partition)): int(offset)
+                for topic, partitions in parsed["offsets"].items()
+                for partition, offset in partitions.items()
+            }
+            return cls(offsets, dict(parsed["topicIds"]))
+        except (KeyError, ValueError, AttributeError, TypeError) as fault:
+            raise PipelineError(f"a checkpoint that is not of kafka_raw: {parsed!r}") from fault
+
+
+class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Each micro-batch reads from where the one before has ended."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._starting = starting_bounds(plan.options, default=LATEST)
+        self._max_rows = plan.options.optional_integer("maxOffsetsPerTrigger", least=1)
+        self._max_bytes = plan.options.optional_integer("maxBytesPerTrigger", least=1)
+        self._target: StreamOffsets | None = None
+        if any(name in plan.options for name in ENDING):
+            raise OptionError("a stream has no end: endingOffsets and its like are for spark.read")
+
+    # --- offsets, on the driver ---
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins. Raises PipelineError."""
+        plan = self._plan
+        with ClusterView(plan.settings) as cluster:
+            topics = plan.choice.find(cluster)
+            start = resolve_start(
+                cluster,
+                partitions_of(topics),
+                self._starting,
+                plan.strategy,
+                fails_on_data_loss=plan.fails_on_data_loss,
+            )
+        return StreamOffsets(start, _ids(topics)).as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What the options say; where both are given this is that of bytes, and `latestOffset` heeds both."""
+        if self._max_bytes is not None:
+            return ReadMaxBytes(self._max_bytes)
+        return ReadAllAvailable() if self._max_rows is None else ReadMaxRows(self._max_rows)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends. Raises DataLossError where a topic was made anew, PipelineError."""
+        with ClusterView(self._plan.settings) as cluster:
+            latest = self._target or self._latest(cluster)
+            begin = self._begin(cluster, StreamOffsets.from_json(start), latest)
+            end = {place: max(offset, begin[place]) for place, offset in latest.offsets.items()}
+            if isinstance(limit, ReadMaxBytes):
+                by_bytes = limit_bytes(cluster, begin, end, limit.max_bytes)
+                end = by_bytes if self._max_rows is None else limit_rows(begin, by_bytes, self._max_rows)
+            elif isinstance(limit, ReadMaxRows):
+                end = limit_rows(begin, end, limit.max_rows)
+        return StreamOffsets(end, latest.topic_ids).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """For Spark's progress reports. Raises PipelineError."""
+        with ClusterView(self._plan.settings) as cluster:
+            return self._latest(cluster).as_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What comes from now on is left to the next run. Raises PipelineError."""
+        with ClusterView(self._plan.settings) as cluster:
+            self._target = self._latest(cluster)
+
+    def _latest(self, cluster: ClusterView) -> StreamOffsets:
+        topics = self._plan.choice.find(cluster)
+        places = partitions_of(topics)
+        ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=self._plan.read_committed)
+        return StreamOffsets({place: ends[place] or 0 for place in places}, _ids(topics))
+
+    def _begin(self, cluster: ClusterView, start: StreamOffsets, end: StreamOffsets) -> dict[Partition, int]:
+        """Where to read from each partition of `end`: a new one is read from its earliest offset.
+
+        Raises DataLossError where offsets went back, or PipelineError where a topic was made anew.
+        """
+        anew = {
+            topic
+            for topic, topic_id in end.topic_ids.items()
+            if topic in start.topic_ids and start.topic_ids[topic] != topic_id
+        }
+        went_back = [place for place, offset in end.offsets.items() if start.offsets.get(place, 0) > offset]
+        if self._plan.fails_on_data_loss:
+            for topic in sorted(anew):
+                raise PipelineError(
+                    f"topic {topic} was deleted and made anew: it has the id {end.topic_ids[topic]}, not "
+                    f"{start.topic_ids[topic]}; begin with a new checkpoint, or set failOnDataLoss=false"
+                )
+            for place in went_back:
+                raise DataLossError(*place, start.offsets[place], 0, end.offsets[place])
+        fresh = [place for place in end.offsets if place not in start.offsets or place[0] in anew or place in went_back]
+        earliest = cluster.list_offsets(dict.fromkeys(fresh, EARLIEST))
+        return {place: (earliest[place] or 0) if place in earliest else start.offsets[place] for place in end.offsets}
+
+    # --- tasks ---
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """A task for each range of a micro-batch. Raises as `latestOffset`."""
+        if start == end:
+            return []
+        until = StreamOffsets.from_json(end)
+        with ClusterView(self._plan.settings) as cluster:
+            begin = self._begin(cluster, StreamOffsets.from_json(start), until)
+        return self._plan.tasks(begin, dict(until.offsets))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task. Raises PipelineError."""
+        return self._plan.rows(partition)
+
+
+def _ids(topics: Mapping[str, TopicView]) -> dict[str, str]:
+    return {name: str(topic.topic_id) for name, topic in topics.items()}

@@ -1,0 +1,139 @@
+"""Where to begin and where to end: the options of Spark's own connector, with its JSON.
+
+    startingOffsets, endingOffsets                         earliest | latest | {"topic": {"0": 23, "1": -1}}
+    startingTimestamp, endingTimestamp                     1700000000000
+    startingOffsetsByTimestamp, endingOffsetsByTimestamp   {"topic": {"0": 1700000000000}}
+    startingOffsetsByTimestampStrategy                     error | latest
+
+-2 is the earliest offset and -1 the latest. A single time goes before times by partition, and these before offsets.
+Partitions that JSON does not name are read from the earliest or to the latest, where the connector refuses them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..errors import OptionError
+
+LATEST = -1
+EARLIEST = -2
+
+STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+STRATEGY = "startingOffsetsByTimestampStrategy"
+OFFSET_OPTIONS = (*STARTING, *ENDING, STRATEGY)
+
+Partition = tuple[str, int]
+
+
+class WhenNoneIsYounger(StrEnum):
+    """What to do where no record is as young as the starting time."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An end of the range of offsets: an offset, EARLIEST, LATEST, or the first record not older than a time (ms)."""
+
+    offset: int = EARLIEST
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One end for all partitions, but for those that are named."""
+
+    default: Bound
+    by_partition: Mapping[Partition, Bound] = field(default_factory=dict)
+
+    def of(self, topic: str, partition: int) -> Bound:
+        """The end for one partition."""
+        return self.by_partition.get((topic, partition), self.default)
+
+
+def starting_bounds(options: Mapping[str, str], *, default: int = EARLIEST) -> Bounds:
+    """Where to begin. Raises OptionError."""
+    return _bounds(options, STARTING, default)
+
+
+def ending_bounds(options: Mapping[str, str]) -> Bounds:
+    """Where to end; the offsets are exclusive. Raises OptionError."""
+    bounds = _bounds(options, ENDING, LATEST)
+    if Bound(EARLIEST) in (bounds.default, *bounds.by_partition.values()):
+        raise OptionError("endingOffsets cannot be earliest")
+    return bounds
+
+
+def strategy(options: Mapping[str, str]) -> WhenNoneIsYounger:
+    """What `startingOffsetsByTimestampStrategy` says. Raises OptionError."""
+    text = options.get(STRATEGY, "error")
+    try:
+        return WhenNoneIsYounger(text)
+    except ValueError:
+        raise OptionError(f"{STRATEGY} must be error or latest, not {text!r}") from None
+
+
+def _bounds(options: Mapping[str, str], names: tuple[str, str, str], default: int) -> Bounds:
+    offsets_name, timestamp_name, by_timestamp_name = names
+    general = Bound(default)
+    if timestamp_name in options:
+        return Bounds(Bound(timestamp=parse_int(timestamp_name, options[timestamp_name])))
+    if by_timestamp_name in options:
+        times = parse_partition_map(by_timestamp_name, options[by_timestamp_name])
+        return Bounds(general, {partition: Bound(timestamp=time) for partition, time in times.items()})
+    text = options.get(offsets_name, "").strip()
+    if not text:
+        return Bounds(general)
+    if text.lower() in ("earliest", "latest"):
+        return Bounds(Bound(EARLIEST if text.lower() == "earliest" else LATEST))
+    offsets = parse_partition_map(offsets_name, text)
+    for (topic, partition), offset in offsets.items():
+        if offset < EARLIEST:
+            raise OptionError(f"{offsets_name}: {topic}-{partition} cannot have offset {offset}")
+    return Bounds(general, {partition: Bound(offset) for partition, offset in offsets.items()})
+
+
+def parse_partition_map(name: str, text: str) -> dict[Partition, int]:
+    """Numbers by topic and partition from JSON. Raises OptionError."""
+    try:
+        topics = json.loads(text)
+        numbers: dict[Partition, int] = {}
+        for topic, partitions in topics.items():
+            for partition, number in partitions.items():
+                if isinstance(number, bool) or not isinstance(number, int):
+                    raise TypeError
+                numbers[topic, int(partition)] = number
+    except (ValueError, AttributeError, TypeError):
+        raise OptionError(f'{name} must be like {{"topic": {{"0": 23, "1": -1}}}}, not {text!r}') from None
+    return numbers
+
+
+def format_partition_map(numbers: Mapping[Partition, int]) -> str:
+    """The JSON that `parse_partition_map` reads, always the same for the same numbers."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), number in sorted(numbers.items()):
+        topics.setdefault(topic, {})[str(partition)] = number
+    return json.dumps(topics)
+
+
+def parse_int(name: str, text: str, *, least: int | None = None) -> int:
+    """A whole number. Raises OptionError."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise OptionError(f"{name} must be a whole number, not {text!r}") from None
+    if least is not None and number < least:
+        raise OptionError(f"{name} must be at least {least}, not {number}")
+    return number
+
+
+def parse_bool(name: str, text: str) -> bool:
+    """true or false. Raises OptionError."""
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"{name} must be true or false, not {text!r}")
+    return text.lower() == "true"

@@ -1,0 +1,133 @@
+"""Which partitions are meant, and which offsets of them: the connector's options, answered by a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..errors import DataLossError, OptionError
+from ..options import names_of, parse_assign
+from .cluster_view import ClusterView, TopicView
+from .offset_options import EARLIEST, LATEST, Bound, Bounds, Partition, WhenNoneIsYounger
+
+CHOICES = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Exactly one of topic names, a Java-like pattern of the whole name, or partitions by topic."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: Mapping[str, tuple[int, ...]] | None = None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> TopicChoice:
+        """From `subscribe`, `subscribePattern` or `assign`. Raises OptionError."""
+        given = [name for name in CHOICES if name in options]
+        if len(given) != 1:
+            raise OptionError(f"give exactly one of {', '.join(CHOICES)}, not {len(given)}")
+        text = options[given[0]]
+        if given[0] == "subscribe":
+            names = tuple(names_of(text))
+            if not names:
+                raise OptionError("subscribe names no topic")
+            return cls(names=names)
+        if given[0] == "subscribePattern":
+            try:
+                re.compile(text)
+            except re.error as fault:
+                raise OptionError(f"subscribePattern {text!r}: {fault}") from fault
+            return cls(pattern=text)
+        return cls(partitions=parse_assign(text))
+
+    def find(self, cluster: ClusterView) -> dict[str, TopicView]:
+        """The topics, each with the partitions that are meant. Raises PipelineError for one that does not exist."""
+        if self.pattern is not None:
+            pattern = re.compile(self.pattern)
+            return {name: topic for name, topic in cluster.topics().items() if pattern.fullmatch(name)}
+        if self.partitions is None:
+            return cluster.topics(self.names)
+        found = cluster.topics(self.partitions)
+        chosen = {}
+        for name, partitions in self.partitions.items():
+            unknown = set(partitions) - set(found[name].partitions)
+            if unknown:
+                raise OptionError(f"assign: topic {name} has no partition {min(unknown)}")
+            chosen[name] = TopicView(name, found[name].topic_id, partitions)
+        return chosen
+
+
+def partitions_of(topics: Mapping[str, TopicView]) -> list[Partition]:
+    """The partitions of topics, in order."""
+    return [(name, partition) for name in sorted(topics) for partition in topics[name].partitions]
+
+
+def resolve_start(
+    cluster: ClusterView,
+    places: Iterable[Partition],
+    bounds: Bounds,
+    when_none_is_younger: WhenNoneIsYounger,
+    *,
+    fails_on_data_loss: bool,
+) -> dict[Partition, int]:
+    """Where to begin. Raises DataLossError for offsets that are not there, OptionError, PipelineError."""
+    places = list(places)
+    offsets = _resolve(cluster, places, bounds)
+    missing = [place for place, offset in offsets.items() if offset is None]
+    if missing and when_none_is_younger is WhenNoneIsYounger.ERROR:
+        topic, partition = missing[0]
+        raise OptionError(
+            f"{topic}-{partition}: no record is as young as {bounds.of(topic, partition).timestamp}; "
+            "startingOffsetsByTimestampStrategy=latest begins at the end then"
+        )
+    ends = _known(cluster.list_offsets(dict.fromkeys(missing, LATEST)))
+    named = [place for place in places if bounds.of(*place).timestamp is None and bounds.of(*place).offset >= 0]
+    earliest = _known(cluster.list_offsets(dict.fromkeys(named, EARLIEST)))
+    latest = _known(cluster.list_offsets(dict.fromkeys(named, LATEST)))
+    start: dict[Partition, int] = {}
+    for place in places:
+        offset = offsets[place]
+        if offset is None:
+            offset = ends[place]
+        elif place in earliest and not earliest[place] <= offset <= latest[place]:
+            if fails_on_data_loss:
+                raise DataLossError(*place, offset, earliest[place], latest[place])
+            offset = min(max(offset, earliest[place]), latest[place])
+        start[place] = offset
+    return start
+
+
+def resolve_end(
+    cluster: ClusterView, places: Iterable[Partition], bounds: Bounds, *, read_committed: bool
+) -> dict[Partition, int]:
+    """Where to end, exclusive; where no record is as young as the ending time, at the end. Raises PipelineError."""
+    places = list(places)
+    latest = _known(cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=read_committed))
+    offsets = _resolve(cluster, [place for place in places if bounds.of(*place) != Bound(LATEST)], bounds)
+    ends = {}
+    for place in places:
+        offset = offsets.get(place)
+        ends[place] = latest[place] if offset is None else min(offset, latest[place])
+    return ends
+
+
+def _resolve(cluster: ClusterView, places: Iterable[Partition], bounds: Bounds) -> dict[Partition, int | None]:
+    """Offsets that are named stay; the others are asked for."""
+    asked: dict[Partition, int] = {}
+    offsets: dict[Partition, int | None] = {}
+    for place in places:
+        bound = bounds.of(*place)
+        if bound.timestamp is not None:
+            asked[place] = bound.timestamp
+        elif bound.offset in (EARLIEST, LATEST):
+            asked[place] = bound.offset
+        else:
+            offsets[place] = bound.offset
+    offsets.update(cluster.list_offsets(asked))
+    return offsets
+
+
+def _known(offsets: Mapping[Partition, int | None]) -> dict[Partition, int]:
+    return {place: offset or 0 for place, offset in offsets.items()}

@@ -1,0 +1,1 @@
+"""The format `kafka_log`: reading log directories without a broker."""

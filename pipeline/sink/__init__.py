@@ -1,0 +1,1 @@
+"""Writing rows and stored batches to topics, exactly once where a transaction is used."""

@@ -1,0 +1,188 @@
+"""One partition from one cluster to another in batches that nobody opens: fetched and produced in the same task.
+
+What a batch becomes on the way is said in `client.mirroring.outgoing`: nearly always itself, with another producer in
+its header. Each transaction at the target takes some batches and the progress, so a crash loses and doubles nothing;
+beside the progress stands which offsets became which, until that is in the table of offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import trio
+from pyarrow import parquet
+
+from ...client.mirroring.outgoing import Outgoing, TargetRules, renumbered
+from ...protocol.errors import BrokerError
+from ...protocol.records.batches import BatchView, iter_batches
+from ..errors import DamagedLogError
+from ..kafka.cluster_view import ClusterView
+from ..kafka.fetching import FetchedPiece, FetchOptions, FetchRange, fetch_pieces
+from ..kafka.offset_options import EARLIEST, Partition
+from .exact_copy import CopyTarget, ExactCopy, copy_with_patience
+
+Run = tuple[int, int, int, int]
+"""Source offsets from and until, the target offset of the first record, and the number of records."""
+
+MOST_NOTED_RUNS = 60
+"""What surely fits beside a committed offset (offset.metadata.max.bytes: 4096)."""
+
+OFFSETS = pa.schema(
+    [
+        ("sourceFrom", pa.int64()),
+        ("sourceUntil", pa.int64()),
+        ("targetFrom", pa.int64()),
+        ("records", pa.int64()),
+    ]
+)
+"""The table of offsets. Where `records` is `sourceUntil` - `sourceFrom`, offsets correspond one to one; where it is
+less (markers, aborted or compacted records lie between), only the ends do."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWork:
+    """One task: a partition up to `end_offset` of the source's topic of that id.
+
+    `offsets_root` is where the table of offsets goes.
+    """
+
+    source: FetchOptions
+    topic_id: UUID
+    end_offset: int
+    target: CopyTarget
+    max_batch_bytes: int
+    transaction_bytes: int
+    offsets_root: Path | None
+    fails_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReceipt:
+    """What became of it: what this run copied, where it began, and how many batches had to be built anew."""
+
+    place: Partition
+    records: int
+    size_bytes: int
+    began_at: int
+    until: int
+    rebuilt_batches: int
+
+
+def mirror_partition(work: MirrorWork) -> MirrorReceipt:
+    """Copy what is not copied yet. Raises PipelineError."""
+    return copy_with_patience(work.target, _Mirror(work).run)
+
+
+class _Mirror:
+    def __init__(self, work: MirrorWork) -> None:
+        self._work = work
+        self._records = self._size_bytes = self._rebuilt = 0
+        self._began_at: int | None = None
+
+    async def run(self, copy: ExactCopy) -> MirrorReceipt:
+        """Go on where the progress says."""
+        work = self._work
+        position, note = await copy.progress()
+        if note and work.offsets_root is not None:
+            # A run that was killed right after its commit has not written them.
+            write_offsets(work.offsets_root, work.target.place, [(run[0], run[1], run[2], run[3]) for run in note])
+        start = await trio.to_thread.run_sync(self._earliest) if position is None else position
+        if self._began_at is None:
+            self._began_at = start
+        transactions = self._transactions(start)
+        while (taken := await trio.to_thread.run_sync(next, transactions, None)) is not None:
+            await self._send(copy, *taken)
+        return MirrorReceipt(
+            work.target.place, self._records, self._size_bytes, self._began_at, work.end_offset, self._rebuilt
+        )
+
+    async def _send(self, copy: ExactCopy, start: int, outgoing: Sequence[Outgoing], next_offset: int) -> None:
+        batches = [item.payload if item.source is None else item.source.view for item in outgoing]
+        offsets = await copy.append(batches, next_offset, partial(_noted, start, outgoing))
+        self._records += sum(item.record_count for item in outgoing)
+        self._size_bytes += sum(item.size_bytes for item in outgoing)
+        self._rebuilt += sum(item.source is None for item in outgoing)
+        if self._work.offsets_root is not None:
+            runs = runs_of(start, outgoing, offsets)
+            await trio.to_thread.run_sync(write_offsets, self._work.offsets_root, self._work.target.place, runs)
+
+    def _earliest(self) -> int:
+        place = self._work.target.place
+        with ClusterView(self._work.source.settings) as cluster:
+            return cluster.list_offsets({place: EARLIEST})[place] or 0
+
+    def _transactions(self, start: int) -> Iterator[tuple[int, list[Outgoing], int]]:
+        """Where each begins in the source, its batches, and where the next begins."""
+        work = self._work
+        wanted = FetchRange(*work.target.place, start, work.end_offset, work.topic_id)
+        waiting: list[Outgoing] = []
+        size, begin, position = 0, start, start
+        for piece in fetch_pieces(wanted, work.source, fails_on_data_loss=work.fails_on_data_loss):
+            for item in self._outgoing(piece, start):
+                waiting.append(item)
+                size += item.size_bytes
+                if size >= work.transaction_bytes:
+                    yield begin, waiting, item.source_end
+                    waiting, size, begin = [], 0, item.source_end
+            position = piece.next_offset
+        if waiting or position > begin:
+            yield begin, waiting, position
+
+    def _outgoing(self, piece: FetchedPiece, start: int) -> Iterator[Outgoing]:
+        rules = TargetRules(self._work.max_batch_bytes, takes_old_formats=False)
+        first = next(iter_batches(piece.stored)).stored_offset
+        try:
+            yield from renumbered(self._shown(piece), start, rules)
+        except BrokerError as fault:
+            raise DamagedLogError(*self._work.target.place, first, f"at or after it: {fault}") from fault
+
+    def _shown(self, piece: FetchedPiece) -> Iterator[BatchView]:
+        """What consumers of committed records see of a piece. Raises DamagedLogError."""
+        for batch in iter_batches(piece.stored):
+            if not batch.crc_is_valid:
+                # It will get another one, which would hide the damage for ever.
+                raise DamagedLogError(*self._work.target.place, batch.stored_offset, f"{batch!r} has a wrong CRC")
+            is_hidden = piece.hides_batch is not None and piece.hides_batch(batch)
+            if not is_hidden and not batch.is_control:
+                yield batch
+
+
+def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) -> list[Run]:
+    """Which offsets became which, in as few rows as can be."""
+    runs: list[Run] = []
+    for item, offset in zip(outgoing, offsets, strict=True):
+        begin = runs[-1][1] if runs else start
+        run = (begin, item.source_end, offset, item.record_count)
+        last = runs[-1] if runs else None
+        if last and _is_dense(last) and _is_dense(run) and last[2] + last[3] == offset:
+            runs[-1] = (last[0], run[1], last[2], last[3] + run[3])
+        else:
+            runs.append(run)
+    return runs
+
+
+def write_offsets(root: Path, place: Partition, runs: Sequence[Run]) -> None:
+    """Write a file of the table, named by its first offset, so that it is the same file if it is written again."""
+    if not runs:
+        return
+    topic, number = place
+    path = root / f"topic={topic}" / f"partition={number}" / f"{runs[0][0]:020d}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".part")
+    rows = [dict(zip(OFFSETS.names, run, strict=True)) for run in runs]
+    parquet.write_table(pa.Table.from_pylist(rows, OFFSETS), temporary)
+    temporary.replace(path)
+
+
+def _noted(start: int, outgoing: Sequence[Outgoing], offsets: list[int]) -> list[Run] | None:
+    runs = runs_of(start, outgoing, offsets)
+    return runs if len(runs) <= MOST_NOTED_RUNS else None
+
+
+def _is_dense(run: Run) -> bool:
+    return run[1] - run[0] == run[3]

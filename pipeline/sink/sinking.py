@@ -1,0 +1,224 @@
+"""What a task of the sink does: its rows into topics, in a transaction of its own, once.
+
+Each task of a sink has a transactional id and a group, both named after the sink and the task's number. In the
+transaction that holds its rows it commits, as an offset of that group, the number of the micro-batch, and beside it how
+many rows these were. So a task that runs again (a failed attempt, a speculative one, a micro-batch that Spark repeats)
+
+1. takes the transactional id over, which aborts what an attempt before it has left open and fences that attempt off;
+2. reads the group's offset, and finds the micro-batch there or not: there its rows are skipped, else they are written.
+
+Spark gives the same rows to the same task when it repeats a micro-batch of a source that can be read again. Where that
+does not hold (`repartition()` without a key, another number of shuffle partitions after a restart) no sink could do
+better; a task that finds its micro-batch there with another number of rows fails rather than lose or repeat any.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import trio
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ...client import Admin, Delivery, Producer
+from ...client.errors import ClientError
+from ...client.wire.group_offsets import CommittedOffset
+from ...protocol.errors import BrokerError
+from ...protocol.records import v2
+from ...protocol.records.batches import iter_batches
+from ...protocol.records.compression import Codec
+from ...protocol.records.record import Buffer
+from ..errors import PipelineError
+from ..kafka.offset_options import Partition
+from .batch_building import BatchBuilder, Built
+
+DELIVERIES_AHEAD = 64
+"""Batches that may be under way before the oldest is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where rows go, and how. `topic` None takes it from the rows; `producer` and `client` are keys of our client.
+
+    `ca_file` is a PEM file of the certificates to believe where TLS is used.
+    """
+
+    bootstrap: str
+    topic: str | None
+    codec: Codec
+    batch_bytes: int
+    is_exactly_once: bool
+    is_raw: bool
+    producer: dict[str, Any]
+    client: dict[str, Any]
+    ca_file: str | None = None
+
+    def reach(self) -> dict[str, Any]:
+        """`client`, with what cannot be sent from the driver to a task."""
+        if self.ca_file is None:
+            return self.client
+        return {**self.client, "ssl_context": ssl.create_default_context(cafile=self.ca_file)}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTask:
+    """Which part of which micro-batch a task writes; `run` tells the streams apart that write to one sink."""
+
+    sink: str
+    batch_id: int
+    number: int
+    run: str
+
+    @property
+    def name(self) -> str:
+        """The task's transactional id, and its group."""
+        return f"{self.sink}.{self.number}"
+
+
+@dataclass
+class SinkReceipt(WriterCommitMessage):
+    """What a task has done: its rows, and the offsets they were written to, first and last by topic and partition."""
+
+    rows: int = 0
+    was_repeated: bool = False
+    offsets: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    name: str = ""
+
+
+def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOptions) -> SinkReceipt:
+    """Write the rows of one task. Raises PipelineError, and nothing of them is visible then (to read_committed)."""
+    first = next((batch for batch in rows if batch.num_rows), None)
+    if first is None:
+        return SinkReceipt(name=task.name)
+    writer = _Writer(task, options)
+    try:
+        return trio.run(writer.write, first, rows)
+    except (BrokerError, ClientError) as fault:
+        raise PipelineError(f"sink {task.sink}, batch {task.batch_id}, task {task.number}: {fault}") from fault
+
+
+async def forget_sink(options: SinkOptions, names: list[str]) -> None:
+    """Remove the groups of tasks whose sink will not be written to again. Raises BrokerError, ClientError."""
+    async with Admin(options.bootstrap, **options.reach()) as admin:
+        await admin.delete_groups(names)
+
+
+class _Writer:
+    """Writes one task's rows."""
+
+    def __init__(self, task: SinkTask, options: SinkOptions) -> None:
+        self._task = task
+        self._options = options
+        self._receipt = SinkReceipt(name=task.name)
+        self._under_way: list[tuple[Partition, int, Delivery]] = []
+        self._partition_counts: dict[str, int] = {}
+        self._anchor: Partition | None = None
+
+    async def write(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> SinkReceipt:
+        options = self._options
+        if not options.is_exactly_once:
+            async with Producer(options.bootstrap, **options.producer, **options.reach()) as producer:
+                await self._write_all(producer, first, rest)
+            return self._receipt
+        identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.reach()}
+        async with Producer(options.bootstrap, **identity) as producer:
+            # Only now has whoever had this id before either committed or lost it.
+            if await self._was_written(first, rest):
+                return self._receipt
+            async with producer.transaction():
+                await self._write_all(producer, first, rest)
+                await producer.send_offsets_to_transaction(self._task.name, self._progress())
+        return self._receipt
+
+    async def _was_written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> bool:
+        """Whether this micro-batch is in the topics already. Raises PipelineError if it was another one."""
+        async with Admin(self._options.bootstrap, **self._options.reach()) as admin:
+            committed = await admin.committed_offsets(self._task.name)
+        if not committed:
+            return False
+        last = max(committed.values())
+        if last.offset <= self._task.batch_id:
+            return False
+        rows = first.num_rows + sum(batch.num_rows for batch in rest)
+        expected = self._description(rows)
+        if last.offset > self._task.batch_id + 1 or last.metadata != expected:
+            raise PipelineError(
+                f"sink {self._task.sink}: batch {self._task.batch_id} came as {expected}, but the topic has batch "
+                f"{last.offset - 1} as {last.metadata}: a new checkpoint needs another sinkName"
+            )
+        self._receipt.rows = rows
+        self._receipt.was_repeated = True
+        return True
+
+    def _progress(self) -> dict[Partition, CommittedOffset]:
+        assert self._anchor is not None
+        return {self._anchor: CommittedOffset(self._task.batch_id + 1, self._description(self._receipt.rows))}
+
+    def _description(self, rows: int) -> str:
+        return json.dumps({"run": self._task.run, "rows": rows})
+
+    async def _write_all(self, producer: Producer, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> None:
+        builder = BatchBuilder(
+            self._options.topic,
+            self._options.codec,
+            self._options.batch_bytes,
+            self._partition_counts.__getitem__,
+            lambda: time.time_ns() // 1_000_000,
+            self._task.number,
+        )
+        rows: pa.RecordBatch | None = first
+        while rows is not None:
+            await self._learn_topics(producer, rows)
+            for place, batch in _raw_batches(rows, self._options.topic) if self._options.is_raw else builder.add(rows):
+                await self._send(producer, place, batch)
+            if not self._options.is_raw:
+                self._receipt.rows += rows.num_rows
+            # In a thread, so that batches go out while Spark makes the next rows.
+            rows = await trio.to_thread.run_sync(next, rest, None)
+        for place, batch in builder.rest():
+            await self._send(producer, place, batch)
+        await self._settle(0)
+
+    async def _learn_topics(self, producer: Producer, rows: pa.RecordBatch) -> None:
+        if self._options.topic is not None:
+            topics = [self._options.topic]
+        else:
+            index = rows.schema.get_field_index("topic")
+            topics = [] if index < 0 else [name for name in rows.column(index).unique().to_pylist() if name is not None]
+        for topic in topics:
+            if topic not in self._partition_counts:
+                self._partition_counts[topic] = len(await producer.partitions_for(topic))
+
+    async def _send(self, producer: Producer, place: Partition, batch: Buffer) -> None:
+        (count,) = v2.UINT32.unpack_from(batch, v2.RECORD_COUNT_AT)
+        self._anchor = self._anchor or place
+        self._under_way.append((place, count, await producer.send_batch(*place, batch)))
+        if self._options.is_raw:
+            self._receipt.rows += count
+        if len(self._under_way) >= DELIVERIES_AHEAD:
+            await self._settle(DELIVERIES_AHEAD // 2)
+
+    async def _settle(self, left: int) -> None:
+        """Wait for the oldest deliveries until `left` are under way. Raises what became of one."""
+        settled = self._under_way[: len(self._under_way) - left]
+        del self._under_way[: len(settled)]
+        for place, count, delivery in settled:
+            offset = (await delivery).offset
+            known = self._receipt.offsets.get(place)
+            self._receipt.offsets[place] = (offset if known is None else known[0], offset + count - 1)
+
+
+def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[Built]:
+    """The stored batches in rows of `mode=raw`; control batches belong to the log that they came from."""
+    topics = rows.column("topic").to_pylist() if topic is None else [topic] * rows.num_rows
+    for name, partition, raw in zip(topics, rows.column("partition").to_pylist(), rows.column("raw"), strict=True):
+        for batch in iter_batches(raw.as_py()):
+            if batch.magic != v2.MAGIC:
+                raise PipelineError(f"{name}-{partition}: a batch of format v{batch.magic} cannot be produced as it is")
+            if not batch.is_control and batch.record_count:
+                yield (name, partition), batch.view

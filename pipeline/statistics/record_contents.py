@@ -1,0 +1,102 @@
+"""What the records of a partition are, wherever they are kept: a count, a sum that no order changes, equal records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from ..archive.log_rounds import find_partitions
+from ..archive.range_rows import FetchedRange, LoggedRange
+from ..archive.reading import ArchivedPartition
+from ..kafka.cluster_view import ClusterView
+from ..kafka.fetching import FetchOptions, FetchRange
+from ..kafka.kafka_raw import ReadPlan
+from ..kafka.offset_options import Bound, Bounds, Partition, WhenNoneIsYounger, ending_bounds, starting_bounds
+from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
+from ..logs.log_plan import PlanOptions, plan
+from .checksums import MODULUS, content_hashes, sum_of_places, unique_count
+
+SPLIT_BYTES = 1 << 62
+
+
+class Records(Protocol):
+    """Something with a partition's committed records."""
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """Rows with `key`, `value` and `offset`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Of one partition's records. `placed_sum` takes their offsets into account, `content_sum` only keys and values."""
+
+    records: int
+    content_sum: int
+    placed_sum: int
+    equal_records: int
+    """Records whose key and value are those of another one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRecords:
+    """An archived partition's rows."""
+
+    source: ArchivedPartition
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """See Records."""
+        for table, _ in self.source.rows():
+            if table.num_rows:
+                yield from table.select(["key", "value", "offset"]).to_batches()
+
+
+def contents_of(work: tuple[Partition, Sequence[Records]]) -> Contents:
+    """Read a partition, in a task. Raises PipelineError."""
+    place, sources = work
+    hashes, placed, count = [], 0, 0
+    for rows in (rows for source in sources for rows in source.records()):
+        columns = [rows["key"].cast(pa.binary()), rows["value"].cast(pa.binary())]
+        hashes.append(content_hashes(columns, rows.num_rows))
+        placed += sum_of_places(*place, rows["offset"], columns)
+        count += rows.num_rows
+    unique, total = unique_count(hashes)
+    return Contents(count, total, placed % MODULUS, count - unique)
+
+
+def fetched_records(read: ReadPlan) -> dict[Partition, list[Records]]:
+    """What brokers have of the topics that the options choose. Raises PipelineError."""
+    with ClusterView(read.settings) as cluster:
+        places = partitions_of(read.choice.find(cluster))
+        start = resolve_start(
+            cluster, places, starting_bounds(read.options), read.strategy, fails_on_data_loss=read.fails_on_data_loss
+        )
+        end = resolve_end(cluster, places, ending_bounds(read.options), read_committed=True)
+    fetch = FetchOptions(read.settings, read_committed=True)
+    return {
+        place: [FetchedRange(FetchRange(*place, start[place], end[place]), fetch, read.fails_on_data_loss)]
+        for place in places
+    }
+
+
+def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Partition, list[Records]]:
+    """What log directories have. Raises PipelineError."""
+    found: dict[Partition, list[Records]] = {}
+    for partition in find_partitions(directories, globs):
+        options = PlanOptions(
+            starting=Bounds(Bound(partition.log_start_offset)),
+            ending=Bounds(Bound(partition.log_end_offset)),
+            when_none_is_younger=WhenNoneIsYounger.LATEST,
+            split_bytes=SPLIT_BYTES,
+            read_committed=True,
+        )
+        place = (partition.name.topic, partition.name.partition)
+        found[place] = [LoggedRange(each) for each in plan([partition], options)]
+    return found
+
+
+def archived_records(partitions: Iterable[ArchivedPartition]) -> dict[Partition, list[Records]]:
+    """What an archive has."""
+    return {(each.topic, each.partition): [ArchivedRecords(each)] for each in partitions}

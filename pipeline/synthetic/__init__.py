@@ -1,0 +1,1 @@
+"""Generated topics that are the same in every run."""

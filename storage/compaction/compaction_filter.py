@@ -1,0 +1,247 @@
+"""What compaction leaves of one batch, and how neighbours are merged.
+
+The rules are Kafka's (`Cleaner.cleanInto`, `MemoryRecords.filterTo`), so the same records survive:
+
+    newer      a record goes if its key has a later one among those that the map has seen
+    keyless    a record without a key goes
+    tombstone  a null value goes once its delete horizon has passed: v2 batches carry it since their first cleaning
+               (KIP-534), for v0 and v1 it is the age of their segment
+    aborted    records of aborted transactions go
+    marker     goes once nothing of its transaction is left, and its horizon has passed
+    producer   the last batch of a live producer stays as an empty header, for its sequence and epoch
+
+Offsets never change. A batch that loses nothing is copied as it is. Beyond Kafka, what is left of consecutive v2
+batches becomes one batch with holes, as long as nothing in their headers tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...protocol.records import v0, v1, v2
+from ...protocol.records.batches import BatchView, Record, iter_records
+from ...protocol.records.compression import Codec, compress
+from ...protocol.records.record import NO_TIMESTAMP, TimestampType
+from ..index.offset_index import NO_RECEIPT
+from ..producers.producer_state import ProducerStates
+from ..recovery.recovery import MAX_RELATIVE_OFFSET
+from .compaction_map import OffsetMap
+from .compaction_transactions import PassingTransactions
+
+MERGED_BYTES = 64 * 1024
+"""How large merging makes a batch, counted before compression; whatever is larger already stays alone."""
+
+
+class FilterRules(NamedTuple):
+    """What one pass over a segment goes by; times in ms.
+
+    `keeps_legacy_tombstones` is for v0 and v1, where the segment's age decides.
+    """
+
+    offsets: OffsetMap
+    producers: ProducerStates
+    now_ms: int
+    delete_retention_ms: int
+    keeps_legacy_tombstones: bool
+
+
+class CleanedBatch(NamedTuple):
+    """Bytes for the cleaned segment, and when the v0 messages in them came (-1: has times of its own)."""
+
+    data: bytes
+    receipt_ms: int
+
+
+class _Open:
+    """A v2 batch that neighbours may still join."""
+
+    def __init__(self, first: BatchView, records: list[Record], last_offset: int, size_bytes: int) -> None:
+        self.first = first
+        self.records = records
+        self.last_offset = last_offset
+        self.size_bytes = size_bytes
+        self.original: BatchView | None = first
+
+    def can_take(self, batch: BatchView, size_bytes: int, most_bytes: int) -> bool:
+        """Whether nothing tells the two apart, and they stay small enough."""
+        first = self.first
+        return (
+            batch.attributes == first.attributes
+            and batch.leader_epoch == first.leader_epoch
+            and batch.last_offset - first.stored_offset <= MAX_RELATIVE_OFFSET
+            and self.size_bytes + size_bytes <= most_bytes
+        )
+
+
+class BatchFilter:
+    """One pass over the batches of one group of segments, in the order of their offsets."""
+
+    def __init__(self, rules: FilterRules, transactions: PassingTransactions, *, max_message_bytes: int) -> None:
+        self._rules = rules
+        self._transactions = transactions
+        self._most_merged_bytes = min(MERGED_BYTES, max_message_bytes)
+        self._open: _Open | None = None
+
+    def clean(self, batch: BatchView, receipt_ms: int) -> Iterator[CleanedBatch]:
+        """What is to be written now that `batch` is known; some of it may wait for the next one, or `finish`.
+
+        Raises BrokerError if the batch cannot be read.
+        """
+        if batch.is_control:
+            yield from self.finish()
+            kept = self._clean_marker(batch)
+            if kept is not None:
+                yield CleanedBatch(kept, receipt_ms)
+            return
+        if self._transactions.is_aborted(batch):
+            records: list[Record] = []
+            total = -1
+        else:
+            every = list(iter_records(batch))
+            total = len(every)
+            records = [record for record in every if self._keeps(batch, record)]
+        if not records:
+            if self._is_last_of_producer(batch):
+                yield from self.finish()
+                yield CleanedBatch(_emptied(batch), receipt_ms)
+            return
+        horizon_ms = self._horizon_of(batch, records)
+        if batch.magic == v2.MAGIC and _is_mergeable(batch) and horizon_ms == batch.delete_horizon_ms:
+            yield from self._join(batch, records, is_whole=len(records) == total)
+            return
+        yield from self.finish()
+        if len(records) == total and horizon_ms == batch.delete_horizon_ms:
+            yield CleanedBatch(bytes(batch.view), receipt_ms)
+        else:
+            yield CleanedBatch(_rebuilt(batch, records, horizon_ms), receipt_ms)
+
+    def finish(self) -> Iterator[CleanedBatch]:
+        """What is still waiting."""
+        waiting, self._open = self._open, None
+        if waiting is None:
+            return
+        if waiting.original is not None:
+            yield CleanedBatch(bytes(waiting.original.view), NO_RECEIPT)
+        else:
+            data = _rebuilt(waiting.first, waiting.records, None, last_offset=waiting.last_offset)
+            yield CleanedBatch(data, NO_RECEIPT)
+
+    # --- records ---
+
+    def _keeps(self, batch: BatchView, record: Record) -> bool:
+        offsets = self._rules.offsets
+        if record.offset >= offsets.end_offset:
+            return True
+        if record.key is None or record.offset < offsets.get(record.key):
+            return False
+        return record.value is not None or self._keeps_tombstones(batch)
+
+    def _keeps_tombstones(self, batch: BatchView) -> bool:
+        if batch.magic < v2.MAGIC:
+            return self._rules.keeps_legacy_tombstones
+        horizon_ms = batch.delete_horizon_ms
+        return horizon_ms is None or self._rules.now_ms < horizon_ms
+
+    def _horizon_of(self, batch: BatchView, records: list[Record]) -> int | None:
+        """The delete horizon that the batch must carry from now on."""
+        needs_one = batch.magic == v2.MAGIC and batch.delete_horizon_ms is None
+        if needs_one and any(record.value is None for record in records):
+            return self._rules.now_ms + self._rules.delete_retention_ms
+        return batch.delete_horizon_ms
+
+    # --- whole batches ---
+
+    def _clean_marker(self, batch: BatchView) -> bytes | None:
+        is_of_nothing = self._transactions.is_marker_of_nothing(batch)
+        horizon_ms = batch.delete_horizon_ms
+        if is_of_nothing and horizon_ms is not None and horizon_ms <= self._rules.now_ms:
+            return _emptied(batch) if self._is_last_of_producer(batch) else None
+        if batch.record_count == 0:
+            return bytes(batch.view) if self._is_last_of_producer(batch) else None
+        if is_of_nothing and horizon_ms is None:
+            return _rebuilt(batch, list(iter_records(batch)), self._rules.now_ms + self._rules.delete_retention_ms)
+        return bytes(batch.view)
+
+    def _is_last_of_producer(self, batch: BatchView) -> bool:
+        producer = self._rules.producers.producers.get(batch.producer_id) if batch.has_producer_id else None
+        if producer is None:
+            return False
+        if producer.batches:
+            return producer.batches[-1].last_offset == batch.last_offset
+        return batch.is_control and batch.producer_epoch == producer.epoch
+
+    def _join(self, batch: BatchView, records: list[Record], *, is_whole: bool) -> Iterator[CleanedBatch]:
+        size_bytes = sum(map(_record_bytes, records))
+        waiting = self._open
+        if waiting is not None and waiting.can_take(batch, size_bytes, self._most_merged_bytes):
+            waiting.records += records
+            waiting.last_offset = batch.last_offset
+            waiting.size_bytes += size_bytes
+            waiting.original = None
+            return
+        yield from self.finish()
+        self._open = _Open(batch, records, batch.last_offset, size_bytes)
+        if not is_whole:
+            self._open.original = None
+
+
+def _is_mergeable(batch: BatchView) -> bool:
+    """Whether a v2 batch has nothing of its own in its header: no producer, horizon, or time of the log."""
+    return (
+        not batch.has_producer_id
+        and batch.delete_horizon_ms is None
+        and batch.timestamp_type is not TimestampType.LOG_APPEND_TIME
+    )
+
+
+def _record_bytes(record: Record) -> int:
+    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
+    return 12 + len(record.key or b"") + len(record.value or b"") + headers
+
+
+def _rebuilt(
+    batch: BatchView, records: list[Record], horizon_ms: int | None, *, last_offset: int | None = None
+) -> bytes:
+    """`batch` with these records only, in its own format, codec and offsets."""
+    timestamp_type = batch.timestamp_type
+    if batch.magic == v0.MAGIC:
+        return v0.build_message_set(records, codec=batch.codec)
+    if batch.magic == v1.MAGIC:
+        return v1.build_message_set(records, codec=batch.codec, timestamp_type=timestamp_type)
+    base_timestamp = records[0].timestamp if horizon_ms is None else horizon_ms
+    body = bytearray()
+    for record in records:
+        v2.append_record(body, record, base_offset=batch.stored_offset, base_timestamp=base_timestamp)
+    is_stamped = timestamp_type is TimestampType.LOG_APPEND_TIME
+    return v2.assemble_batch(
+        body if batch.codec is Codec.NONE else compress(batch.codec, bytes(body), magic=v2.MAGIC),
+        record_count=len(records),
+        base_offset=batch.stored_offset,
+        last_offset=batch.last_offset if last_offset is None else last_offset,
+        attributes=(batch.attributes & ~v2.DELETE_HORIZON_FLAG) | (v2.DELETE_HORIZON_FLAG if horizon_ms else 0),
+        base_timestamp=base_timestamp,
+        max_timestamp=batch.max_timestamp if is_stamped else max(record.timestamp for record in records),
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        leader_epoch=batch.leader_epoch,
+    )
+
+
+def _emptied(batch: BatchView) -> bytes:
+    """The header of a v2 batch without records (Kafka `DefaultRecordBatch.writeEmptyHeader`)."""
+    kept_flags = v2.LOG_APPEND_TIME_FLAG | v2.TRANSACTIONAL_FLAG | v2.CONTROL_FLAG
+    return v2.assemble_batch(
+        b"",
+        record_count=0,
+        base_offset=batch.stored_offset,
+        last_offset=batch.last_offset,
+        attributes=batch.attributes & kept_flags,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=batch.max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        leader_epoch=batch.leader_epoch,
+    )

@@ -1,0 +1,39 @@
+"""The enriched metadata (see `protocol.records.enriched`) of a stored batch: from the index, its header, or by default.
+
+The index holds only what the batch does not say cheaply itself: when a v0 message came, how many messages a v0 or v1
+wrapper holds, and whether a compressed batch has keys. The receipt tag of v1 and v2 is by default the batch's own time.
+"""
+
+from __future__ import annotations
+
+from ...protocol.records import v0, v2
+from ...protocol.records.batches import BatchView
+from ...protocol.records.enriched import KafkaTags
+from ..log.segment import Segment
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
+
+
+def tags_of(segment: Segment, batch: BatchView) -> KafkaTags:
+    """All tags of a batch of `segment`; None for what only a look inside could tell. Raises OSError."""
+    return tags_by_entry(segment.index_entry_for(batch.position), batch)
+
+
+def tags_by_entry(entry: IndexEntry | None, batch: BatchView) -> KafkaTags:
+    """The same, from the index entry that speaks of the batch: its own, else the last before it (`tags_at`)."""
+    timestamp_ms: int | None = batch.max_timestamp
+    if batch.magic == v0.MAGIC:
+        timestamp_ms = None if entry is None or entry.receipt == NO_RECEIPT else entry.receipt
+    message_count = batch.record_count
+    keyed: bool | None = None
+    if batch.is_compressed:
+        is_own = entry is not None and entry.position == batch.position
+        if batch.magic < v2.MAGIC and entry is not None and is_own and entry.num_messages != NO_COUNT:
+            message_count = entry.num_messages
+        # Without an entry before it, the flags are as they were at first: some key, perhaps.
+        keyed = entry is None or not entry.flags & NON_KEYED
+    return KafkaTags(
+        timestamp_ms=timestamp_ms,
+        message_count=message_count,
+        relative_offsets_honoured=not batch.is_numbered_by_index,
+        keyed=keyed,
+    )

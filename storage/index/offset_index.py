@@ -1,0 +1,413 @@
+"""The index of one segment: `<offset, timestamp, position>` and the enriched tags, for look-ups by offset and by time.
+
+    header   96 bytes: what `SUMMARY` packs, then its CRC-32, then zeros
+    entries  32 bytes each, in the order of the log:
+             uint32 offset - base offset of the segment    first offset of the batch
+             uint32 position                               of the batch in the .log file
+             int64  timestamp                              largest in the segment up to and with this batch
+             int64  receipt                                tag 0, milliseconds: when the broker got it (-1: not needed)
+             int32  num_messages                           tag 32: records in a v0 or v1 wrapper (-1: header says it)
+             uint16 flags                                  tags that are yes or no: see NON_KEYED
+             uint16 checksum                               odd, so that a zeroed page holds no entry
+
+A batch gets an entry if more than `index.interval.bytes` lie between it and the last one that has one, or if its tags
+differ from their defaults. Default of receipt and flags: those of the entry before. So a run of v0 messages that came
+together costs one entry.
+
+The log is the truth: the index has nothing that cannot be had again from it, but the receipt times of v0 messages, for
+which a rebuilt index takes the time when the file was last written. Any doubt raises `IndexDamagedError`, and the
+segment builds the index anew. The seed of all checksums is the segment's base offset, so a swapped file is recognised.
+
+The header's summary is written when the segment is finished or closed, and holds while the log has the size it names.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from struct import Struct
+from typing import NamedTuple
+
+from ..disk.files import MappedTable
+from ..disk.open_files import OpenFiles
+
+SIGNATURE = b"GRGRIDX\x02"
+HEADER_SIZE = 96
+ENTRY = Struct(">IIqqiHH")
+ENTRY_SIZE = ENTRY.size
+SUMMARY = Struct(">qqqqqqqiiBBBI")
+CRC = Struct(">I")
+_HEADER = Struct(f"{HEADER_SIZE}s")
+_CHECKED_SIZE = ENTRY_SIZE - 2
+_RELATIVE_OFFSET, _POSITION, _TIMESTAMP = range(3)
+
+NON_KEYED = 0x01
+"""Flag of a compressed batch none of whose records has a key; without it a reader must look inside."""
+
+NO_RECEIPT = -1
+NO_COUNT = -1
+
+MIN_CAPACITY = 4096
+"""Bytes of a new index file while it is being written (125 entries); it doubles when full and is trimmed at the end."""
+MAX_GROWTH = 1 << 20
+
+
+class IndexDamagedError(Exception):
+    """The index cannot be what was written, or does not agree with its log."""
+
+
+class IndexEntry(NamedTuple):
+    """One entry with its absolute offset; fields as in the file."""
+
+    offset: int
+    position: int
+    timestamp: int
+    receipt: int
+    num_messages: int
+    flags: int
+
+
+@dataclass(slots=True)
+class IndexSummary:
+    """What a finished or cleanly closed segment knows of itself; timestamps in ms, -1 for none."""
+
+    base_offset: int
+    log_size_bytes: int = -1
+    """-1 in a segment that is being written."""
+    next_offset: int = -1
+    max_timestamp: int = -1
+    max_timestamp_offset: int = -1
+    first_timestamp: int = -1
+    receipt: int = NO_RECEIPT
+    """Receipt time of the last v0 message."""
+    interval_bytes: int = 0
+    entry_count: int = -1
+    """-1 in a segment that is being written: the entries end where the zeros begin."""
+    magics: int = 0
+    """Bit m: batches of magic m may be present."""
+    has_gaps: int = 0
+    """1 if offsets may be missing, as compaction leaves it or in a log whose history we do not know."""
+    has_producers: int = 1
+    """0 if the log was closed with this segment, and no idempotent producer known then: there is no snapshot."""
+    transactions_crc: int = 0
+    """CRC-32 of the `.txnindex` beside it, whose entries have none of their own; 0 if there is no such file."""
+
+
+_SUMMARY_FIELDS = tuple(field.name for field in fields(IndexSummary))
+
+
+class OffsetIndex:
+    """The index of the segment that begins at `base_offset`; nothing is open or in memory until it is used."""
+
+    __slots__ = (
+        "_count",
+        "_flags",
+        "_is_finished",
+        "_last_offset",
+        "_last_position",
+        "_pool",
+        "_receipt",
+        "_table",
+        "base_offset",
+        "interval_bytes",
+        "next_entry_position",
+        "path",
+        "recently_used",
+    )
+
+    def __init__(self, pool: OpenFiles, path: str, base_offset: int, interval_bytes: int) -> None:
+        self._pool = pool
+        self._table: MappedTable | None = None
+        self._count = -1
+        self._is_finished = False
+        self._last_offset = base_offset
+        self._last_position = 0
+        self._receipt = NO_RECEIPT
+        self._flags = 0
+        self.path = path
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.next_entry_position = 0
+        """A batch at or after it surely needs `offer`; before it only one with tags of its own does."""
+        self.recently_used = False
+
+    # --- writing ---
+
+    def create(self, *, has_gaps: bool) -> None:
+        """Begin an empty index, whatever there was. Raises OSError."""
+        self.let_go()
+        self._count = 0
+        self._is_finished = False
+        self._set_last(self.base_offset, 0, NO_RECEIPT, 0)
+        self._map(MIN_CAPACITY, create=True)
+        summary = IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps))
+        self._write_header(summary)
+        self._erase_from(0)
+
+    def offer(
+        self,
+        first_offset: int,
+        position: int,
+        timestamp: int,
+        *,
+        receipt: int = NO_RECEIPT,
+        num_messages: int = NO_COUNT,
+        flags: int | None = None,
+    ) -> None:
+        """Take an entry for the batch at `position` if the rules at the top want one.
+
+        `receipt` and `flags` left out mean "as before". Raises OSError if the file cannot grow.
+        """
+        table = self._table or self._open()
+        self.recently_used = True
+        receipt = self._receipt if receipt == NO_RECEIPT else receipt
+        flags = self._flags if flags is None else flags
+        has_tags = receipt != self._receipt or flags != self._flags or num_messages != NO_COUNT
+        if position < self.next_entry_position and not has_tags:
+            return
+        if self._is_finished:
+            self._reopen()
+        end = HEADER_SIZE + self._count * ENTRY_SIZE
+        if end + ENTRY_SIZE > len(table):
+            table = self._map(len(table) + min(len(table), MAX_GROWTH))
+        entry = IndexEntry(first_offset, position, timestamp, receipt, num_messages, flags)
+        self._write_entry(table, self._count, entry)
+        self._count += 1
+        self._set_last(first_offset, position, receipt, flags)
+
+    def finish(self, summary: IndexSummary) -> None:
+        """Note `summary`, trim the file and let go of it. Raises OSError."""
+        if self._table is None:
+            self._open()
+        summary.entry_count = self._count
+        self._write_header(summary)
+        self._is_finished = True
+        used = HEADER_SIZE + self._count * ENTRY_SIZE
+        self.let_go()
+        file = self._pool.files.open(self.path)
+        try:
+            file.truncate(used)
+        finally:
+            file.close()
+
+    def truncate(self, log_size_bytes: int) -> None:
+        """Drop the entries of batches at or after `log_size_bytes` of the log. Raises OSError, IndexDamagedError."""
+        if self._table is None:
+            self._open()
+        if self._is_finished:
+            self._reopen()
+        self._count = self._count_up_to(_POSITION, log_size_bytes - 1)
+        self._erase_from(self._count)
+        self._restore_last()
+
+    def drop_before(self, log_position: int, first_offset: int) -> None:
+        """Drop the entries of batches before `log_position`, where the batch that begins with `first_offset` gets one.
+
+        Raises OSError, IndexDamagedError.
+        """
+        kept = [entry for entry in self.entries() if entry.position >= log_position]
+        before = self.tags_at(log_position) or IndexEntry(0, -1, -1, NO_RECEIPT, NO_COUNT, 0)
+        if before.position != log_position:
+            kept.insert(0, before._replace(offset=first_offset, position=log_position, num_messages=NO_COUNT))
+        table = self._table or self._open()
+        if self._is_finished:
+            self._reopen()
+        for number, entry in enumerate(kept):
+            self._write_entry(table, number, entry)
+        self._count = len(kept)
+        self._erase_from(self._count)
+        self._restore_last()
+
+    def note_gaps(self, *, has_gaps: bool) -> None:
+        """Say in the header of a segment that is being written whether offsets are missing. Raises OSError."""
+        self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))
+
+    def _reopen(self) -> None:
+        """Make the header say that the number of entries is open again."""
+        table = self._table or self._open()
+        summary = parse_summary(table.part(0, HEADER_SIZE), self.base_offset)
+        if summary is not None:
+            self.note_gaps(has_gaps=bool(summary.has_gaps))
+        self._is_finished = False
+
+    def _write_header(self, summary: IndexSummary) -> None:
+        table = self._table or self._open()
+        packed = SUMMARY.pack(*(getattr(summary, name) for name in _SUMMARY_FIELDS))
+        table.pack(_HEADER, 0, SIGNATURE + packed + CRC.pack(zlib.crc32(packed)))
+
+    # --- reading ---
+
+    @property
+    def entry_count(self) -> int:
+        """Entries in use. Raises OSError, IndexDamagedError."""
+        if self._table is None:
+            self._open()
+        return self._count
+
+    def read_summary(self) -> IndexSummary | None:
+        """The header's summary, or None if it has none that can be believed."""
+        try:
+            file = self._pool.files.open(self.path)
+        except OSError:
+            return None
+        try:
+            header = file.read_at(HEADER_SIZE, 0)
+        except OSError:
+            return None
+        finally:
+            file.close()
+        return parse_summary(header, self.base_offset)
+
+    def entry(self, number: int) -> IndexEntry:
+        """Entry `number`, counted from 0. Raises IndexDamagedError if its checksum is wrong."""
+        table = self._table or self._open()
+        self.recently_used = True
+        at = HEADER_SIZE + number * ENTRY_SIZE
+        relative, position, timestamp, receipt, num_messages, flags, checksum = table.unpack(ENTRY, at)
+        if checksum != self._checksum(table.part(at, at + ENTRY_SIZE)):
+            raise IndexDamagedError(f"entry {number} of {self.path} has a wrong checksum")
+        return IndexEntry(self.base_offset + relative, position, timestamp, receipt, num_messages, flags)
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """All entries. Raises IndexDamagedError at the first bad one."""
+        for number in range(self.entry_count):
+            yield self.entry(number)
+
+    def position_before_offset(self, offset: int) -> int:
+        """Position of the last indexed batch that begins at or before `offset`; 0 if there is none."""
+        if self._table is not None and offset >= self._last_offset:
+            self.recently_used = True
+            return self._last_position
+        number = self._count_up_to(_RELATIVE_OFFSET, offset - self.base_offset)
+        return self.entry(number - 1).position if number else 0
+
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """A position before which every batch is older than `timestamp`: the last such that the index knows."""
+        number = self._count_up_to(_TIMESTAMP, timestamp - 1)
+        return self.entry(number - 1).position if number else 0
+
+    def tags_at(self, position: int) -> IndexEntry | None:
+        """The entry that tells the tags of the batch at `position`: its own, else the last before it."""
+        number = self._count_up_to(_POSITION, position)
+        return self.entry(number - 1) if number else None
+
+    def entries_for(self, position: int, end: int) -> list[IndexEntry]:
+        """The entries that tell the tags of the batches from `position` to `end`: `tags_at` of the first, and later.
+
+        Raises IndexDamagedError.
+        """
+        first = max(self._count_up_to(_POSITION, position) - 1, 0)
+        return [self.entry(number) for number in range(first, self._count_up_to(_POSITION, end - 1))]
+
+    # --- the file ---
+
+    def let_go(self) -> None:
+        """Unmap the file; the next use maps it again."""
+        table, self._table = self._table, None
+        if table is not None:
+            table.close()
+            self._pool.forget(self)
+
+    def sync(self) -> None:
+        """Force the entries to the disk. Raises OSError."""
+        if self._table is not None:
+            self._table.sync()
+
+    def _open(self) -> MappedTable:
+        try:
+            size = self._pool.files.size(self.path)
+        except FileNotFoundError as fault:
+            raise IndexDamagedError(f"{self.path} is missing") from fault
+        if size < HEADER_SIZE:
+            raise IndexDamagedError(f"{self.path} is cut: {size} bytes")
+        table = self._map(size)
+        if self._count < 0 or HEADER_SIZE + self._count * ENTRY_SIZE > size:
+            self._count = self._count_entries(table)
+        self._restore_last()
+        return table
+
+    def _count_entries(self, table: MappedTable) -> int:
+        summary = parse_summary(table.part(0, HEADER_SIZE), self.base_offset)
+        capacity = (len(table) - HEADER_SIZE) // ENTRY_SIZE
+        if summary is not None and summary.entry_count >= 0:
+            self._is_finished = True
+            if summary.entry_count > capacity:
+                raise IndexDamagedError(f"{self.path} is cut: {summary.entry_count} entries do not fit into it")
+            return summary.entry_count
+        # Not closed: what follows the last entry are zeros, which make no checksum.
+        low, high = 0, capacity
+        while low < high:
+            middle = (low + high) // 2
+            if table.unpack(ENTRY, HEADER_SIZE + middle * ENTRY_SIZE)[-1]:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _map(self, size_bytes: int, *, create: bool = False) -> MappedTable:
+        file = self._pool.files.open(self.path, create=create)
+        try:
+            if create:
+                # What is beyond the first bytes would come to light again when the index grows.
+                file.truncate(0)
+            table = file.map_table(size_bytes)
+        finally:
+            file.close()
+        previous, self._table = self._table, table
+        if previous is not None:
+            previous.close()
+        else:
+            self._pool.register(self)
+        return table
+
+    def _erase_from(self, number: int) -> None:
+        table = self._table or self._open()
+        start = HEADER_SIZE + number * ENTRY_SIZE
+        table.pack(Struct(f"{len(table) - start}s"), start, b"")
+
+    def _restore_last(self) -> None:
+        if self._count:
+            last = self.entry(self._count - 1)
+            self._set_last(last.offset, last.position, last.receipt, last.flags)
+        else:
+            self._set_last(self.base_offset, 0, NO_RECEIPT, 0)
+
+    def _set_last(self, offset: int, position: int, receipt: int, flags: int) -> None:
+        self._last_offset = offset
+        self._last_position = position
+        self._receipt = receipt
+        self._flags = flags
+        self.next_entry_position = position + self.interval_bytes + 1
+
+    def _write_entry(self, table: MappedTable, number: int, entry: IndexEntry) -> None:
+        fields = (entry.offset - self.base_offset, *entry[1:])
+        checksum = self._checksum(ENTRY.pack(*fields, 0))
+        table.pack(ENTRY, HEADER_SIZE + number * ENTRY_SIZE, *fields, checksum)
+
+    def _checksum(self, entry: bytes) -> int:
+        return zlib.crc32(entry[:_CHECKED_SIZE], self.base_offset & 0xFFFFFFFF) & 0xFFFF | 1
+
+    def _count_up_to(self, field: int, limit: int) -> int:
+        """How many entries have a raw `field` of at most `limit`; offset, position and timestamp only rise."""
+        table = self._table or self._open()
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if table.unpack(ENTRY, HEADER_SIZE + middle * ENTRY_SIZE)[field] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def parse_summary(header: bytes, base_offset: int) -> IndexSummary | None:
+    """The summary in an index file's first bytes; None if there is none, it is damaged or another segment's."""
+    start, end = len(SIGNATURE), len(SIGNATURE) + SUMMARY.size
+    if len(header) < HEADER_SIZE or header[:start] != SIGNATURE:
+        return None
+    packed = header[start:end]
+    if CRC.unpack_from(header, end)[0] != zlib.crc32(packed):
+        return None
+    summary = IndexSummary(*SUMMARY.unpack(packed))
+    return summary if summary.base_offset == base_offset else None

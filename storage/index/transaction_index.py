@@ -1,0 +1,112 @@
+"""The aborted transactions that end in one segment: Kafka's `.txnindex` file, for readers of committed records only.
+
+Entries of 34 bytes, in the order in which the transactions ended: int16 version (0), int64 producer id,
+first offset, last offset (the marker's), last stable offset when it ended.
+Source: Kafka `TransactionIndex` and `AbortedTxn`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import NamedTuple
+
+from ..disk.files import Files
+
+ENTRY = Struct(">hqqqq")
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records `read_committed` readers drop; offsets are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndexDamagedError(Exception):
+    """The file is not what was written; `TransactionIndex.rewrite` mends it."""
+
+
+class TransactionIndex:
+    """One segment's aborted transactions; the file exists only if there are any.
+
+    Where `expected_crc` is known, all but `rewrite` raise TransactionIndexDamagedError if the file does not have it.
+    """
+
+    __slots__ = ("_entries", "_files", "expected_crc", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._entries: list[AbortedTransaction] | None = None
+        self.expected_crc: int | None = None
+        self.path = path
+
+    def add(self, transaction: AbortedTransaction) -> None:
+        """Note a transaction that ended after all others, unless it is noted already. Raises OSError."""
+        entries = self.entries()
+        if entries and entries[-1].last_offset >= transaction.last_offset:
+            return
+        file = self._files.open(self.path, create=True)
+        try:
+            file.write_at(ENTRY.pack(VERSION, *transaction), len(entries) * ENTRY.size)
+        finally:
+            file.close()
+        entries.append(transaction)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, in order, up to the first that cannot be read (an incomplete one, say)."""
+        if self._entries is None:
+            try:
+                data = self._files.read(self.path)
+            except FileNotFoundError:
+                data = b""
+            if self.expected_crc is not None and zlib.crc32(data) != self.expected_crc:
+                raise TransactionIndexDamagedError(f"{self.path}: a CRC that does not fit its bytes")
+            self._entries = parse_entries(data)
+        return self._entries
+
+    def crc(self) -> int:
+        """CRC-32 of the file's contents as they should be, 0 if there is none."""
+        if self._entries is None and self.expected_crc is not None:
+            return self.expected_crc
+        return zlib.crc32(_format(self.entries()))
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget transactions that ended at or after `offset`. Raises OSError."""
+        self.rewrite([entry for entry in self.entries() if entry.last_offset < offset])
+
+    def rewrite(self, kept: list[AbortedTransaction]) -> None:
+        """Hold exactly `kept`. Raises OSError."""
+        if not kept:
+            self._files.remove(self.path)
+        elif kept != self._entries:
+            self._files.replace(self.path, _format(kept))
+        self._entries = kept
+
+    def sync(self) -> None:
+        """Force the file, if there is one, to the disk. Raises OSError."""
+        if self._entries:
+            file = self._files.open(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+def _format(entries: list[AbortedTransaction]) -> bytes:
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+
+
+def parse_entries(data: bytes) -> list[AbortedTransaction]:
+    """The entries of a file up to the first that makes no sense."""
+    entries: list[AbortedTransaction] = []
+    for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
+        version, *fields = ENTRY.unpack_from(data, position)
+        entry = AbortedTransaction(*fields)
+        if version != VERSION or not 0 <= entry.first_offset <= entry.last_offset:
+            break
+        entries.append(entry)
+    return entries

@@ -1,0 +1,1 @@
+"""One partition's log: segments, appends, reads, rolling, retention and leader epochs."""

@@ -1,0 +1,154 @@
+"""The segments of one log, in the order of their offsets; the last one is being written."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+
+from ..disk.open_files import OpenFiles
+from ..index.transaction_index import AbortedTransaction
+from .segment import Place, Segment
+
+_base_offset_of = attrgetter("base_offset")
+
+
+class LogSegments:
+    """At least one segment. Readers may keep `all` and `active` as they were: changes make a new list."""
+
+    __slots__ = ("_directory", "_doomed", "_pool", "active", "all")
+
+    def __init__(self, pool: OpenFiles, directory: str, segments: list[Segment]) -> None:
+        self._pool = pool
+        self._directory = directory
+        self._doomed: list[tuple[int, str]] = []
+        self.all = segments
+        self.active = segments[-1]
+
+    # --- finding ---
+
+    @property
+    def base_offset(self) -> int:
+        """Where the first segment begins."""
+        return self.all[0].base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all logs. Raises OSError."""
+        files = self._pool.files
+        return sum(segment.size_bytes if segment.is_loaded else files.size(segment.path) for segment in self.all)
+
+    def number_at(self, offset: int) -> int:
+        """Number of the segment that would hold `offset`: the last that begins at or before it, else the first."""
+        return max(bisect_right(self.all, offset, key=_base_offset_of) - 1, 0)
+
+    def since(self, offset: int) -> Iterator[Segment]:
+        """The segments from the one that would hold `offset` on, loaded. Raises OSError."""
+        for segment in self.all[self.number_at(offset) :]:
+            segment.load()
+            yield segment
+
+    def locate(self, offset: int) -> tuple[Segment, Place | None]:
+        """The first batch that ends at or after `offset`; where that lies in a hole it may be in a later segment.
+
+        Raises OSError, SegmentDamagedError.
+        """
+        for segment in self.since(offset):
+            place = segment.locate(offset)
+            if place is not None:
+                return segment, place
+        return self.active, None
+
+    def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
+        """Those with records in [`first_offset`, `last_offset`) (Kafka `collectAbortedTransactions`).
+
+        Raises OSError, TransactionIndexDamagedError.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self.since(first_offset):
+            for entry in segment.transactions.entries():
+                if entry.last_offset >= first_offset and entry.first_offset < last_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= last_offset:
+                    return found
+        return found
+
+    # --- changing ---
+
+    def add(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> Segment:
+        """Begin a new active segment; the one before is finished. Raises OSError, and nothing has changed then."""
+        segment = Segment(self._pool, self._directory, base_offset, index_interval_bytes)
+        segment.create(now_ms)
+        self.active.finish()
+        self.all = [*self.all, segment]
+        self.active = segment
+        return segment
+
+    def restart(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+        """Remove all files and begin with one empty segment. Raises OSError."""
+        for segment in reversed(self.all):
+            segment.remove_files()
+        segment = Segment(self._pool, self._directory, base_offset, index_interval_bytes)
+        segment.create(now_ms)
+        self.all = [segment]
+        self.active = segment
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove batches that hold `offset` (which is beyond the first base offset) or come after it.
+
+        Returns the new end offset. Raises OSError, SegmentDamagedError.
+        """
+        keep = self.number_at(offset) + 1
+        for segment in reversed(self.all[keep:]):
+            segment.remove_files()
+        self.all = self.all[:keep]
+        self.active = active = self.all[-1]
+        active.load()
+        place = active.locate(offset)
+        if place is not None:
+            active.truncate(place.position)
+        active.transactions.truncate_to(offset)
+        return active.next_offset
+
+    def may_replace(self, replaced: list[Segment]) -> bool:
+        """Whether these are still neighbours in this log, and none is the active one."""
+        number = self.number_at(replaced[0].base_offset)
+        return self.all[number : number + len(replaced)] == replaced and self.active is not replaced[-1]
+
+    def replace(self, replaced: list[Segment], swap: Callable[[], None], *, index_interval_bytes: int) -> None:
+        """Put the one segment in the place of `replaced` that `swap` leaves on the disk. Raises OSError."""
+        for segment in replaced:
+            segment.close()
+        swap()
+        number = self.number_at(replaced[0].base_offset)
+        segment = Segment(self._pool, self._directory, replaced[0].base_offset, index_interval_bytes)
+        self.all = [*self.all[:number], segment, *self.all[number + len(replaced) :]]
+
+    def drop_head(self, log_start_offset: int, *, due_ms: int) -> bool:
+        """Take out the segments that lie wholly below `log_start_offset`, but the active one; whether there were any.
+
+        Their files are set aside until `due_ms`. Raises OSError.
+        """
+        keep = self.number_at(log_start_offset)
+        dropped, self.all = self.all[:keep], self.all[keep:]
+        for segment in dropped:
+            self._doomed.extend((due_ms, path) for path in segment.set_aside())
+        return keep > 0
+
+    def due_removals(self, now_ms: int) -> Callable[[], None] | None:
+        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        if not due:
+            return None
+        self._doomed = [(due_ms, path) for due_ms, path in self._doomed if due_ms > now_ms]
+
+        def remove() -> None:
+            for path in due:
+                self._pool.files.remove(path)
+
+        return remove
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for segment in self.all:
+            segment.close()

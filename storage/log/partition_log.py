@@ -1,0 +1,517 @@
+"""One partition's log: an append-only sequence of batches whose offsets never change.
+
+This file only composes: segments hold the bytes, `producer_state` the idempotent producers and open transactions,
+`leader_epochs` who led when, `log_opening` what a crash leaves. One thread appends, reads and calls everything else
+here, but for what says that it may run in a worker thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.records import v2
+from ...protocol.records.batches import BatchView
+from ...protocol.records.control import EndTransactionMarker
+from ...protocol.records.offsets import assign_offsets
+from ...protocol.records.produced import Produced, ProducedBatch
+from ..clock import Clock
+from ..disk import paths
+from ..disk.files import Buffer, OsFiles
+from ..disk.open_files import OpenFiles
+from ..index.offset_index import NO_RECEIPT
+from ..index.time_lookup import TimestampOffset, first_record_since, newest_record
+from ..index.transaction_index import AbortedTransaction
+from ..producers.producer_replay import LogExtent, load_producers, marker_of, record_transaction_end
+from ..producers.producer_state import ProducerBatch, ProducerStates
+from ..recovery.log_opening import OpeningFacts, open_log
+from ..recovery.transaction_rebuilding import aborted_transactions, mend_transactions
+from .append_result import AppendOrigin, AppendResult
+from .flushing import Flusher
+from .log_config import LogConfig
+from .log_reading import read_segment
+from .log_segments import LogSegments
+from .log_slice import LogSlice
+from .numbered_batches import NumberedBatch, read_numbered
+from .rolling import RollingRules
+from .segment import Place, Segment, SegmentDamagedError
+
+__all__ = ["AbortedTransaction", "AppendOrigin", "AppendResult", "LogSlice", "PartitionLog", "TimestampOffset"]
+
+logger = logging.getLogger(__name__)
+
+NEVER_MS = 2**63
+NOT_CLOSED = -1
+NO_TAIL = 2**63
+"""Stands for the offset of the newest batch if that is not a single one."""
+
+
+class PartitionLog:
+    """The log of one partition.
+
+    Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_closed_end_offset",
+        "_config",
+        "_epochs",
+        "_flusher",
+        "_pool",
+        "_rolling",
+        "_segments",
+        "_snapshots",
+        "_stamps_append_time",
+        "_tail_offset",
+        "_tail_position",
+        "directory",
+        "high_watermark",
+        "is_closed",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "sole_replica",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles, facts: OpeningFacts) -> None:
+        """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`, OSError."""
+        name = paths.parse_partition_directory(os.path.basename(directory))
+        if name is None:
+            raise ValueError(f"{directory} is not named <topic>-<partition>")
+        self.topic, self.partition = name
+        self.directory = directory
+        self._clock = clock
+        self.config = config
+        self._pool = pool
+        opened = open_log(pool, directory, config, clock.now_ms(), facts)
+        self.topic_id = opened.topic_id
+        self._segments = opened.segments
+        self._epochs = opened.epochs
+        self._snapshots = opened.snapshots
+        self._flusher = Flusher(clock, self._epochs)
+        self.producers = ProducerStates()
+        self.sole_replica = True
+        """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
+        self.is_closed = False
+        self.log_start_offset = opened.log_start_offset
+        self.log_end_offset = self.high_watermark = end_offset = self._segments.active.next_offset
+        self._flusher.recovery_point = end_offset if facts.is_clean else min(facts.recovery_point, end_offset)
+        self._closed_end_offset = end_offset if facts.is_clean else NOT_CLOSED
+        self._tail_offset = NO_TAIL
+        self._tail_position = 0
+        self._load_producers(had_none=not self._segments.active.had_producers)
+
+    # --- opening and settings ---
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        pool: OpenFiles | None = None,
+        topic_id: uuid.UUID | None = None,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        is_clean: bool = False,
+    ) -> PartitionLog:
+        """Open the log in `directory`, or make an empty one there.
+
+        `is_clean`: it was closed by `close`, so what its indexes say of its size is believed. Otherwise everything
+        from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
+        Raises OSError.
+        """
+        pool = OpenFiles(OsFiles()) if pool is None else pool
+        return cls(directory, config, clock, pool, OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean))
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings; assign a new `LogConfig` to change them, from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._rolling = RollingRules(config, self._clock)
+        self._stamps_append_time = config.is_log_append_time
+
+    def _load_producers(self, *, had_none: bool = False) -> None:
+        extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
+        load_producers(self.producers, self._segments, self._snapshots, extent, had_none=had_none)
+
+    # --- facts ---
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where `read_committed` readers stop (exclusive): the first open transaction, else the high watermark."""
+        first_unstable = self.producers.first_unstable_offset
+        return self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the newest batch, -1 if there was none."""
+        return self._epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all segments. Raises OSError."""
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments in the order of their offsets; the last one is being written."""
+        return tuple(self._segments.all)
+
+    @property
+    def segment_list(self) -> LogSegments:
+        """The same for who may change them: compaction."""
+        return self._segments
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""
+        return self._epochs.end_offset(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 if unknown."""
+        return self._epochs.epoch_for_offset(offset)
+
+    # --- appending ---
+
+    def append(
+        self, produced: Produced, *, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendResult:
+        """Number the validated batches and write them to the page cache.
+
+        Raises BrokerError for a producer out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the
+        disk fails; nothing is appended then.
+        """
+        batches = produced.batches
+        if not batches:
+            return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
+        batch = batches[0]
+        if batch.producer_id >= 0:
+            return self._append_of_producer(produced, batch, leader_epoch, origin)
+        return self._write(produced, batch, leader_epoch)
+
+    def _append_of_producer(
+        self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
+    ) -> AppendResult:
+        producers = self.producers
+        marker: EndTransactionMarker | None = None
+        if batch.is_control:
+            marker = marker_of(BatchView(produced.data, batch.position, batch.size_bytes, batch.magic))
+            if marker is not None:
+                producers.check_marker(batch, marker)
+        else:
+            written = producers.check_data(batch, from_client=origin is AppendOrigin.CLIENT)
+            if written is not None:
+                return AppendResult(
+                    written.first_offset, written.last_offset, written.timestamp, self.log_start_offset, duplicate=True
+                )
+        result = self._write(produced, batch, leader_epoch)
+        if marker is not None:
+            self._end_transaction(batch, marker)
+        elif not batch.is_control:
+            producers.record_data(batch)
+        return result
+
+    def _end_transaction(self, batch: ProducerBatch, marker: EndTransactionMarker) -> None:
+        try:
+            record_transaction_end(self.producers, self._segments.active, batch, marker)
+        except OSError as fault:
+            self._storage_failed("index a transaction of", fault)
+        self.producers.high_watermark_advanced(self.high_watermark)
+
+    def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
+        base_offset = self.log_end_offset
+        receipt_ms, append_time_ms = NO_RECEIPT, None
+        if self._stamps_append_time:
+            append_time_ms = self._clock.now_ms()
+        if batch.magic == 0:
+            receipt_ms = self._clock.now_ms()
+        last_offset = assign_offsets(
+            produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
+        )
+        self._store(produced.data, batch, leader_epoch, receipt_ms)
+        return AppendResult(
+            base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
+        )
+
+    def _store(self, data: Buffer, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> None:
+        """Write a batch that has its offsets, in a new segment if one is due."""
+        active = self._segments.active
+        last_offset = batch.last_offset
+        try:
+            timestamp_ms = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
+            if self._rolling.asks_for_new(active, len(data), last_offset, timestamp_ms):
+                active = self._roll(batch.base_offset)
+            if leader_epoch != self._epochs.latest:
+                self._epochs.assign(leader_epoch, batch.base_offset)
+            position = active.size_bytes
+            active.append(data, batch, receipt_ms)
+        except OSError as fault:
+            self._storage_failed("append to", fault)
+        if batch.magic == 2 or batch.codec:
+            self._tail_offset, self._tail_position = batch.base_offset, position
+        else:
+            self._tail_offset = NO_TAIL
+        self.log_end_offset = end_offset = last_offset + 1
+        if self.sole_replica:
+            self.high_watermark = end_offset
+        flusher = self._flusher
+        flusher.unflushed_count += batch.record_count
+        if flusher.unflushed_count >= self._config.flush_messages:
+            self.flush()
+
+    def append_as_follower(self, records: Buffer, *, unversioned_epoch: int = -1) -> AppendResult:
+        """Write batches that another log has numbered already: offsets, leader epochs and gaps stay as they are.
+
+        All are looked at before the first is written; a partial tail is ignored. The high watermark moves only while
+        this is the sole replica. `unversioned_epoch` is the leader epoch of v0 and v1 messages, -1 for "as before".
+        Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below the log's end, CORRUPT_MESSAGE for one
+        that is damaged or out of order, KAFKA_STORAGE_ERROR.
+        Source: Kafka `UnifiedLog.appendAsFollower`; sequences are the leader's business.
+        """
+        numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms())
+        if not numbered:
+            return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
+        for item in numbered:
+            self._store_numbered(item, unversioned_epoch)
+        first, last = numbered[0].batch, numbered[-1].batch
+        return AppendResult(first.base_offset, last.last_offset, -1, self.log_start_offset, duplicate=False)
+
+    def _store_numbered(self, item: NumberedBatch, unversioned_epoch: int) -> None:
+        active = self._segments.active
+        if item.has_gap_before and not active.has_gaps:
+            try:
+                active.note_gaps()
+            except OSError as fault:
+                self._storage_failed("append to", fault)
+        epoch = item.leader_epoch if item.batch.magic == v2.MAGIC else unversioned_epoch
+        self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms)
+        view = item.view
+        if view is None or not view.has_producer_id:
+            return
+        if not view.is_control:
+            self.producers.record_data(view)
+        elif (marker := marker_of(view)) is not None:
+            self._end_transaction(view, marker)
+
+    def roll(self) -> None:
+        """Begin a new segment at the log's end, unless the active one is empty.
+
+        Raises BrokerError KAFKA_STORAGE_ERROR.
+        """
+        try:
+            self._roll(self.log_end_offset)
+        except OSError as fault:
+            self._storage_failed("roll", fault)
+
+    def _roll(self, base_offset: int) -> Segment:
+        if self._segments.active.base_offset == base_offset:
+            return self._segments.active
+        segment = self._segments.add(
+            base_offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
+        )
+        self._tail_offset = NO_TAIL
+        self._snapshots.write(base_offset, self.producers.snapshot())
+        return segment
+
+    def _storage_failed(self, verb: str, fault: OSError) -> NoReturn:
+        logger.error("cannot %s %s: %s", verb, self.directory, fault)
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing to {self.directory}: {fault}") from fault
+
+    # --- reading ---
+
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, at_least_one: bool = True
+    ) -> LogSlice:
+        """Bytes of one segment from the batch that holds `offset` on, none at or beyond `upper_bound_offset`.
+
+        At most `max_bytes`, but with `at_least_one` the first batch whole. The bound defaults to the log's end.
+        Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the file is damaged (bad bytes are never
+        served); KAFKA_STORAGE_ERROR.
+        """
+        end_offset = self.log_end_offset
+        if offset > end_offset or offset < self.log_start_offset:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {self.topic}-{self.partition}, but we only have "
+                f"log segments in the range {self.log_start_offset} to {end_offset}.",
+            )
+        bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
+        if offset >= bound:
+            return LogSlice(None, 0, 0, start_offset=offset)
+        known: Place | None = None
+        if offset >= self._tail_offset:
+            # A parked fetch that an append has woken: no look-up needed.
+            position = self._tail_position
+            known = Place(position, self._segments.active.size_bytes - position, offset)
+        try:
+            return read_segment(self._segments, offset, max_bytes, bound, at_least_one, known, self._stamps_append_time)
+        except SegmentDamagedError as fault:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"
+            ) from fault
+        except OSError as fault:
+            self._storage_failed("read", fault)
+
+    # --- looking up ---
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record whose timestamp is `timestamp_ms` or later, None if there is none.
+
+        v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
+        """
+        with self._read_faults():
+            return first_record_since(self._segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp (ListOffsets -3, KIP-734).
+
+        Raises as `offset_for_timestamp`.
+        """
+        with self._read_faults():
+            return newest_record(self._segments, self.log_start_offset)
+
+    @contextmanager
+    def _read_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except SegmentDamagedError as fault:
+            raise BrokerError(
+                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} is {fault}"
+            ) from fault
+        except OSError as fault:
+            self._storage_failed("read", fault)
+
+    def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
+        with self._read_faults():
+            return aborted_transactions(self._segments, self._snapshots, first_offset, last_offset)
+
+    # --- moving the ends ---
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Raise the high watermark to `offset`, at most the log's end; lower ones change nothing."""
+        if offset > self.high_watermark:
+            self.high_watermark = min(offset, self.log_end_offset)
+            self.producers.high_watermark_advanced(self.high_watermark)
+
+    def advance_log_start(self, offset: int) -> int:
+        """Give up records below `offset` (DeleteRecords; -1: the high watermark); returns the log start offset.
+
+        Raises BrokerError OFFSET_OUT_OF_RANGE beyond the high watermark.
+        """
+        if offset == -1:
+            offset = self.high_watermark
+        if not 0 <= offset <= self.high_watermark:
+            raise BrokerError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition {self.topic}-{self.partition} since "
+                f"it is larger than the high watermark {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._drop_head()
+        return self.log_start_offset
+
+    def _drop_head(self) -> None:
+        due_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
+        try:
+            if self._segments.drop_head(self.log_start_offset, due_ms=due_ms):
+                self._snapshots.remove_outside(self._segments.base_offset, self.log_end_offset)
+            self._epochs.truncate_from_start(self.log_start_offset)
+        except OSError as fault:
+            self._storage_failed("delete from", fault)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        if self._segments.base_offset < offset < self.log_end_offset:
+            with self._read_faults():
+                mend_transactions(self._segments, self._snapshots)
+                self._ended_at(self._segments.truncate_to(offset))
+                self._snapshots.remove_outside(0, self.log_end_offset)
+                if not self.producers.cut_back(self.log_end_offset):
+                    self._load_producers()
+        elif offset < self.log_end_offset:
+            self.truncate_fully(offset)
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        with self._read_faults():
+            self._segments.restart(
+                offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
+            )
+            self.log_start_offset = offset
+            self._ended_at(offset)
+            self._epochs.clear()
+            self._snapshots.remove_outside(0, -1)
+            self.producers.clear()
+
+    def _ended_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self._closed_end_offset = NOT_CLOSED
+        self.high_watermark = offset if self.sole_replica else min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._flusher.recovery_point = min(self._flusher.recovery_point, offset)
+        self._tail_offset = NO_TAIL
+        self._epochs.truncate_from_end(offset)
+
+    # --- durability and the end ---
+
+    @property
+    def recovery_point(self) -> int:
+        """All records below it are known to be on the disk."""
+        return self._flusher.recovery_point
+
+    def flush(self) -> None:
+        """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        try:
+            self._flusher.start(self._segments, self.log_end_offset)()
+        except OSError as fault:
+            self._storage_failed("flush", fault)
+
+    def due_flush(self, now_ms: int) -> Callable[[], None] | None:
+        """The flush that `flush.ms` or a finished segment asks for now, to be run in a worker thread.
+
+        Both raise OSError.
+        """
+        return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
+
+    def close(self) -> None:
+        """Flush, note where the log ends, let go of the files; then it is of no more use. Raises OSError."""
+        if self.is_closed or self.log_end_offset == self._closed_end_offset:
+            # Nothing was written since it was closed the last time: all that follows is on the disk already.
+            self.abandon()
+            return
+        self.is_closed = True
+        if self.log_end_offset > self.recovery_point:
+            self.flush()
+        known = self.producers.snapshot()
+        if known:
+            self._snapshots.write_last(self.log_end_offset, known, [segment.base_offset for segment in self.segments])
+        self._segments.active.finish(has_producers=bool(known))
+        self._segments.close()
+        if remove := self.due_removals(NEVER_MS):
+            remove()
+
+    def due_removals(self, now_ms: int) -> Callable[[], None] | None:
+        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        return self._segments.due_removals(now_ms)
+
+    def abandon(self) -> None:
+        """Let go of the files without a word to the disk: the directory is about to be moved or removed."""
+        self.is_closed = True
+        self._segments.close()

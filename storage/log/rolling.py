@@ -1,0 +1,44 @@
+"""When a log begins a new segment: `segment.bytes`, `segment.ms` with its jitter, and what offsets can span."""
+
+from __future__ import annotations
+
+import random
+
+from ..clock import Clock
+from ..recovery.recovery import MAX_RELATIVE_OFFSET
+from .log_config import LogConfig
+from .segment import Segment
+
+
+class RollingRules:
+    """The rules of one log, made anew whenever its configuration changes (Kafka `LogSegment.shouldRoll`)."""
+
+    __slots__ = ("_clock", "_roll_after_ms", "_segment_bytes")
+
+    def __init__(self, config: LogConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._segment_bytes = config.segment_bytes
+        jitter_ms = (
+            min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
+        )
+        # What is in the active segment is not compacted, so it must not grow old either (KIP-354).
+        longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+        self._roll_after_ms = longest_ms - jitter_ms
+
+    def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
+        """Whether a batch of that size, last offset and time belongs into a new segment.
+
+        The active one is full, or as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the
+        next. An empty one is never old. Raises OSError.
+        """
+        filled = active.size_bytes
+        if size_bytes > self._segment_bytes - filled or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if not filled:
+            return False
+        if active.is_suspect and not active.tail_is_good():
+            return True
+        first = active.first_timestamp
+        if first >= 0:
+            return timestamp_ms - first > self._roll_after_ms
+        return self._clock.now_ms() - active.created_ms > self._roll_after_ms

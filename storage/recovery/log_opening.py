@@ -1,0 +1,97 @@
+"""Everything of one partition's directory, read and made consistent with its segments, which are the truth."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import NamedTuple
+
+from ...protocol.records import v2
+from ..disk import paths
+from ..disk.checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
+from ..disk.files import Files
+from ..disk.open_files import OpenFiles
+from ..log.leader_epochs import LeaderEpochs
+from ..log.log_config import LogConfig
+from ..log.log_segments import LogSegments
+from ..producers.snapshot_files import SnapshotFiles
+from .segment_opening import SegmentOpener
+
+logger = logging.getLogger(__name__)
+
+
+class OpenedLog(NamedTuple):
+    """What is in a partition's directory."""
+
+    segments: LogSegments
+    epochs: LeaderEpochs
+    snapshots: SnapshotFiles
+    log_start_offset: int
+    topic_id: uuid.UUID | None
+
+
+class OpeningFacts(NamedTuple):
+    """What is known of a log before it is opened; see `PartitionLog.open`."""
+
+    topic_id: uuid.UUID | None
+    log_start_offset: int
+    recovery_point: int
+    is_clean: bool
+
+
+def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, facts: OpeningFacts) -> OpenedLog:
+    """Open the directory, or make an empty log there. Raises OSError."""
+    pool.files.make_directory(directory)
+    epochs = _load_epochs(pool.files, directory)
+    snapshots = SnapshotFiles(pool.files, directory)
+    opened = SegmentOpener(pool, directory, config, now_ms, epochs).open(
+        is_clean=facts.is_clean,
+        recovery_point=facts.recovery_point,
+        first_offset=facts.log_start_offset,
+    )
+    segments = LogSegments(pool, directory, opened.segments)
+    log_start_offset = max(facts.log_start_offset, segments.base_offset)
+    if log_start_offset > segments.active.next_offset:
+        logger.warning("%s: begins at %d, beyond its end: emptied", directory, log_start_offset)
+        segments.restart(log_start_offset, index_interval_bytes=config.index_interval_bytes, now_ms=now_ms)
+        snapshots.remove_outside(0, -1)
+    elif opened.recovered_from is not None:
+        # What is not synced in order may be newer than the log that survived.
+        snapshots.remove_outside(0, opened.recovered_from)
+    _fit_epochs(epochs, segments, log_start_offset)
+    topic_id = _load_topic_id(pool.files, directory, facts.topic_id)
+    return OpenedLog(segments, epochs, snapshots, log_start_offset, topic_id)
+
+
+def _load_topic_id(files: Files, directory: str, given: uuid.UUID | None) -> uuid.UUID | None:
+    path = f"{directory}/{paths.PARTITION_METADATA}"
+    try:
+        found = read_topic_id(files, path)
+    except MalformedCheckpointError as fault:
+        logger.warning("%s: %s: not believed", path, fault)
+        found = None
+    if found is None and given is not None:
+        write_topic_id(files, path, given)
+    return found or given
+
+
+def _load_epochs(files: Files, directory: str) -> LeaderEpochs:
+    epochs = LeaderEpochs(files, f"{directory}/{paths.LEADER_EPOCH_CHECKPOINT}")
+    try:
+        epochs.load()
+    except MalformedCheckpointError as fault:
+        logger.warning("%s: %s: building it anew", epochs.path, fault)
+        epochs.clear()
+    return epochs
+
+
+def _fit_epochs(epochs: LeaderEpochs, segments: LogSegments, log_start_offset: int) -> None:
+    """Cut the epochs to what the segments hold, or find them in the batches if there are none."""
+    end_offset = segments.active.next_offset
+    epochs.truncate_from_end(end_offset)
+    if epochs.latest >= 0 or end_offset == log_start_offset:
+        return
+    for segment in segments.since(log_start_offset):
+        if segment.magics & (1 << v2.MAGIC):
+            for batch in segment.batches_from(0):
+                epochs.assign(batch.leader_epoch, batch.stored_offset)

@@ -1,0 +1,86 @@
+"""AppendNumbered: a mirror's batches keep their offsets, come twice without harm, and cannot overwrite anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.broker.api.handlers.append_numbered import handle_append_numbered
+from gregor.broker.api.handlers.produce import handle_produce
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.append_numbered import (
+    AppendNumberedPartition,
+    AppendNumberedPartitionResponse,
+    AppendNumberedRequest,
+    AppendNumberedTopic,
+)
+from gregor.protocol.records import v0, v2
+from gregor.protocol.records.batches import iter_batches
+from gregor.protocol.records.record import Record
+from tests.asking import Asking
+from tests.broker.api.log_requests import NOW_MS, batch, bytes_of, fetch, fetched, produce, values_of
+
+
+@pytest.fixture
+def topic(asking: Asking) -> str:
+    return asking.broker.metadata.create_topic("t", partitions=1).name
+
+
+def numbered(offset: int, *values: bytes, **more: int) -> bytes:
+    records = [Record(offset + index, NOW_MS, None, value) for index, value in enumerate(values)]
+    return v2.build_batch(records, base_offset=offset, leader_epoch=77, **more)  # type: ignore[arg-type]
+
+
+async def append(asking: Asking, data: bytes, topic: str = "t") -> AppendNumberedPartitionResponse:
+    part = AppendNumberedPartition(index=0, records=data)
+    request = AppendNumberedRequest(topics=[AppendNumberedTopic(name=topic, partitions=[part])])
+    response = await asking.ask(handle_append_numbered, request, 0)
+    answer: AppendNumberedPartitionResponse = response.topics[0].partitions[0]
+    return answer
+
+
+async def test_offsets_are_kept_and_repeats_do_nothing(asking: Asking, topic: str) -> None:
+    first = numbered(100, b"a", b"b")
+    for _ in range(2):
+        answer = await append(asking, first)
+        assert (answer.error_code, answer.log_start_offset, answer.log_end_offset) == (0, 100, 102)
+    answer = await append(asking, first + numbered(105, b"c"))
+    assert (answer.error_code, answer.log_end_offset) == (0, 106)
+    (read,) = await fetched(asking, fetch((0, 100)))
+    assert await values_of(read) == [(100, b"a"), (101, b"b"), (105, b"c")]
+    (read,) = await fetched(asking, fetch((0, 100)))
+    epochs = {found.leader_epoch for found in iter_batches(await bytes_of(read))}
+    assert epochs == {asking.broker.partitions.get("t", 0).leader_epoch}
+    await asking.ask(handle_produce, produce(batch(b"d")), 7)
+    assert (await append(asking, b"")).log_end_offset == 107
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (numbered(9, b"over", b"lap"), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (numbered(10, b"a", is_transactional=True, producer_id=3), ErrorCode.INVALID_RECORD),
+        (numbered(10, b"a", is_control=True, producer_id=3), ErrorCode.INVALID_RECORD),
+        (numbered(10, b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (b"\0" * 40, ErrorCode.CORRUPT_MESSAGE),
+    ],
+    ids=["overlap", "transactional", "control", "damaged", "no batch"],
+)
+async def test_what_is_refused_changes_nothing(asking: Asking, topic: str, data: bytes, code: ErrorCode) -> None:
+    await append(asking, numbered(0, *[b"v"] * 10))
+    answer = await append(asking, data)
+    assert (ErrorCode(answer.error_code), answer.log_end_offset) == (code, 10)
+
+
+async def test_unknown_and_internal_topics(asking: Asking) -> None:
+    assert (await append(asking, b"", "nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    asking.broker.metadata.create_topic("__consumer_offsets", partitions=1)
+    assert (await append(asking, b"", "__consumer_offsets")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_old_formats_can_be_had_and_brought_as_they_are(asking: Asking, topic: str) -> None:
+    old = v0.build_message_set([Record(20, -1, b"k", b"a"), Record(25, -1, b"k", b"b")])
+    assert (await append(asking, old)).log_end_offset == 26
+    (converted,) = await fetched(asking, fetch((0, 20)), version=12)
+    assert {found.magic for found in iter_batches(await bytes_of(converted))} == {2}
+    (stored,) = await fetched(asking, fetch((0, 20), gregor_as_stored=True), version=12)
+    assert await bytes_of(stored) == old

@@ -1,0 +1,255 @@
+"""Fetch: limits, formats by version, waiting, isolation, sessions and errors, over a broker in this process."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gregor.broker.api.handlers.fetch import handle_fetch
+from gregor.broker.server.parts import FileSlice
+from gregor.broker.server.requests import ClientGoneError
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from gregor.protocol.records.batches import iter_batches
+from tests.asking import Asking
+from tests.broker.api.log_requests import batch, bytes_of, fetch, fetched, message_set, produce, produced, values_of
+
+BATCH_BYTES = len(batch(b"x" * 100))
+
+
+@pytest.fixture
+async def topic(asking: Asking) -> str:
+    """A topic with three partitions, the first two with three batches each."""
+    name = asking.broker.metadata.create_topic("t", partitions=3).name
+    for partition in (0, 1):
+        for _ in range(3):
+            await produced(asking, produce(batch(b"x" * 100), partition=partition))
+    return name
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (11, 2), (12, 2)])
+async def test_each_version_gets_the_format_that_its_clients_read(
+    asking: Asking, topic: str, version: int, magic: int
+) -> None:
+    (answer,) = await fetched(asking, fetch((0, 0)), version)
+    data = await bytes_of(answer)
+    assert {found.magic for found in iter_batches(data)} == {magic}
+    assert [offset for offset, _ in await values_of((await fetched(asking, fetch((0, 0)), version))[0])] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("version", [0, 3, 4])
+async def test_what_old_producers_wrote_reaches_everybody(asking: Asking, version: int, magic: int) -> None:
+    asking.broker.metadata.create_topic("t")
+    await produced(asking, produce(message_set(magic, b"a", b"b")), magic + 1)
+    (answer,) = await fetched(asking, fetch((0, 0)), version)
+    assert await values_of(answer) == [(0, b"a"), (1, b"b")]
+
+
+@pytest.mark.parametrize("properties", [{"gregor.message.upconversion.enable": "false"}])
+async def test_old_formats_go_out_as_stored_where_up_conversion_is_off(asking: Asking) -> None:
+    asking.broker.metadata.create_topic("t")
+    await produced(asking, produce(message_set(1, b"a")), 2)
+    (answer,) = await fetched(asking, fetch((0, 0)), 11)
+    assert isinstance(answer.records, FileSlice)
+    assert [found.magic for found in iter_batches(await bytes_of(answer))] == [1]
+
+
+async def test_the_first_batch_comes_whole_from_version_3_on(asking: Asking, topic: str) -> None:
+    for version in (3, 4, 11):
+        answers = await fetched(asking, fetch((0, 0), (1, 0), partition_max_bytes=1), version)
+        assert [len(await values_of(answer)) for answer in answers] == [1, 0]
+    (old,) = await fetched(asking, fetch((0, 0), partition_max_bytes=BATCH_BYTES - 1), 2)
+    assert await values_of(old) == []
+
+
+async def test_the_order_of_partitions_decides_who_gets_the_bytes(asking: Asking, topic: str) -> None:
+    answers = await fetched(asking, fetch((2, 0), (1, 0), (0, 0), max_bytes=BATCH_BYTES + 10))
+    assert [len(await values_of(answer)) for answer in answers] == [0, 1, 0]
+    assert answers[2].records == b"", "no batch that is cut at its beginning"
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"),
+    [(0, 0), (3, 0), (4, ErrorCode.OFFSET_OUT_OF_RANGE), (-1, ErrorCode.OFFSET_OUT_OF_RANGE)],
+)
+async def test_offsets_out_of_range(asking: Asking, topic: str, offset: int, error: int) -> None:
+    (answer,) = await fetched(asking, fetch((0, offset)))
+    assert (answer.error_code, answer.high_watermark) == (error, -1 if error else 3)
+
+
+async def test_partitions_that_are_not_there_come_last(asking: Asking, topic: str) -> None:
+    answers = await fetched(asking, fetch((9, 0), (0, 0)))
+    assert [(a.partition_index, a.error_code) for a in answers] == [(0, 0), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+async def test_topic_ids_from_version_13_on(asking: Asking, topic: str) -> None:
+    topic_id = asking.broker.metadata.topics["t"].topic_id
+    wanted = [FetchPartition(partition=0, partition_max_bytes=1000)]
+    known, unknown = FetchTopic(topic_id=topic_id, partitions=wanted), FetchTopic(partitions=wanted)
+    response = await asking.ask(handle_fetch, FetchRequest(topics=[unknown, known]), 13)
+    assert [found.topic_id for found in response.responses] == [topic_id, unknown.topic_id]
+    assert [found.partitions[0].error_code for found in response.responses] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.parametrize("enabled_by", ["topic", "nobody"])
+async def test_down_conversion_can_be_switched_off(asking: Asking, enabled_by: str) -> None:
+    configs = {"message.downconversion.enable": "true" if enabled_by == "topic" else "false"}
+    asking.broker.metadata.create_topic("t", configs=configs)
+    await produced(asking, produce(batch(b"a")))
+    (old,) = await fetched(asking, fetch((0, 0)), 3)
+    assert old.error_code == (0 if enabled_by == "topic" else ErrorCode.UNSUPPORTED_VERSION)
+    (new,) = await fetched(asking, fetch((0, 0)), 4)
+    assert await values_of(new) == [(0, b"a")]
+
+
+async def test_zstd_topics_are_not_for_old_clients(asking: Asking) -> None:
+    asking.broker.metadata.create_topic("t", configs={"compression.type": "zstd"})
+    for version, error in ((9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)):
+        assert (await fetched(asking, fetch((0, 0)), version))[0].error_code == error
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, 0)])
+async def test_leader_epochs_are_compared(asking: Asking, topic: str, epoch: int, error: int) -> None:
+    request = fetch((0, 0))
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    assert (await fetched(asking, request))[0].error_code == error
+
+
+async def test_a_client_that_has_read_what_is_not_here_is_told_where_the_logs_part(asking: Asking, topic: str) -> None:
+    request = fetch((0, 9))
+    request.topics[0].partitions[0].last_fetched_epoch = 0
+    (answer,) = await fetched(asking, request, 12)
+    assert answer.error_code == 0
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 3)
+
+
+async def test_another_isolation_level_fails_the_request(asking: Asking, topic: str) -> None:
+    response = await asking.ask(handle_fetch, fetch((0, 0), isolation_level=7), 11)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_read_committed_gets_a_list_of_aborted_transactions(asking: Asking, topic: str) -> None:
+    for isolation_level, aborted in ((0, None), (1, [])):
+        (answer,) = await fetched(asking, fetch((0, 0), isolation_level=isolation_level))
+        assert answer.aborted_transactions == aborted
+
+
+# --- waiting
+
+
+class Waiting:
+    """One Fetch at the end of partition 0, in a task of its own."""
+
+    def __init__(self, asking: Asking, request: FetchRequest) -> None:
+        self._asking = asking
+        self._request = request
+        self.response: FetchResponse | None = None
+        self.is_gone = False
+        self.took_s = 0.0
+
+    async def run(self) -> None:
+        began = trio.current_time()
+        try:
+            self.response = await self._asking.ask(handle_fetch, self._request, 11)
+        except ClientGoneError:
+            self.is_gone = True
+        self.took_s = trio.current_time() - began
+
+
+@pytest.fixture
+def paused_clock(autojump_clock: MockClock) -> MockClock:
+    """Time that only passes when the test says so."""
+    autojump_clock.autojump_threshold = float("inf")
+    return autojump_clock
+
+
+async def test_it_waits_for_min_bytes(
+    asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
+) -> None:
+    waiting = Waiting(asking, fetch((0, 3), (1, 3), min_bytes=2 * BATCH_BYTES, max_wait_ms=30_000))
+    nursery.start_soon(waiting.run)
+    await wait_all_tasks_blocked()
+    for partition in (0, 1):
+        assert waiting.response is None
+        await produced(asking, produce(batch(b"x" * 100), partition=partition))
+        await wait_all_tasks_blocked()
+    assert waiting.response is not None
+    assert len(asking.broker.purgatory) == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        fetch((0, 3), min_bytes=0, max_wait_ms=30_000),
+        fetch((0, 3), max_wait_ms=0),
+        fetch((0, 3), max_wait_ms=-1),
+        fetch((0, 99), max_wait_ms=30_000),
+        fetch((0, 0), (2, 0), max_wait_ms=30_000),
+        FetchRequest(max_wait_ms=30_000, min_bytes=1),
+    ],
+    ids=["nothing wanted", "no wait", "negative wait", "error", "one has data", "no partitions"],
+)
+async def test_it_does_not_wait_without_a_reason(
+    asking: Asking, topic: str, request_: FetchRequest, paused_clock: MockClock
+) -> None:
+    waiting = Waiting(asking, request_)
+    await waiting.run()
+    assert waiting.took_s == 0
+
+
+async def test_it_answers_with_what_there_is_when_the_time_is_up(
+    asking: Asking, topic: str, autojump_clock: MockClock
+) -> None:
+    waiting = Waiting(asking, fetch((0, 2), min_bytes=10_000, max_wait_ms=20_000))
+    await waiting.run()
+    assert 20 <= waiting.took_s < 21
+    assert waiting.response is not None
+    assert [offset for offset, _ in await values_of(waiting.response.responses[0].partitions[0])] == [2]
+
+
+async def test_it_gives_up_when_the_client_does(
+    asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
+) -> None:
+    waiting = Waiting(asking, fetch((0, 3), max_wait_ms=30_000))
+    nursery.start_soon(waiting.run)
+    await wait_all_tasks_blocked()
+    asking.client.hangup.set()
+    await wait_all_tasks_blocked()
+    assert waiting.is_gone
+
+
+async def test_a_deleted_topic_wakes_those_who_wait_for_it(
+    asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
+) -> None:
+    waiting = Waiting(asking, fetch((0, 3), max_wait_ms=30_000))
+    nursery.start_soon(waiting.run)
+    await wait_all_tasks_blocked()
+    asking.broker.metadata.delete_topic("t")
+    await wait_all_tasks_blocked()
+    assert waiting.response is not None
+    assert waiting.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_session_only_tells_news(asking: Asking, topic: str) -> None:
+    first = await asking.ask(handle_fetch, fetch((0, 3), (1, 3), session_epoch=0), 11)
+    assert first.session_id > 0
+    again = FetchRequest(session_id=first.session_id, session_epoch=1)
+    assert (await asking.ask(handle_fetch, again, 11)).responses == []
+    await produced(asking, produce(batch(b"new"), partition=1))
+    again = FetchRequest(session_id=first.session_id, session_epoch=2)
+    news = await asking.ask(handle_fetch, again, 11)
+    assert [data.partition_index for data in news.responses[0].partitions] == [1]
+    wrong = FetchRequest(session_id=first.session_id, session_epoch=2)
+    assert (await asking.ask(handle_fetch, wrong, 11)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
+    """Kafka's TotalFetchRequestsPerSec and FailedFetchRequestsPerSec: an offset out of range is no failure."""
+    asking.broker.metadata.create_topic("counted", partitions=2)
+    await fetched(asking, fetch((0, 99), (1, 0), (7, 0), topic="counted"))
+    await fetched(asking, fetch((0, 0), topic="counted", partition_max_bytes=-1))
+    counters = asking.broker.metrics.topics["counted"]
+    assert (counters.fetch_requests, counters.failed_fetch_requests) == (3, 1)

@@ -1,0 +1,121 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: what is where, and moving it while it is written to (KIP-113)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from gregor.broker.api.handlers.log_directories import handle_alter_replica_log_dirs, handle_describe_log_dirs
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from gregor.protocol.messages.describe_log_dirs import DescribeLogDirsPartition, DescribeLogDirsRequest
+from tests.asking import Asking
+from tests.broker.api.log_requests import batch, fetch, fetched, produce, produced, values_of
+from tests.waiting import PATIENCE_S
+
+TOPIC = "a"
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / name) for name in ("one", "two")]
+
+
+@pytest.fixture
+def properties(directories: list[str]) -> dict[str, str]:
+    return {"log.dirs": ",".join(directories)}
+
+
+async def moved(asking: Asking, path: str, topic: str = TOPIC) -> ErrorCode:
+    """What AlterReplicaLogDirs says of partition 0."""
+    topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+    response = await asking.ask(handle_alter_replica_log_dirs, request)
+    return ErrorCode(response.results[0].partitions[0].error_code)
+
+
+async def described(asking: Asking) -> dict[str, list[DescribeLogDirsPartition]]:
+    """Partitions of the topic by directory."""
+    results = (await asking.ask(handle_describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
+    return {
+        result.log_dir: [partition for topic in result.topics for partition in topic.partitions if topic.name == TOPIC]
+        for result in results
+    }
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the broker work until then."""
+    with trio.fail_after(PATIENCE_S):
+        while not condition():
+            await trio.lowlevel.checkpoint()
+
+
+async def test_log_directories_tell_sizes_and_disks(asking: Asking, directories: list[str]) -> None:
+    asking.broker.metadata.create_topic(TOPIC, partitions=2)
+    results = (await asking.ask(handle_describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
+    assert [result.log_dir for result in results] == directories
+    found = [
+        (topic.name, partition.partition_index) for r in results for topic in r.topics for partition in topic.partitions
+    ]
+    assert sorted(found) == [(TOPIC, 0), (TOPIC, 1)]
+    assert all(result.total_bytes >= result.usable_bytes > 0 for result in results)
+
+
+async def test_a_partition_moves_with_all_that_comes_meanwhile(asking: Asking, directories: list[str]) -> None:
+    asking.broker.metadata.create_topic(TOPIC)
+    for number in range(20):
+        await produced(asking, produce(batch(b"%d" % number + bytes(60_000)), TOPIC))
+    logs = asking.broker.logs
+    home = logs.directory_of(TOPIC, 0)
+    assert home is not None
+    (there,) = set(directories) - {home.path}
+    assert await moved(asking, there) == ErrorCode.NONE
+    (future,) = (await described(asking))[there]
+    assert (future.is_future_key, future.offset_lag) == (True, 20)
+    await produced(asking, produce(batch(b"meanwhile"), TOPIC))
+    await until(lambda: logs.directory_of(TOPIC, 0) is not home)
+    await produced(asking, produce(batch(b"afterwards"), TOPIC))
+    shown = await described(asking)
+    assert shown[home.path] == []
+    assert [(partition.is_future_key, partition.offset_lag) for partition in shown[there]] == [(False, 0)]
+    (read,) = await fetched(asking, fetch((0, 20), topic=TOPIC))
+    assert await values_of(read) == [(20, b"meanwhile"), (21, b"afterwards")]
+    (read,) = await fetched(asking, fetch((0, 7), topic=TOPIC))
+    assert (await values_of(read))[0] == (7, b"7" + bytes(60_000))
+
+
+async def test_a_move_to_where_it_is_ends_one_to_elsewhere(asking: Asking, directories: list[str]) -> None:
+    asking.broker.metadata.create_topic(TOPIC)
+    await produced(asking, produce(batch(b"a"), TOPIC))
+    home = asking.broker.logs.directory_of(TOPIC, 0)
+    assert home is not None
+    (there,) = set(directories) - {home.path}
+    assert await moved(asking, there) == ErrorCode.NONE
+    assert await moved(asking, home.path) == ErrorCode.NONE
+    assert asking.broker.logs.move_of(TOPIC, 0) is None
+    assert (await described(asking))[there] == []
+    await trio.testing.wait_all_tasks_blocked()
+    assert asking.broker.logs.directory_of(TOPIC, 0) is home
+
+
+async def test_a_topic_may_be_deleted_while_it_moves(asking: Asking, directories: list[str]) -> None:
+    asking.broker.metadata.create_topic(TOPIC)
+    await produced(asking, produce(batch(b"a"), TOPIC))
+    for path in directories:
+        assert await moved(asking, path) == ErrorCode.NONE
+    asking.broker.metadata.delete_topic(TOPIC)
+    await trio.testing.wait_all_tasks_blocked()
+    assert await described(asking) == {path: [] for path in directories}
+
+
+async def test_what_cannot_be_moved(asking: Asking, directories: list[str]) -> None:
+    asking.broker.metadata.create_topic(TOPIC)
+    assert await moved(asking, directories[0], "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await moved(asking, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND

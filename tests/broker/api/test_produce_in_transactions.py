@@ -1,0 +1,45 @@
+"""What producers are told where their transaction's coordinator cannot say whether a write belongs to it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gregor.broker.api.handlers import produce
+from gregor.broker.replicas.partition import Partition
+from gregor.broker.server.requests import RequestContext
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+
+BATCH = memoryview(
+    v2.build_batch([Record(0, 5, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+)
+V1, V2 = 11, 12
+"""Produce versions before and with transactions V2."""
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize(
+    ("refused_with", "version", "told"),
+    [
+        (ErrorCode.NOT_COORDINATOR, V1, AGAIN),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, V2, AGAIN),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, V1, AGAIN),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, V2, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, V1, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+async def test_what_will_pass_is_a_reason_to_try_again(
+    monkeypatch: pytest.MonkeyPatch, refused_with: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise BrokerError(refused_with)
+
+    monkeypatch.setattr(produce, "join_transaction", refuse)
+    context = cast(RequestContext, SimpleNamespace(broker=None, api_version=version))
+    with pytest.raises(BrokerError) as caught:
+        await produce.check_transaction(cast(Partition, None), BATCH, "t", context)
+    assert caught.value.code is told

@@ -1,0 +1,74 @@
+"""A transaction coordinator with surroundings that remember: for tests without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from gregor.broker.coordinators.internal_log.coordinator_log import ReplayedRecord
+from gregor.broker.coordinators.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
+from gregor.broker.coordinators.transactions.transaction import ProducerIdentity, Transaction, TransactionState
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.storage.clock import ManualClock
+from gregor.storage.disk.paths import TopicPartition
+
+
+class Journal:
+    """Remembers what was written, in order; `broken` partitions refuse their markers."""
+
+    def __init__(self) -> None:
+        self.records: list[ReplayedRecord] = []
+        self.told: list[int] = []
+        self.markers: list[tuple[TopicPartition, int, bool]] = []
+        self.broken: set[TopicPartition] = set()
+
+    def partition_of(self, key: str) -> int:
+        return len(key)
+
+    def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
+        first = len(self.records)
+        for offset, (key, value) in enumerate(records, first):
+            self.records.append(ReplayedRecord(offset, key, value, -1))
+        return first
+
+    def tell_of(self, index: int, offset: int) -> None:
+        self.told.append(offset)
+
+    def write(self, transaction: Transaction) -> bool:
+        for partition in sorted(transaction.partitions - self.broken):
+            self.markers.append((partition, transaction.producer_epoch, transaction.commits))
+        return not transaction.partitions & self.broken
+
+
+class House:
+    """A coordinator with its surroundings, that can die and come back."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.clock = ManualClock(1_000_000)
+        self.next_id = 100
+        self.coordinator = self.fresh()
+
+    def fresh(self) -> TransactionCoordinator:
+        return TransactionCoordinator(self.journal, self.journal, self.take_id, self.clock, CoordinatorSettings())
+
+    def take_id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def restart(self) -> None:
+        self.coordinator = self.fresh()
+        self.coordinator.replay(self.journal.records)
+        self.coordinator.resume()
+
+    def init(self, expected: ProducerIdentity | None = None) -> ProducerIdentity:
+        return self.coordinator.init_producer_id("tx", 60_000, expected)
+
+    @property
+    def state(self) -> TransactionState:
+        return self.coordinator.describe("tx").state
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[BrokerError]:
+    return pytest.RaisesExc(BrokerError, check=lambda error: error.code is code)

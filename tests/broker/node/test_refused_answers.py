@@ -1,0 +1,68 @@
+"""Answers of coordinators whose writes are not replicated: whatever the API and its version, they say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gregor.broker.api.dispatch import APIS, WRITES_AS_COORDINATOR
+from gregor.broker.api.refusals import ERROR_FIELDS, has_top_level_error
+from gregor.broker.node.membership import refuse_all
+from gregor.protocol.apis import ApiKey, request_class, response_class
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from gregor.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from gregor.protocol.messages.delete_groups import DeleteGroupsRequest
+from gregor.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from gregor.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from gregor.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from gregor.protocol.schema import Message, Struct
+
+CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+WITH_ENTRIES: dict[ApiKey, Message] = {
+    ApiKey.OFFSET_COMMIT: OffsetCommitRequest(
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)])]
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: TxnOffsetCommitRequest(
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition(partition_index=0)])]
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: AddPartitionsToTxnRequest(
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ConsumerGroupDescribeRequest(group_ids=["g"]),
+    ApiKey.DESCRIBE_TRANSACTIONS: DescribeTransactionsRequest(transactional_ids=["tx"]),
+    ApiKey.DELETE_GROUPS: DeleteGroupsRequest(groups_names=["g"]),
+}
+"""Requests whose answers say for each entry how it went; all others have an error at the top."""
+
+
+def codes_in(struct: Any) -> set[int]:
+    """All error codes of an answer."""
+    codes = {getattr(struct, name) for name in ERROR_FIELDS if hasattr(struct, name)}
+    for name in struct.FIELD_DEFAULTS:
+        entries = getattr(struct, name)
+        for entry in entries if isinstance(entries, list) else ():
+            codes |= codes_in(entry) if isinstance(entry, Struct) else set()
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(key, v) for key in WRITES_AS_COORDINATOR for v in range(APIS[key].min_version, APIS[key].max_version + 1)],
+)
+def test_no_answer_says_that_all_is_well(key: ApiKey, version: int) -> None:
+    request, error = WITH_ENTRIES.get(key, request_class(key)()), BrokerError(CODE)
+    if has_top_level_error(response_class(key), version):
+        with pytest.raises(BrokerError):
+            refuse_all(request, key, version, error)
+    else:
+        assert CODE in codes_in(refuse_all(request, key, version, error))

@@ -1,0 +1,325 @@
+"""What a leader makes of its followers' fetches, one rule at a time; times in milliseconds."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+
+import pytest
+import trio
+
+from gregor.broker.metadata.state import PartitionState
+from gregor.broker.replicas.partition import Partition, Settle
+from gregor.broker.replicas.replication.leadership import InSyncChange, Leadership, ReplicationRules
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.storage.clock import ManualClock
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.log.log_config import LogConfig
+from gregor.storage.log.partition_log import PartitionLog
+from tests.storage.forgetful_files import ForgetfulFiles
+from tests.storage.payloads import payload
+
+MAX_LAG_MS = 100
+LEADER, SECOND, THIRD = 1, 2, 3
+EPOCH = 5
+
+
+class Led:
+    """Broker 1 leads a partition with three replicas."""
+
+    def __init__(self, in_sync: list[int], *, min_isr: int = 1) -> None:
+        self.clock = ManualClock(10_000)
+        self.dead: set[int] = set()
+        self.wishes: list[InSyncChange] = []
+        config = LogConfig(min_insync_replicas=min_isr)
+        self.log = PartitionLog.open(
+            "/logs/t-0", config, self.clock, pool=OpenFiles(ForgetfulFiles()), topic_id=uuid.UUID(int=7)
+        )
+        self.rules = ReplicationRules(
+            LEADER,
+            MAX_LAG_MS,
+            self.clock.now_ms,
+            lambda node_id, _: node_id not in self.dead,
+            lambda _, wish: self.wishes.append(wish),
+        )
+        self.partition = Partition(self.log)
+        self.state = PartitionState(0, LEADER, EPOCH, [LEADER, SECOND, THIRD], in_sync, 1)
+        self.partition.become_leader(self.state, self.rules)
+
+    @property
+    def leadership(self) -> Leadership:
+        assert self.partition.leadership is not None
+        return self.partition.leadership
+
+    def append(self, count: int = 1) -> int:
+        """Append so many records; the last offset."""
+        return self.partition.append(payload([b"v"] * count)).last_offset
+
+    def fetched(self, node_id: int, offset: int, *, broker_epoch: int = 9, log_start_offset: int = 0) -> None:
+        self.partition.follower_fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
+
+
+def test_the_high_watermark_is_the_least_that_the_in_sync_replicas_hold() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(10)
+    led.fetched(SECOND, 10)
+    assert led.log.high_watermark == 0
+    led.fetched(THIRD, 4)
+    assert led.log.high_watermark == 4
+    led.fetched(THIRD, 2)
+    assert led.log.high_watermark == 4, "it never falls"
+    led.fetched(THIRD, 10)
+    assert led.log.high_watermark == 10
+
+
+def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(3)
+    idles = functools.partial(led.leadership.idles, SECOND, log_start_offset=0, broker_epoch=9)
+    led.fetched(SECOND, 3)
+    assert not idles(3), "the third has not got it yet"
+    led.fetched(THIRD, 3)
+    assert not idles(2)
+    assert not idles(3, broker_epoch=10), "it lives another life"
+    assert not idles(3, log_start_offset=1), "records are deleted there"
+    led.clock.advance(MAX_LAG_MS)
+    assert idles(3)
+    led.append(1)
+    assert not idles(3)
+    led.clock.advance(MAX_LAG_MS)
+    led.partition.drop_laggards()
+    (wish,) = led.wishes
+    assert wish.node_ids == (LEADER, SECOND), "an idle follower is seen"
+
+
+def test_a_follower_out_of_sync_does_not_idle() -> None:
+    led = Led([LEADER, THIRD])
+    led.fetched(SECOND, 0)
+    led.fetched(THIRD, 0)
+    assert not led.leadership.idles(SECOND, 0, log_start_offset=0, broker_epoch=9)
+
+
+def test_a_leader_without_followers_in_sync_goes_by_itself() -> None:
+    led = Led([LEADER])
+    led.append(3)
+    assert led.log.high_watermark == 3
+
+
+def test_nothing_is_safe_with_too_few_in_sync() -> None:
+    led = Led([LEADER], min_isr=2)
+    led.append(3)
+    assert led.log.high_watermark == 0
+    with pytest.raises(BrokerError) as caught:
+        led.partition.check_in_sync()
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_min_insync_replicas_asks_for_no_more_than_there_are() -> None:
+    led = Led([LEADER, SECOND, THIRD], min_isr=7)
+    led.partition.check_in_sync()
+
+
+def test_a_follower_that_has_caught_up_is_wished_to_be_in_sync_and_counts_from_then_on() -> None:
+    led = Led([LEADER, SECOND])
+    led.append(5)
+    led.fetched(SECOND, 5)
+    assert led.log.high_watermark == 5
+    led.fetched(THIRD, 4)
+    assert led.wishes == [], "it lacks what is acknowledged"
+    led.fetched(THIRD, 5, broker_epoch=33)
+    assert led.wishes == [InSyncChange(EPOCH, 1, ((LEADER, -1), (SECOND, 9), (THIRD, 33)))]
+    led.append(1)
+    led.fetched(SECOND, 6)
+    led.clock.advance(MAX_LAG_MS + 1)
+    led.fetched(SECOND, 6)
+    assert led.log.high_watermark == 5, "the controller may have made it a member already"
+    led.leadership.refused(led.wishes[0])
+    led.partition.advance_high_watermark()
+    assert led.log.high_watermark == 6
+
+
+def test_who_is_about_to_catch_up_is_waited_for() -> None:
+    led = Led([LEADER])
+    led.append(2)
+    led.fetched(THIRD, 2)
+    led.leadership.refused(led.wishes[0])
+    led.append(1)
+    assert led.log.high_watermark == 2
+    led.clock.advance(MAX_LAG_MS + 1)
+    led.partition.drop_laggards()
+    assert led.log.high_watermark == 3, "but not for ever"
+
+
+def test_a_dead_follower_is_neither_waited_for_nor_wished_for() -> None:
+    led = Led([LEADER])
+    led.dead.add(THIRD)
+    led.append(2)
+    led.fetched(THIRD, 2)
+    led.append(1)
+    assert led.wishes == []
+    assert led.log.high_watermark == 3
+
+
+def test_a_follower_must_hold_what_there_was_when_the_epoch_began() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(4)
+    led.partition.become_leader(
+        PartitionState(0, LEADER, EPOCH + 1, [LEADER, SECOND, THIRD], [LEADER, SECOND], 2), led.rules
+    )
+    assert led.leadership.epoch_start_offset == 4
+    led.fetched(THIRD, 3)
+    assert led.wishes == []
+    led.fetched(THIRD, 4)
+    assert [wish.node_ids for wish in led.wishes] == [(LEADER, SECOND, THIRD)]
+
+
+def test_laggards_are_left_out_once_they_have_lagged_for_long() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(5)
+    led.fetched(SECOND, 5)
+    led.clock.advance(MAX_LAG_MS)
+    led.partition.drop_laggards()
+    assert led.wishes == []
+    led.clock.advance(1)
+    led.partition.drop_laggards()
+    assert [wish.node_ids for wish in led.wishes] == [(LEADER, SECOND)]
+    assert led.log.high_watermark == 0, "the laggard counts until the controller has agreed"
+    led.leadership.granted(led.wishes[0], [LEADER, SECOND], 2)
+    led.partition.advance_high_watermark()
+    assert led.log.high_watermark == 5
+
+
+def test_a_follower_that_keeps_fetching_what_was_the_end_does_not_lag() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    for _ in range(4):
+        led.append(1)
+        end = led.log.log_end_offset
+        for node_id in (SECOND, THIRD):
+            led.fetched(node_id, end - 1)
+        led.clock.advance(MAX_LAG_MS // 2)
+        led.partition.drop_laggards()
+    assert led.wishes == []
+
+
+def test_news_of_the_controller_that_is_older_changes_nothing() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.state.partition_epoch, led.state.isr = 4, [LEADER, SECOND]
+    led.partition.become_leader(led.state, led.rules)
+    assert led.leadership.in_sync == (LEADER, SECOND)
+    led.state.partition_epoch, led.state.isr = 3, [LEADER]
+    led.partition.become_leader(led.state, led.rules)
+    assert led.leadership.in_sync == (LEADER, SECOND)
+
+
+def test_a_broker_without_a_replica_cannot_copy() -> None:
+    led = Led([LEADER])
+    with pytest.raises(BrokerError) as caught:
+        led.fetched(77, 0)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [(2, (2, 3)), (3, (2, 3)), (4, (2, 3)), (5, (5, 3)), (6, (-1, -1))], ids=lambda v: str(v)
+)
+def test_an_epoch_without_records_ends_where_it_began(asked: int, found: tuple[int, int]) -> None:
+    led = Led([LEADER])
+    led.log.append(payload([b"a"] * 3), leader_epoch=2)
+    assert led.partition.end_offset_for_epoch(asked) == found
+
+
+# --- waiting
+
+
+async def test_a_record_is_waited_for_until_it_is_replicated(nursery: trio.Nursery) -> None:
+    led = Led([LEADER, SECOND])
+    offset = led.append()
+    done = trio.Event()
+
+    async def wait() -> None:
+        await led.partition.replicated(offset, 60)
+        done.set()
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not done.is_set()
+    led.fetched(SECOND, offset + 1)
+    await done.wait()
+    assert led.partition.is_replicated(offset)
+
+
+async def test_waiting_ends_with_the_leadership() -> None:
+    led = Led([LEADER, SECOND])
+    offset = led.append()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def wait() -> None:
+            with pytest.raises(BrokerError) as caught:
+                await led.partition.replicated(offset, 60)
+            assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        await trio.testing.wait_all_tasks_blocked()
+        led.partition.become_follower(PartitionState(0, SECOND, EPOCH + 1, [LEADER, SECOND], [SECOND], 2))
+    with pytest.raises(BrokerError):
+        led.append()
+
+
+async def test_waiting_ends_in_time(autojump_clock: trio.testing.MockClock) -> None:
+    led = Led([LEADER, SECOND])
+    offset = led.append()
+    with pytest.raises(BrokerError) as caught:
+        await led.partition.replicated(offset, 3)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert trio.current_time() == pytest.approx(3)
+
+
+async def test_those_who_cannot_wait_are_told(autojump_clock: trio.testing.MockClock) -> None:
+    led = Led([LEADER, SECOND])
+    told: list[tuple[str, ErrorCode]] = []
+
+    def tell(name: str) -> Settle:
+        return lambda code: told.append((name, code))
+
+    for name, timeout_s in (("first", 60), ("hasty", 1), ("last", 60)):
+        led.partition.when_replicated(led.append(), tell(name), timeout_s=timeout_s)
+    await trio.sleep(2)
+    led.partition.give_up_late(trio.current_time())
+    led.fetched(SECOND, 1)
+    led.partition.when_replicated(0, tell("at once"))
+    led.partition.retire()
+    assert told == [
+        ("hasty", ErrorCode.REQUEST_TIMED_OUT),
+        ("first", ErrorCode.NONE),
+        ("at once", ErrorCode.NONE),
+        ("last", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+
+
+async def test_replicated_to_too_few_in_the_end() -> None:
+    led = Led([LEADER, SECOND], min_isr=2)
+    offset = led.append()
+    led.fetched(SECOND, offset + 1)
+    led.state.isr, led.state.partition_epoch = [LEADER], 2
+    led.partition.become_leader(led.state, led.rules)
+    with pytest.raises(BrokerError) as caught:
+        await led.partition.replicated(offset, 1)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+async def test_deleted_records_are_gone_everywhere(nursery: trio.Nursery) -> None:
+    led = Led([LEADER, SECOND])
+    led.append(5)
+    led.dead.add(THIRD)
+    led.fetched(SECOND, 5)
+    led.log.advance_log_start(4)
+    found: list[int] = []
+
+    async def wait() -> None:
+        found.append(await led.partition.deleted_everywhere(4, 60))
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    assert found == []
+    led.fetched(SECOND, 5, log_start_offset=4)
+    await trio.testing.wait_all_tasks_blocked()
+    assert found == [4]

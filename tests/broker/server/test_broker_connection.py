@@ -1,0 +1,276 @@
+"""Connections over real socket pairs: order, cut frames, coalesced answers, hang-ups, draining."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from gregor.broker.server.connection import MOST_LATE_ANSWERS, Connection, UnanswerableError
+from gregor.broker.server.late_answer import LateAnswer
+from gregor.broker.server.parts import Answer, Buffer
+from gregor.broker.server.readiness import Readiness
+from gregor.broker.server.requests import ClientConnection, ClientGoneError
+from gregor.broker.server.transport import SocketTransport
+from tests.waiting import PATIENCE_S
+
+FRAME_LIMIT_BYTES = 1 << 20
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class EchoResponder:
+    """Answers with the request; `park` waits for `release` or the client's hang-up, `close` refuses, `bug` raises."""
+
+    def __init__(self) -> None:
+        self.release = trio.Event()
+        self.begun: list[bytes] = []
+        self.hung_up = trio.Event()
+        self.late: dict[bytes, LateAnswer] = {}
+
+    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
+        request = bytes(frame)
+        if request.startswith(b"late"):
+            self.late[request] = LateAnswer()
+            return self.late[request]
+        if request == b"fast bug":
+            raise RuntimeError("a fast bug")
+        if request == b"fast silence":
+            return b""
+        return framed(request) if request.startswith(b"fast") else None
+
+    def give(self, *requests: bytes) -> None:
+        """Answer requests that are late."""
+        for request in requests:
+            self.late[request].give(framed(request))
+
+    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
+        request = bytes(frame)
+        self.begun.append(request)
+        if request == b"close":
+            raise UnanswerableError("asked to")
+        if request == b"bug":
+            raise RuntimeError("a bug")
+        if request == b"silent":
+            return None
+        if request.startswith(b"park"):
+            await self._park(request, client)
+        return [b"<", request, b">"]
+
+    async def _park(self, request: bytes, client: ClientConnection) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, client, nursery.cancel_scope)
+            await self.release.wait()
+            nursery.cancel_scope.cancel()
+        if self.hung_up.is_set():
+            raise ClientGoneError(request)
+
+    async def _watch(self, client: ClientConnection, scope: trio.CancelScope) -> None:
+        await client.hangup.wait()
+        self.hung_up.set()
+        scope.cancel()
+
+
+class Peer:
+    """The client's end of a connection that is being served, and what serves it."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        client_side, self.broker_side = socket.socketpair()
+        self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(client_side))
+        self.responder = EchoResponder()
+        readiness = Readiness()
+        client = ClientConnection(("peer", 1), ("here", 2), "PLAINTEXT", "test-0", trio.Event())
+        self.connection = Connection(
+            SocketTransport(self.broker_side), self.responder, client, readiness, frame_limit_bytes=FRAME_LIMIT_BYTES
+        )
+        nursery.start_soon(readiness.run)
+        nursery.start_soon(self.connection.run)
+
+    async def send(self, *payloads: bytes) -> None:
+        await self.stream.send_all(b"".join(map(framed, payloads)))
+
+    async def receive(self, count: int) -> list[bytes]:
+        return [await self._read(await self._length()) for _ in range(count)]
+
+    async def _length(self) -> int:
+        return int.from_bytes(await self._read(4), "big")
+
+    async def _read(self, size_bytes: int) -> bytes:
+        data = b""
+        while len(data) < size_bytes:
+            piece = await self.stream.receive_some(size_bytes - len(data))
+            assert piece, "the broker closed the connection"
+            data += bytes(piece)
+        return data
+
+    async def is_closed(self) -> bool:
+        with trio.fail_after(PATIENCE_S), contextlib.suppress(trio.BrokenResourceError):
+            return await self.stream.receive_some(1) == b""
+        return True
+
+
+@pytest.fixture
+async def peer(nursery: trio.Nursery) -> AsyncIterator[Peer]:
+    peer = Peer(nursery)
+    yield peer
+    await peer.stream.aclose()
+
+
+async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
+    await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"fast silence", b"slow 4")
+    assert await peer.receive(4) == [b"fast 1", b"<slow 2>", b"fast 3", b"<slow 4>"]
+
+
+async def test_requests_behind_a_late_answer_are_worked_on_and_answered_in_order(peer: Peer) -> None:
+    await peer.send(b"late 1", b"fast 2", b"fast silence", b"late 3", b"fast 4")
+    await wait_all_tasks_blocked()
+    assert set(peer.responder.late) == {b"late 1", b"late 3"}
+    peer.responder.give(b"late 3")
+    await wait_all_tasks_blocked()
+    with trio.move_on_after(0) as nothing:
+        await peer.receive(1)
+    assert nothing.cancelled_caught
+    peer.responder.give(b"late 1")
+    assert await peer.receive(4) == [b"late 1", b"fast 2", b"late 3", b"fast 4"]
+
+
+async def test_a_handler_is_asked_once_no_answer_is_late(peer: Peer) -> None:
+    await peer.send(b"late 1", b"slow 2", b"fast 3")
+    await wait_all_tasks_blocked()
+    assert peer.responder.begun == []
+    peer.responder.give(b"late 1")
+    assert await peer.receive(3) == [b"late 1", b"<slow 2>", b"fast 3"]
+
+
+async def test_not_too_many_answers_may_be_late(peer: Peer) -> None:
+    requests = [b"late %d" % number for number in range(MOST_LATE_ANSWERS + 3)]
+    await peer.send(*requests)
+    await wait_all_tasks_blocked()
+    assert len(peer.responder.late) == MOST_LATE_ANSWERS
+    peer.responder.give(*requests[:MOST_LATE_ANSWERS])
+    assert await peer.receive(MOST_LATE_ANSWERS) == requests[:MOST_LATE_ANSWERS]
+    await wait_all_tasks_blocked()
+    peer.responder.give(*requests[MOST_LATE_ANSWERS:])
+    assert await peer.receive(3) == requests[MOST_LATE_ANSWERS:]
+
+
+async def test_a_client_that_has_sent_all_gets_its_late_answers(peer: Peer) -> None:
+    await peer.send(b"late 1")
+    await peer.stream.send_eof()
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 1")
+    assert await peer.receive(1) == [b"late 1"]
+    assert await peer.is_closed()
+
+
+async def test_an_answer_that_comes_after_its_client_has_gone_harms_nobody(peer: Peer) -> None:
+    await peer.send(b"late 1")
+    await wait_all_tasks_blocked()
+    peer.connection.disconnect()
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 1")
+
+
+async def test_frames_may_come_byte_by_byte(peer: Peer) -> None:
+    for byte in framed(b"slow") + framed(b"fast"):
+        await peer.stream.send_all(bytes([byte]))
+        await wait_all_tasks_blocked()
+    assert await peer.receive(2) == [b"<slow>", b"fast"]
+
+
+async def test_pipelined_answers_leave_with_one_call(peer: Peer) -> None:
+    await peer.send(*[b"fast %d" % i for i in range(100)])
+    await wait_all_tasks_blocked()
+    expected = b"".join(framed(b"fast %d" % i) for i in range(100))
+    assert await peer.stream.receive_some(65536) == expected
+
+
+async def test_a_client_that_does_not_read_its_answers_is_answered_when_it_does(peer: Peer) -> None:
+    count = 3000
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send, *[b"fast" + bytes(1000)] * count)
+        await wait_all_tasks_blocked()
+        assert not peer.connection.waits_for_input
+        assert await peer.receive(count) == [b"fast" + bytes(1000)] * count
+
+
+async def test_a_large_request_and_a_large_answer_pass(peer: Peer) -> None:
+    large = b"slow" + bytes(FRAME_LIMIT_BYTES - 4)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer.send, large)
+        assert await peer.receive(1) == [b"<" + large + b">"]
+
+
+async def test_what_follows_a_parked_request_waits_and_what_precedes_does_not(peer: Peer) -> None:
+    await peer.send(b"fast 1", b"park", b"fast 2")
+    assert await peer.receive(1) == [b"fast 1"]
+    await wait_all_tasks_blocked()
+    assert peer.responder.begun == [b"park"]
+    peer.responder.release.set()
+    assert await peer.receive(2) == [b"<park>", b"fast 2"]
+
+
+@pytest.mark.parametrize("pipelined", [(), (b"fast behind",)])
+async def test_a_parked_request_notices_that_its_client_hangs_up(
+    nursery: trio.Nursery, pipelined: tuple[bytes, ...]
+) -> None:
+    peer = Peer(nursery)
+    await peer.send(b"park", *pipelined)
+    await wait_all_tasks_blocked()
+    await peer.stream.aclose()
+    with trio.fail_after(PATIENCE_S):
+        await peer.responder.hung_up.wait()
+
+
+async def test_a_refused_request_closes_the_connection_after_the_answers_before_it(peer: Peer) -> None:
+    await peer.send(b"fast", b"slow", b"close", b"fast never")
+    assert await peer.receive(2) == [b"fast", b"<slow>"]
+    assert await peer.is_closed()
+
+
+@pytest.mark.parametrize(("request_", "bug"), [(b"bug", "a bug"), (b"fast bug", "a fast bug")])
+async def test_a_bug_closes_the_connection_and_says_where(
+    peer: Peer, caplog: pytest.LogCaptureFixture, request_: bytes, bug: str
+) -> None:
+    await peer.send(request_)
+    assert await peer.is_closed()
+    assert f"RuntimeError: {bug}" in caplog.text
+
+
+async def test_a_frame_over_the_limit_closes_the_connection_with_one_line(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await peer.stream.send_all(struct.pack(">i", FRAME_LIMIT_BYTES + 1))
+    assert await peer.is_closed()
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+async def test_requests_of_a_client_that_has_closed_its_side_are_still_worked_on(peer: Peer) -> None:
+    await peer.send(b"slow 1", b"slow 2")
+    await peer.stream.send_eof()
+    assert await peer.receive(2) == [b"<slow 1>", b"<slow 2>"]
+    assert await peer.is_closed()
+
+
+async def test_draining_ends_an_idle_connection_at_once(peer: Peer) -> None:
+    await wait_all_tasks_blocked()
+    peer.connection.drain()
+    assert await peer.is_closed()
+
+
+async def test_draining_lets_a_request_in_flight_finish(peer: Peer) -> None:
+    await peer.send(b"park")
+    await wait_all_tasks_blocked()
+    peer.connection.drain()
+    await wait_all_tasks_blocked()
+    peer.responder.release.set()
+    assert await peer.receive(1) == [b"<park>"]
+    assert await peer.is_closed()

@@ -1,0 +1,91 @@
+"""Quotas, credentials, groups of the consumer protocol and the mirror, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import trio
+
+from gregor.client import Consumer
+from tests.broker_process import BrokerProcess, running_broker
+from tests.command_line.test_client_tools import run
+from tests.waiting import PATIENCE_S
+
+
+def test_quotas_and_credentials(broker_process: BrokerProcess) -> None:
+    user = f"u-{uuid4().hex[:8]}"
+    entity = ("--entity-type", "users", "--entity-name", user)
+    changed = run(
+        broker_process,
+        "configs", "--alter", *entity, "--entity-type", "clients", "--entity-default",
+        "--add-config", "producer_byte_rate=1000,request_percentage=50",
+    )  # fmt: skip
+    assert changed.lines == [f"Completed updating config for user-principal '{user}', the default client-id."]
+    changed = run(
+        broker_process, "configs", "--alter", "--user", user, "--add-config", "SCRAM-SHA-256=[password=secret]"
+    )
+    assert changed.code == 0
+    quotas = f"Quota configs for user-principal '{user}', the default client-id are "
+    assert run(broker_process, "configs", "--describe", *entity).lines == [
+        quotas + "producer_byte_rate=1000.0, request_percentage=50.0",
+        f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=4096",
+    ]
+    for taken_back in ("SCRAM-SHA-256", ""):
+        options = ("--delete-config", taken_back) if taken_back else ("--delete-config", "producer_byte_rate")
+        kinds = () if taken_back else ("--entity-type", "clients", "--entity-default")
+        assert run(broker_process, "configs", "--alter", *entity, *kinds, *options).code == 0
+    assert run(broker_process, "configs", "--describe", *entity).lines == [quotas + "request_percentage=50.0"]
+
+
+def test_configs_that_make_no_sense(broker_process: BrokerProcess) -> None:
+    for words, reason in (
+        (
+            ("--entity-type", "users", "--entity-name", "u", "--add-config", "producer_byte_rate=fast"),
+            "must be a number",
+        ),
+        (("--entity-type", "users", "--entity-default", "--add-config", "SCRAM-SHA-256=[password=x]"), "one user"),
+        (("--user", "u", "--add-config", "SCRAM-SHA-256=[iterations=4096]"), "must look like"),
+        (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), "needs --entity-name"),
+        (("--entity-type", "users", "--entity-type", "topics", "--add-config", "a=1"), "alone"),
+        (("--user", "u"), "--add-config"),
+    ):
+        refused = run(broker_process, "configs", "--alter", *words)
+        assert refused.code == 1
+        assert reason in refused.err
+
+
+def test_groups_of_the_consumer_protocol(broker_process: BrokerProcess) -> None:
+    topic = f"t-{uuid4().hex[:8]}"
+    run(broker_process, "topics", "--create", "--topic", topic, "--partitions", "2")
+
+    async def describe_while_it_is_there() -> tuple[str, str]:
+        async with Consumer(broker_process.bootstrap, group_id=f"g-{topic}", group_protocol="consumer") as consumer:
+            consumer.subscribe([topic])
+            with trio.fail_after(PATIENCE_S):
+                while len(consumer.assignment()) < 2:
+                    await consumer.poll(50)
+            describe = ("groups", "--describe", "--group", f"g-{topic}")
+            members = await trio.to_thread.run_sync(run, broker_process, *describe, "--members", "--verbose")
+            state = await trio.to_thread.run_sync(run, broker_process, *describe, "--state")
+            return members.out, state.out
+
+    members, state = trio.run(describe_while_it_is_there)
+    assert f"{topic}(0), {topic}(1)" in members
+    assert "Stable" in state
+
+
+def test_mirror(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    topic = f"t-{uuid4().hex[:8]}"
+    run(broker_process, "produce", "--topic", topic, text="".join(f"{n}\n" for n in range(10)))
+    with running_broker(tmp_path, "offsets.topic.num.partitions=1") as target:
+        addresses = ("--from", broker_process.bootstrap, "--to", target.bootstrap)
+        for expected in ("10 records", "0 records"):
+            done = run(None, "mirror", *addresses, "--topics", f"{topic}|nothing", "--once")
+            assert done.code == 0
+            assert done.lines[-1].startswith(expected)
+            assert done.lines[-1].endswith("lag 0")
+        read = run(target, "consume", "--topic", topic, "--from-beginning", "--max-messages", "10")
+        assert read.lines == [str(n) for n in range(10)]
+        wrong = run(None, "mirror", *addresses, "--topics", "(", "--once")
+        assert (wrong.code, "no regular expression" in wrong.err) == (1, True)
