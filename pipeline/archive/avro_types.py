@@ -1,13 +1,48 @@
-"""Avro's types as Arrow's. Source: the Avro 1.11 specification."""
+"""Avro schemas as columns: each type with the Arrow type that holds it. Source: the Avro 1.11 specification."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from ..errors import OptionError
+
+NO_DEFAULT = object()
+"""The default of a field that has none; null is a default too."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroColumn:
+    """A column that holds what an Avro schema describes.
+
+    `kind` is Avro's name of the type, or of the logical type where Arrow has a type of its own for that. `items` is the
+    column of an array's items or of a map's values.
+    """
+
+    kind: str
+    arrow_type: pa.DataType
+    is_nullable: bool = False
+    fields: tuple[AvroField, ...] = ()
+    items: AvroColumn | None = None
+    symbols: frozenset[str] = frozenset()
+
+    def has(self, kind: str) -> bool:
+        """Whether this column, or one inside it, is of that kind."""
+        inside = [field.column for field in self.fields] + ([self.items] if self.items else [])
+        return self.kind == kind or any(column.has(kind) for column in inside)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroField:
+    """A field of a record; `default` is as the schema has it, in JSON, or NO_DEFAULT."""
+
+    name: str
+    column: AvroColumn
+    default: Any
+
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -31,55 +66,73 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 
 
-def arrow_type_of(schema: Any) -> pa.DataType:
-    """The type of a column that holds what `schema` describes. Raises OptionError where there is none."""
-    return _Translation().type_of(schema)
+def column_of(schema: Any) -> AvroColumn:
+    """Return the column that holds what `schema` describes. Raises OptionError where there is none."""
+    return _Translation().column_of(schema)
 
 
 class _Translation:
-    """Knows the named types that came before. A name is known once its type is whole, so none can hold itself."""
+    """A walk through one schema that knows the named types it has passed.
+
+    A name is known once its type is whole, so no type can hold itself.
+    """
 
     def __init__(self) -> None:
-        self._named: dict[str, pa.DataType] = {}
-        self._complex: dict[str, Callable[[dict[str, Any]], pa.DataType]] = {
+        self._named: dict[str, AvroColumn] = {}
+        self._complex: dict[str, Callable[[dict[str, Any]], AvroColumn]] = {
             "record": self._record,
-            "enum": lambda schema: pa.string(),
-            "fixed": lambda schema: pa.binary(int(schema["size"])),
-            "array": lambda schema: pa.list_(self.type_of(schema["items"])),
-            "map": lambda schema: pa.map_(pa.string(), self.type_of(schema["values"])),
+            "enum": lambda schema: AvroColumn("enum", pa.string(), symbols=frozenset(schema["symbols"])),
+            "fixed": lambda schema: AvroColumn("fixed", pa.binary(int(schema["size"]))),
+            "array": self._array,
+            "map": self._map,
         }
 
-    def type_of(self, schema: Any) -> pa.DataType:
+    def column_of(self, schema: Any) -> AvroColumn:
         try:
             if isinstance(schema, list):
                 return self._union(schema)
             if isinstance(schema, dict):
                 return self._described(schema)
-            return _PRIMITIVES.get(schema) or self._named[schema]
+            if schema in _PRIMITIVES:
+                return AvroColumn(schema, _PRIMITIVES[schema], is_nullable=schema == "null")
+            return self._named[schema]
         except (KeyError, TypeError, ValueError, RecursionError) as fault:
             raise OptionError(f"an Avro schema that no column can have: {fault} in {str(schema)[:200]}") from fault
 
-    def _described(self, schema: dict[str, Any]) -> pa.DataType:
+    def _described(self, schema: dict[str, Any]) -> AvroColumn:
         kind = schema["type"]
         logical = schema.get("logicalType")
         if logical == "decimal":
-            found = pa.decimal128(int(schema["precision"]), int(schema.get("scale", 0)))
+            found = AvroColumn("decimal", pa.decimal128(int(schema["precision"]), int(schema.get("scale", 0))))
         elif logical in _LOGICAL:
-            found = _LOGICAL[logical]
+            found = AvroColumn(logical, _LOGICAL[logical])
         elif isinstance(kind, str) and kind in self._complex:
             found = self._complex[kind](schema)
         else:
-            return self.type_of(kind)
+            return self.column_of(kind)
         if "name" in schema:
             self._named[schema["name"]] = found
             self._named[f"{schema.get('namespace', '')}.{schema['name']}"] = found
         return found
 
-    def _record(self, schema: dict[str, Any]) -> pa.DataType:
-        return pa.struct([(field["name"], self.type_of(field["type"])) for field in schema["fields"]])
+    def _record(self, schema: dict[str, Any]) -> AvroColumn:
+        fields = tuple(
+            AvroField(field["name"], self.column_of(field["type"]), field.get("default", NO_DEFAULT))
+            for field in schema["fields"]
+        )
+        return AvroColumn("record", pa.struct([(each.name, each.column.arrow_type) for each in fields]), fields=fields)
 
-    def _union(self, branches: list[Any]) -> pa.DataType:
+    def _array(self, schema: dict[str, Any]) -> AvroColumn:
+        items = self.column_of(schema["items"])
+        return AvroColumn("array", pa.list_(items.arrow_type), items=items)
+
+    def _map(self, schema: dict[str, Any]) -> AvroColumn:
+        values = self.column_of(schema["values"])
+        return AvroColumn("map", pa.map_(pa.string(), values.arrow_type), items=values)
+
+    def _union(self, branches: list[Any]) -> AvroColumn:
         others = [branch for branch in branches if branch != "null"]
         if len(others) != 1:
             raise ValueError("a union of more than one type beside null")
-        return self.type_of(others[0])
+        column = self.column_of(others[0])
+        return replace(column, is_nullable=True) if len(others) < len(branches) else column

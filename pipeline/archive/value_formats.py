@@ -1,7 +1,9 @@
 """Values decoded for a table: text, JSON or Avro; what cannot be decoded is told apart, with the reason.
 
-A schema is Avro's, for JSON too. Avro values have Confluent's header: a zero byte and the schema's id, four bytes,
-big-endian. Source: Confluent Schema Registry, "Wire format".
+A schema is Avro's, for JSON too (`json_values` has the rules). Avro values have Confluent's header: a zero byte and the
+schema's id, four bytes, big-endian. Source: Confluent Schema Registry, "Wire format".
+
+In a column with a schema null is a tombstone and nothing else: a value that decodes to null cannot be decoded.
 """
 
 from __future__ import annotations
@@ -10,15 +12,18 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from struct import Struct
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
 from ..errors import OptionError
-from .avro_types import arrow_type_of
+from .avro_types import AvroColumn, column_of
 from .description import Values
+from .json_values import MismatchError, reader_of
 
 HEADER = Struct(">bi")
 ANY_ID = -1
@@ -53,13 +58,13 @@ class ValueFormat:
         if kind is Values.JSON and len(schemas) > 1:
             raise OptionError("values in JSON take one schema")
         found = cls(kind, schemas)
-        found.arrow_type()
+        found.decoder()
         return found
 
     def arrow_type(self) -> pa.DataType:
         """The type of the column `value`. Raises OptionError for a schema that no column can have."""
         if self.schemas:
-            return arrow_type_of(self._reader_schema)
+            return column_of(self._reader_schema).arrow_type
         return pa.string() if self.kind in (Values.STRING, Values.JSON) else pa.binary()
 
     @property
@@ -67,13 +72,13 @@ class ValueFormat:
         return list(self.schemas.values())[-1]
 
     def decoder(self) -> ValueDecoder:
-        """What decodes, in a task."""
+        """Return what decodes values, in a task. Raises OptionError for a schema that no column can have."""
         if self.kind is Values.STRING:
             return TextDecoder(pa.string())
         if self.kind is Values.JSON:
-            return JsonDecoder(self.arrow_type()) if self.schemas else JsonTextDecoder(pa.string())
+            return JsonDecoder(column_of(self._reader_schema)) if self.schemas else JsonTextDecoder(pa.string())
         if self.kind is Values.AVRO:
-            return AvroDecoder(self.arrow_type(), self.schemas, self._reader_schema)
+            return AvroDecoder(column_of(self._reader_schema), self.schemas, self._reader_schema)
         return ValueDecoder(pa.binary())
 
 
@@ -90,7 +95,7 @@ class ValueDecoder:
 
 class _ValueByValue(ValueDecoder):
     def parse(self, value: bytes) -> Any:
-        """The decoded value; raises anything."""
+        """Return the decoded value, which is never None; raises anything."""
         raise NotImplementedError
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
@@ -139,28 +144,57 @@ class JsonTextDecoder(_ValueByValue):
 
     def parse(self, value: bytes) -> str:
         """Raises ValueError."""
-        json.loads(value)
-        return value.decode()
+        text = value.decode()
+        _load_json(text)
+        return text
 
 
 class JsonDecoder(_ValueByValue):
-    """JSON objects as columns; members that the schema lacks are left out."""
+    """JSON as columns; members that the schema lacks are left out."""
+
+    def __init__(self, column: AvroColumn) -> None:
+        """Raises OptionError where a field cannot hold its own default."""
+        super().__init__(column.arrow_type)
+        try:
+            self._read = reader_of(column)
+        except MismatchError as fault:
+            raise OptionError(f"an Avro schema that no column can have: {fault}") from fault
 
     def parse(self, value: bytes) -> Any:
         """Raises ValueError."""
-        return json.loads(value)
+        return _not_null(self._read(_load_json(value.decode())))
+
+
+def _load_json(text: str) -> Any:
+    """What JSON text says, fractions exactly. Raises ValueError, also for NaN and Infinity, which JSON has not."""
+    return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _not_null(decoded: Any) -> Any:
+    if decoded is None:
+        raise MismatchError("null could not be told from a tombstone, a record without a value")
+    return decoded
 
 
 class AvroDecoder(_ValueByValue):
     """Avro in Confluent's wire format."""
 
-    def __init__(self, arrow_type: pa.DataType, schemas: Mapping[int, Any], reader: Any) -> None:
-        super().__init__(arrow_type)
+    def __init__(self, column: AvroColumn, schemas: Mapping[int, Any], reader: Any) -> None:
+        """Raises OptionError for what is no Avro schema."""
+        super().__init__(column.arrow_type)
         import fastavro
 
         self._read = fastavro.schemaless_reader
-        self._schemas = {number: fastavro.parse_schema(schema) for number, schema in schemas.items()}
-        self._reader = fastavro.parse_schema(reader)
+        try:
+            self._schemas = {number: fastavro.parse_schema(schema) for number, schema in schemas.items()}
+            self._reader = fastavro.parse_schema(reader)
+        except (fastavro.schema.SchemaParseException, ValueError) as fault:
+            raise OptionError(f"no Avro schema: {fault}") from fault
+        self._has_uuids = column.has("uuid")
 
     def parse(self, value: bytes) -> Any:
         """Raises what fastavro raises, and ValueError."""
@@ -175,7 +209,18 @@ class AvroDecoder(_ValueByValue):
         decoded = self._read(body, schema, self._reader)
         if body.tell() != len(value):
             raise ValueError(f"{len(value) - body.tell()} bytes too many")
-        return decoded
+        return _not_null(_with_uuids_as_text(decoded) if self._has_uuids else decoded)
+
+
+def _with_uuids_as_text(decoded: Any) -> Any:
+    """What fastavro has decoded, each UUID being the text that its column holds."""
+    if isinstance(decoded, UUID):
+        return str(decoded)
+    if isinstance(decoded, dict):
+        return {name: _with_uuids_as_text(each) for name, each in decoded.items()}
+    if isinstance(decoded, list):
+        return [_with_uuids_as_text(each) for each in decoded]
+    return decoded
 
 
 def _reason(fault: Exception) -> str:
