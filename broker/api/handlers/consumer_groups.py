@@ -29,6 +29,7 @@ async def handle_consumer_group_heartbeat(
         makes_member_id=context.api_version >= MEMBER_ID_MADE_BY_CLIENT_SINCE,
     )
     try:
+        await context.broker.groups.match_patterns(request)
         return context.broker.groups.consumer_heartbeat(request, client)
     except BrokerError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -14,7 +14,7 @@ from .assignment import Assignment, is_within
 from .classic_protocol import Committer
 from .consumer_group import ConsumerGroup
 from .consumer_member import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
-from .current_topics import check_pattern
+from .topic_patterns import check_pattern
 
 
 def check_heartbeat(

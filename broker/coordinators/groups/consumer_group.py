@@ -154,10 +154,23 @@ class ConsumerGroup:
         """Whether a member reads the topic."""
         return topic in self.topics or topic in self._subscribed_topics
 
+    @cached_property
+    def patterns(self) -> frozenset[str]:
+        """The regular expressions that members subscribe with."""
+        return frozenset(member.subscribed_regex for member in self.members.values() if member.subscribed_regex)
+
     def with_current_topics(self, topics: CurrentTopics) -> ConsumerGroup:
-        """The group that knows which topics its members want, and how many partitions these have now."""
-        patterns = {member.subscribed_regex for member in self.members.values()} - {None, ""}
-        matched = {pattern: topics.matching(pattern) for pattern in patterns if pattern}
+        """The group that knows which topics its members want, and how many partitions these have now.
+
+        A pattern whose topics are still being looked up means what it meant before; if it never meant anything, as
+        after a restart, the group stays what it is.
+        """
+        matched: dict[str, frozenset[str]] = {}
+        for pattern in self.patterns:
+            names = topics.matching(pattern)
+            if names is None and pattern not in self.matched:
+                return self
+            matched[pattern] = self.matched[pattern] if names is None else names
         group = self if matched == self.matched else replace(self, matched=matched)
         existing = [topics.by_name[name] for name in group._subscribed_topics if name in topics.by_name]
         current = {topic.name: TopicMetadata(topic.topic_id, topic.name, len(topic.partitions)) for topic in existing}

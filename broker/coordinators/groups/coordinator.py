@@ -41,6 +41,7 @@ from .loader import PartitionLoader
 from .migration import Migration
 from .offset_service import FetchedOffset, OffsetService, OffsetToCommit
 from .rebalance import Rebalancer
+from .topic_patterns import is_valid_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +217,15 @@ class GroupCoordinator:
                 return refusal.code
         group = self._groups.get(request.group_id)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
+
+    async def match_patterns(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """Match all topics against the patterns of the request and its group, so that `consumer_heartbeat` need not."""
+        group = self._consumer_group(request.group_id)
+        patterns = frozenset[str]() if group is None else group.patterns
+        if request.subscribed_topic_regex and is_valid_pattern(request.subscribed_topic_regex):
+            patterns |= {request.subscribed_topic_regex}
+        if patterns:
+            await self._consumer_groups.topics.match(patterns)
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatingClient
