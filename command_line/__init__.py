@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "consume",
     "dump-log": "dump_log",
     "log": "log",
+    "metadata": "metadata",
     "mirror": "mirror",
     "perf-test": "perf_test",
     "healthcheck": "healthcheck",

@@ -72,6 +72,8 @@ class LogManager:
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._moves: dict[TopicPartition, LogMove] = {}
         self._deleted: list[tuple[int, str]] = []
+        self._recovery_points: dict[TopicPartition, int] = {}
+        """As the checkpoints had them when the directories were opened."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         """Of the last checkpoint, for logs that turn out to have other replicas."""
 
@@ -110,6 +112,7 @@ class LogManager:
 
     def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
         recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
+        self._recovery_points.update(recovery_points)
         log_starts = directory.read_checkpoint(paths.LOG_START_CHECKPOINT)
         self._high_watermarks.update(directory.read_checkpoint(paths.REPLICATION_CHECKPOINT))
         self._cleaner.add_directory(directory)
@@ -192,6 +195,10 @@ class LogManager:
         self._add(directory, name, log)
         return log
 
+    def checkpointed_recovery_point(self, topic: str, partition: int) -> int | None:
+        """Up to where the last checkpoint before `open_all` says that the log was on the disk; None if unknown."""
+        return self._recovery_points.get(TopicPartition(topic, partition))
+
     def note_topic_id(self, log: PartitionLog, topic_id: uuid.UUID) -> None:
         """Give a log the id that it came without: who made it was killed in the middle, or knew no ids. Raises OSError.
 
@@ -223,15 +230,31 @@ class LogManager:
         if TopicPartition(topic, partition) in self._logs:
             self._retire(topic, partition)
 
-    def _retire(self, topic: str, partition: int) -> None:
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Drop the partition's log and keep its files, in a directory `*-stray`; returns its path.
+
+        Raises OSError, BrokerError. Source: Kafka `LogManager.addStrayLog`, `LocalLog.logStrayDirName`.
+        """
+        self.give_up_move(topic, partition)
         name = TopicPartition(topic, partition)
-        log, directory = self._logs.pop(name), self._homes.pop(name)
-        directory.partition_count -= 1
-        self._cleaner.forget(name)
+        self._logs[name].close()
+        log, directory = self._forget(name)
+        stray = f"{directory.path}/{paths.stray_directory(topic, partition, uuid.uuid4().hex)}"
+        self._files.rename(log.directory, stray)
+        return stray
+
+    def _retire(self, topic: str, partition: int) -> None:
+        log, directory = self._forget(TopicPartition(topic, partition))
         log.abandon()
         doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
         self._files.rename(log.directory, doomed)
         self._deleted.append((self._clock.now_ms() + log.config.file_delete_delay_ms, doomed))
+
+    def _forget(self, name: TopicPartition) -> tuple[PartitionLog, LogDirectory]:
+        log, directory = self._logs.pop(name), self._homes.pop(name)
+        directory.partition_count -= 1
+        self._cleaner.forget(name)
+        return log, directory
 
     # --- moves between log directories ---
 

@@ -285,7 +285,8 @@ class Broker:
 
     def _follow(self, change: MetadataChange) -> None:
         if isinstance(change, TopicDeleted):
-            self.groups.topic_deleted(change.topic.name)
+            if change.is_recorded:
+                self.groups.topic_deleted(change.topic.name)
             self.metrics.forget_topic(change.topic.name)
         elif isinstance(change, BrokerConfigChanged):
             self._take_faults()

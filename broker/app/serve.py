@@ -23,15 +23,15 @@ from .broker import Broker
 
 logger = logging.getLogger(__name__)
 
-FAILURES_TO_START = (ListenerError, StorageUnavailableError, ConfigError, BrokerError)
-"""What keeps a broker from starting, told in one line."""
+ONE_LINE_FAILURES = (ListenerError, StorageUnavailableError, ConfigError, BrokerError)
+"""What keeps a broker from starting, or from going on, told in one line."""
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 GARBAGE_THRESHOLD = 20_000
 """Allocations between two looks for cycles: requests make few, and each look costs everybody's time."""
 
 
 def serve(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it could not start."""
+    """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it cannot serve."""
     # Whoever reads the log may go away; that is no reason to fill standard error with tracebacks.
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stdout)
@@ -40,7 +40,7 @@ def serve(config: BrokerConfig) -> int:
             logger.log(level, "%s", line)
     try:
         trio.run(_run_until_signalled, config)
-    except FAILURES_TO_START as error:
+    except ONE_LINE_FAILURES as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
         return 1
     return 0
@@ -52,18 +52,15 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as watching:
             watching.start_soon(_stop_at_signal, signals, broker, watching.cancel_scope)
-            async with trio.open_nursery() as nursery:
-                try:
+            try:
+                async with trio.open_nursery() as nursery:
                     await nursery.start(broker.run)
-                except FAILURES_TO_START as error:
-                    failure = error
-                except ExceptionGroup as group:
-                    failure = _only_failure(group)
-                else:
                     _say_started(broker)
                     gc.collect()
                     gc.freeze()
                     gc.set_threshold(GARBAGE_THRESHOLD)
+            except ExceptionGroup as group:
+                failure = _only_failure(group)
             watching.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -71,7 +68,7 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
 
 
 def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """The one failure to start that a group of exceptions stands for; raises the group if it is anything else."""
+    """The one of `ONE_LINE_FAILURES` that a group of exceptions stands for; raises the group if it is anything else."""
     found: list[Exception] = []
     pending: list[Exception] = [group]
     while pending:
@@ -80,7 +77,7 @@ def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
             pending += error.exceptions
         else:
             found.append(error)
-    if len(found) == 1 and isinstance(found[0], FAILURES_TO_START):
+    if len(found) == 1 and isinstance(found[0], ONE_LINE_FAILURES):
         return found[0]
     raise group
 

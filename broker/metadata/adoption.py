@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 from ...protocol.internal_topics import CLUSTER_METADATA
@@ -54,7 +55,8 @@ def _new_topic(
     topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and i not in state.topics_by_id), None)
     topic = TopicState(name, topic_id or uuid4(), configs=dict(configs))
     # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
-    topic.partitions = [PartitionState(index, node_id, 0, [node_id], [node_id]) for index in range(max(indexes) + 1)]
+    alone = [PartitionState(index, node_id, 0, [node_id], [node_id]) for index in range(max(indexes) + 1)]
+    topic.partitions = [with_epoch_after(partition, topic, logs) for partition in alone]
     for index in sorted(indexes):
         logger.info("adopted %s-%d%s", name, index, _extent(logs, name, index))
     return list(topic_records(topic))
@@ -72,6 +74,15 @@ def _partitions(topic: TopicState, indexes: set[int], logs: LogManager, node_id:
         else:
             continue
         logger.info("adopted %s-%d%s", topic.name, index, _extent(logs, topic.name, index))
+
+
+def with_epoch_after(partition: PartitionState, topic: TopicState, logs: LogManager) -> PartitionState:
+    """The partition, in a leader epoch after all that its log here has records of (they never go back)."""
+    log = logs.get(topic.name, partition.index)
+    if log is None or log.topic_id not in (None, NO_UUID, topic.topic_id) or log.leader_epoch <= partition.leader_epoch:
+        return partition
+    logger.info("%s-%d has records of leader epoch %d: raised", topic.name, partition.index, log.leader_epoch)
+    return replace(partition, leader_epoch=log.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
 
 
 def _extent(logs: LogManager, topic: str, index: int) -> str:

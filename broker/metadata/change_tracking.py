@@ -55,8 +55,7 @@ class ChangeTracker:
             case TopicRecord():
                 self._new_topics.add(record.topic_id)
             case PartitionRecord():
-                first = self._first_new_partition.get(record.topic_id, record.partition_id)
-                self._first_new_partition[record.topic_id] = min(first, record.partition_id)
+                self._note_partition(record)
             case PartitionChangeRecord():
                 self._changed_partitions.setdefault(record.topic_id, set()).add(record.partition_id)
             case RemoveTopicRecord():
@@ -72,6 +71,14 @@ class ChangeTracker:
             case RegisterBrokerRecord() | UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
                 self._others[BrokersChanged()] = None
         self._state.apply(record)
+
+    def _note_partition(self, record: PartitionRecord) -> None:
+        topic = self._state.topics_by_id.get(record.topic_id)
+        if topic is not None and any(known.index == record.partition_id for known in topic.partitions):
+            self._changed_partitions.setdefault(record.topic_id, set()).add(record.partition_id)
+            return
+        first = self._first_new_partition.get(record.topic_id, record.partition_id)
+        self._first_new_partition[record.topic_id] = min(first, record.partition_id)
 
     def _note_config(self, record: ConfigRecord) -> None:
         if record.resource_type == ResourceType.TOPIC:
@@ -109,7 +116,7 @@ def differences(before: ClusterState, after: ClusterState) -> Iterator[MetadataC
     yield BrokersChanged()
     for topic_id, topic in before.topics_by_id.items():
         if topic_id not in after.topics_by_id:
-            yield TopicDeleted(topic)
+            yield TopicDeleted(topic, is_recorded=False)
     for topic_id, topic in after.topics_by_id.items():
         known = before.topics_by_id.get(topic_id)
         had = len(known.partitions) if known else 0
@@ -119,7 +126,7 @@ def differences(before: ClusterState, after: ClusterState) -> Iterator[MetadataC
             pairs = zip(known.partitions, topic.partitions, strict=False)
             changed = tuple(new.index for old, new in pairs if old != new)
             if changed:
-                yield PartitionsChanged(topic, changed)
+                yield PartitionsChanged(topic, changed, is_recorded=False)
             if known.configs != topic.configs:
                 yield TopicConfigChanged(topic)
     yield from (BrokerConfigChanged(), QuotasChanged(), ClientMetricsChanged(), FeaturesChanged())

@@ -23,6 +23,8 @@ class PartitionsChanged:
 
     topic: TopicState
     indexes: tuple[int, ...]
+    is_recorded: bool = True
+    """Whether a record says so; else a snapshot differs from what was known before, and nothing is deleted for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class TopicDeleted:
     """A topic is gone; ``topic`` is what it was."""
 
     topic: TopicState
+    is_recorded: bool = True
+    """Whether a record says so; else a snapshot lacks the topic, and its logs are kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ goes. Opening reads the newest snapshot and replays what follows.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from .snapshots import SnapshotFiles, SnapshotId
 logger = logging.getLogger(__name__)
 
 REPLAY_BYTES = 4 * 1024 * 1024
+NO_EPOCH = -1
 
 Apply = Callable[[Message], None]
 
@@ -39,6 +41,8 @@ class MetadataLog:
         self._snapshot_every_bytes = snapshot_every_bytes
         self._bytes_since_snapshot = 0
         self._snapshots = SnapshotFiles(Path(log.directory))
+        self._snapshot_epoch = NO_EPOCH
+        """Leader epoch of the newest snapshot; the log may be empty behind it."""
 
     @property
     def end_offset(self) -> int:
@@ -48,7 +52,7 @@ class MetadataLog:
     @property
     def epoch(self) -> int:
         """Leader epoch of what is appended."""
-        return max(self._log.leader_epoch, 0)
+        return max(self.last_epoch, 0)
 
     @property
     def snapshot_is_due(self) -> bool:
@@ -82,7 +86,7 @@ class MetadataLog:
         """
         voters = [Voter(voter_id=node_id)]
         message = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=voters)
-        epoch = self._log.leader_epoch + 1
+        epoch = self.last_epoch + 1
         value = encode(message, 0)
         self._append(control_batch(ControlType.LEADER_CHANGE, value, self.end_offset, self._clock.now_ms(), epoch))
 
@@ -108,6 +112,7 @@ class MetadataLog:
         """Write ``records`` as the outcome of the log so far, and drop what came before."""
         snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
         self._snapshots.write(snapshot, records, self._clock.now_ms())
+        self._snapshot_epoch = snapshot.epoch
         self._log.roll()
         self._log.advance_log_start(snapshot.end_offset)
         self._snapshots.keep_only(snapshot)
@@ -125,6 +130,7 @@ class MetadataLog:
     def install_snapshot(self, snapshot: SnapshotId, pieces: bytes) -> None:
         """Begin the log anew behind the leader's snapshot, of which ``pieces`` are the file. Raises BrokerError."""
         self._snapshots.store(snapshot, pieces)
+        self._snapshot_epoch = snapshot.epoch
         self._log.truncate_fully(snapshot.end_offset)
         self._snapshots.keep_only(snapshot)
         self._bytes_since_snapshot = 0
@@ -132,6 +138,7 @@ class MetadataLog:
     def _load_snapshot(self, apply: Apply) -> int:
         snapshot = self.newest_snapshot()
         if snapshot is not None:
+            self._snapshot_epoch = snapshot.epoch
             for batch in iter_batches(self._snapshots.path(snapshot).read_bytes()):
                 self._replay_batch(batch, 0, apply)
             return snapshot.end_offset
@@ -152,8 +159,8 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch; -1 if there was none."""
-        return self._log.leader_epoch
+        """Leader epoch of the last record, in the log or in its snapshot; -1 if there was none."""
+        return max(self._log.leader_epoch, self._snapshot_epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """See `PartitionLog.end_offset_for_epoch`."""
@@ -164,16 +171,12 @@ class MetadataLog:
         with self._log.read(offset, size_bytes) as stretch:
             return stretch.read()
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop what comes from ``offset`` on; all of it, to the very beginning, if that is in a snapshot.
-
-        Raises BrokerError.
-        """
-        if offset <= self.start_offset:
-            self._snapshots.remove_all()
-            self._log.truncate_fully(0)
-        else:
-            self._log.truncate_to(offset)
+    def last_batch(self) -> tuple[int, bytes] | None:
+        """Base offset and bytes of the last batch; None if all records are in a snapshot, or there are none."""
+        if self.start_offset >= self.end_offset:
+            return None
+        last = deque(iter_batches(self.read(self.end_offset - 1, 1)), maxlen=1).pop()
+        return last.base_offset, bytes(memoryview(last.buffer)[last.position : last.end])
 
     def _replay_batch(self, batch: BatchView, from_offset: int, apply: Apply) -> None:
         if batch.is_control:

@@ -80,11 +80,6 @@ class SnapshotFiles:
             if other != snapshot:
                 self.path(other).unlink(missing_ok=True)
 
-    def remove_all(self) -> None:
-        """Remove all snapshots."""
-        for snapshot in self.found():
-            self.path(snapshot).unlink(missing_ok=True)
-
 
 def snapshot_batches(records: Iterable[Message], now_ms: int, epoch: int) -> Iterator[bytes]:
     """Batches of a snapshot file, between the two control records that mark it as whole."""

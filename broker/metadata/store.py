@@ -30,10 +30,11 @@ from ...storage.log.log_config import LONG_MAX, LogConfig
 from ...storage.log_manager import LogManager
 from ..config import BrokerConfig
 from . import new_topics, replica_placement
-from .adoption import adoption_records, delete_removed
+from .adoption import adoption_records, delete_removed, with_epoch_after
 from .change_tracking import ChangeTracker, differences
 from .changes import BrokerConfigChanged, MetadataChange, Subscriber
 from .log import MetadataLog
+from .lost_log import check_is_whole
 from .state import (
     NO_LEADER,
     BrokerState,
@@ -83,7 +84,7 @@ class MetadataStore:
 
         What the controller of others decides is on the disk before anybody hears of it, as in Kafka's KRaft: if it
         were lost with the machine, two leaders might come to have the same epoch.
-        Raises BrokerError if the disk fails.
+        Raises BrokerError if the disk fails, and if the controller's log is shorter than it was (`check_is_whole`).
         """
         is_heard = self.is_controller and not self.is_alone
         settings = LogConfig(
@@ -93,6 +94,8 @@ class MetadataStore:
                 self.config.metadata_log_segment_bytes, self.config.metadata_log_max_record_bytes_between_snapshots
             ),
         )
+        if is_heard:
+            check_is_whole(logs)
         log = logs.get(CLUSTER_METADATA, 0) or logs.create(CLUSTER_METADATA, 0, METADATA_TOPIC_ID, settings)
         log.config = settings
         self.cluster_id = logs.cluster_id or ""
@@ -108,7 +111,23 @@ class MetadataStore:
                 self.commit([FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST_METADATA_VERSION)])
             if self.config.roles.is_broker and self.state.brokers.keys() <= {self.node_id}:
                 self._adopt(logs)
+            self._raise_leader_epochs(logs)
+        if is_heard:
+            # From now on a log that is lost is missed.
+            for write in logs.due_checkpoints():
+                write()
         self._take_dynamic_config()
+
+    def _raise_leader_epochs(self, logs: LogManager) -> None:
+        """Begin a new leader epoch where this node has records of a later one: the metadata is an older copy."""
+        for topic in self.state.topics.values():
+            overtaken = [
+                partition_record(topic.topic_id, raised)
+                for partition in topic.partitions
+                if (raised := with_epoch_after(partition, topic, logs)) is not partition
+            ]
+            if overtaken:
+                self.commit(overtaken)
 
     def _adopt(self, logs: LogManager) -> None:
         internal = {name: new_topics.internal_configs(self, name) for name in INTERNAL_TOPICS}

@@ -1,18 +1,23 @@
 """Follows the controller's metadata log: a broker fetches it as a partition like any other (KIP-595, KIP-630).
 
 What was fetched is appended to this node's own copy first, so a broker that starts knows what it knew.
+
+What the controller tells is on its disk, so it never lacks what a follower has. If it does, it is not the controller
+that was followed before: somebody has restored an older copy of its directory, or lost it. Nothing is cut or deleted
+then; the broker stops (`ControllerBehindError`), as Kafka's do.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Protocol, TypeVar
 
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import CLUSTER_METADATA
+from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ...protocol.messages.fetch import (
-    EpochEndOffset,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -28,9 +33,9 @@ from ...protocol.messages.fetch_snapshot import (
     TopicSnapshot,
 )
 from ...protocol.messages.fetch_snapshot import SnapshotId as WireSnapshotId
+from ...protocol.schema import Message
 from ..metadata.snapshots import SnapshotId
 from ..metadata.store import METADATA_TOPIC_ID, MetadataStore
-from .peers import RemoteController
 
 logger = logging.getLogger(__name__)
 
@@ -40,30 +45,57 @@ MAX_WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 LARGEST_SNAPSHOT_BYTES = 1 << 30
 LONGEST_BACKOFF_S = 1.0
+NO_EPOCH = -1
+CONTROLLERS = 2
+"""The endpoint type of DescribeCluster that asks for controllers (KIP-919)."""
+
+Response = TypeVar("Response", bound=Message)
+
+
+class FollowedController(Protocol):
+    """The way to the controller (`peers.RemoteController`)."""
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections have been made; at the other end of each may be another process than before."""
+
+    async def ask_once(
+        self, request: Message, response: type[Response], *, timeout_s: float, version: int | None = None
+    ) -> Response:
+        """Send a request and wait for its answer. Raises BrokerError."""
+
+
+class ControllerBehindError(BrokerError):
+    """The controller lacks metadata that this broker has: the broker must not follow it, nor serve any longer."""
 
 
 class MetadataFollower:
     """Keeps a metadata store in step with the controller's."""
 
     def __init__(
-        self, metadata: MetadataStore, controller: RemoteController, *, timeout_s: float, retry_backoff_s: float
+        self, metadata: MetadataStore, controller: FollowedController, *, timeout_s: float, retry_backoff_s: float
     ) -> None:
         self._metadata = metadata
         self._controller = controller
         self._timeout_s = timeout_s + MAX_WAIT_MS / 1000
         self._retry_backoff_s = retry_backoff_s
         self._is_reachable = True
+        self._compared_on = 0
+        """The connection on which both logs were found to have the same history."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow until cancelled; started once everything is known that the controller knew when it was asked first.
 
-        Raises BrokerError INCONSISTENT_CLUSTER_ID if the controller is that of another cluster.
+        Raises ControllerBehindError; BrokerError INCONSISTENT_CLUSTER_ID if the controller that it starts with is that
+        of another cluster.
         """
         is_started = False
         pause_s = self._retry_backoff_s
         while True:
             try:
                 is_caught_up = await self._follow_once()
+            except ControllerBehindError:
+                raise
             except BrokerError as error:
                 if error.code is ErrorCode.INCONSISTENT_CLUSTER_ID and not is_started:
                     raise
@@ -90,27 +122,60 @@ class MetadataFollower:
     async def _follow_once(self) -> bool:
         """Ask once and act on the answer; returns whether all is known that the controller knows."""
         metadata = self._metadata
-        answer = await self._fetch()
-        if answer.error_code:
-            raise BrokerError(ErrorCode(answer.error_code))
+        if self._compared_on == 0 or self._compared_on != self._controller.connection_count:
+            await self._compare()
+            return False
+        log = metadata.log
+        answer = await self._fetch(log.end_offset, log.last_epoch, max_wait_ms=MAX_WAIT_MS)
+        if self._compared_on != self._controller.connection_count:
+            # The answer came over a new connection, perhaps from another controller.
+            return False
         if answer.snapshot_id.end_offset >= 0:
-            await self._load_snapshot(SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch))
+            await self._load_snapshot(SnapshotId(answer.snapshot_id.end_offset, answer.snapshot_id.epoch), answer)
         elif answer.diverging_epoch.end_offset >= 0:
-            self._truncate(answer.diverging_epoch)
+            raise self._behind(answer)
         elif answer.records:
             metadata.take(bytes(answer.records))  # type: ignore[arg-type]  # decoded records are a memoryview
         metadata.controller_id = answer.current_leader.leader_id
         return metadata.end_offset >= answer.high_watermark
 
-    async def _fetch(self) -> PartitionData:
+    async def _compare(self) -> None:
+        """See whether the controller has the last batch of this log, byte for byte. Raises ControllerBehindError.
+
+        Leader epochs alone do not tell: after an older copy of the controller's log was restored, the controller may
+        begin an epoch of the same number, and write other records at the same offsets.
+        """
         log = self._metadata.log
-        partition = FetchPartition(
-            fetch_offset=log.end_offset, last_fetched_epoch=log.last_epoch, partition_max_bytes=MAX_BYTES
+        last = log.last_batch()
+        offset, own = (log.end_offset, b"") if last is None else last
+        epoch = log.last_epoch if last is None else NO_EPOCH
+        answer = await self._fetch(offset, epoch, max_wait_ms=0)
+        begins_later = answer.snapshot_id.end_offset >= log.end_offset
+        if answer.high_watermark < log.end_offset or answer.current_leader.leader_epoch < log.last_epoch:
+            raise self._behind(answer)
+        records = bytes(answer.records or b"")  # type: ignore[arg-type]  # decoded records are a memoryview
+        if not begins_later and (answer.diverging_epoch.end_offset >= 0 or not records.startswith(own)):
+            raise self._behind(answer)
+        self._compared_on = self._controller.connection_count
+
+    def _behind(self, answer: PartitionData) -> ControllerBehindError:
+        log = self._metadata.log
+        return ControllerBehindError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"this broker's metadata (up to offset {log.end_offset}, epoch {log.last_epoch}) is not in the log of "
+            f"controller {answer.current_leader.leader_id} (up to offset {answer.high_watermark}, epoch "
+            f"{answer.current_leader.leader_epoch}): the controller has lost metadata, as after an older copy of its "
+            "directory was restored. Nothing was deleted here. Stop the controller and give it the newest copy of the "
+            "metadata with `gregor metadata recover` (docs/cluster.md)",
         )
+
+    async def _fetch(self, offset: int, epoch: int, *, max_wait_ms: int) -> PartitionData:
+        """Fetch from ``offset`` on; ``epoch`` is that of the record before it, -1 to have it not compared."""
+        partition = FetchPartition(fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=MAX_BYTES)
         request = FetchRequest(
             cluster_id=self._metadata.cluster_id,
             replica_state=ReplicaState(replica_id=self._metadata.node_id),
-            max_wait_ms=MAX_WAIT_MS,
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=MAX_BYTES,
             topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
@@ -119,32 +184,30 @@ class MetadataFollower:
             request, FetchResponse, timeout_s=self._timeout_s, version=FETCH_VERSION
         )
         if response.error_code:
-            raise BrokerError(ErrorCode(response.error_code), self._refusal(response.error_code))
+            raise await self._refusal(ErrorCode(response.error_code))
         answers = [found for topic in response.responses for found in topic.partitions]
         if not answers:
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is empty")
+        if answers[0].error_code:
+            raise BrokerError(ErrorCode(answers[0].error_code))
         return answers[0]
 
-    def _refusal(self, code: int) -> str:
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            return (
-                f"this node's data belongs to cluster {self._metadata.cluster_id}, and the controller to another one: "
-                "name another directory in log.dirs"
-            )
-        return ErrorCode(code).name
+    async def _refusal(self, code: ErrorCode) -> BrokerError:
+        """What a request that the controller has refused ends with."""
+        if code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return BrokerError(code, code.name)
+        own = self._metadata.cluster_id
+        request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        answer = await self._controller.ask_once(request, DescribeClusterResponse, timeout_s=self._timeout_s)
+        return BrokerError(
+            code,
+            f"this node's data belongs to cluster {own}, and the controller that it found to cluster "
+            f"{answer.cluster_id}: correct controller.quorum.voters, or name another directory in log.dirs",
+        )
 
-    def _truncate(self, diverging: EpochEndOffset) -> None:
-        """Go back to where both logs agree, as far as epochs tell (KIP-279)."""
-        log = self._metadata.log
-        _, own_end = log.end_offset_for_epoch(diverging.epoch)
-        offset = min(diverging.end_offset, own_end if own_end >= 0 else diverging.end_offset)
-        if offset >= log.end_offset:
-            offset = log.start_offset
-        logger.warning("metadata from offset %d on is not the controller's: forgotten", offset)
-        log.truncate_to(offset)
-        self._metadata.start_over()
-
-    async def _load_snapshot(self, snapshot: SnapshotId) -> None:
+    async def _load_snapshot(self, snapshot: SnapshotId, answer: PartitionData) -> None:
+        if snapshot.end_offset < self._metadata.end_offset:
+            raise self._behind(answer)
         pieces = bytearray()
         while True:
             piece = await self._snapshot_piece(snapshot, len(pieces))
@@ -174,5 +237,5 @@ class MetadataFollower:
         )
         response = await self._controller.ask_once(request, FetchSnapshotResponse, timeout_s=self._timeout_s)
         if response.error_code:
-            raise BrokerError(ErrorCode(response.error_code), self._refusal(response.error_code))
+            raise await self._refusal(ErrorCode(response.error_code))
         return response.topics[0].partitions[0]

@@ -42,6 +42,8 @@ class Line:
         self._metrics = metrics
         self._connection: Connection | None = None
         self._dialling = trio.Lock()
+        self.connection_count = 0
+        """How many connections have been made."""
 
     async def ask(
         self,
@@ -77,6 +79,7 @@ class Line:
                     reason = f"{self._name} at {self.address[0]}:{self.address[1]}: {error or 'no answer'}"
                     raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from None
                 self._connection = connection
+                self.connection_count += 1
             return self._connection
 
     def close(self, reason: str) -> None:
@@ -166,6 +169,11 @@ class RemoteController:
         self._line = Line("the controller", address, config, Metrics())
         self._retry_backoff_s = retry_backoff_s
         self._nursery: trio.Nursery | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections have been made; at the other end of each may be another process than before."""
+        return self._line.connection_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the connection until cancelled."""

@@ -38,8 +38,7 @@ class LogDirectory:
         The clean-shutdown marker is taken away: from now on a crash is a crash. Raises StorageUnavailableError.
         """
         try:
-            self._files.make_directory(self.path)
-            self._take_lock()
+            self.lock()
             marker = self._named(paths.CLEAN_SHUTDOWN)
             self.was_closed_cleanly = self._files.exists(marker)
             self._files.remove(marker)
@@ -54,7 +53,9 @@ class LogDirectory:
             self.unlock()
             raise
 
-    def _take_lock(self) -> None:
+    def lock(self) -> None:
+        """Make the directory and keep other brokers out of it. Raises StorageUnavailableError, OSError."""
+        self._files.make_directory(self.path)
         self._lock = os.open(self._named(paths.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Kafka's JVM takes the POSIX lock; the other one also keeps a second broker in this process out.

@@ -7,6 +7,7 @@
                                   leader-epoch-checkpoint, partition.metadata
     <log dir>/<topic>-<partition>.<32 hex digits>-delete           a deleted partition that waits for its removal
     <log dir>/<topic>-<partition>.<32 hex digits>-future           holds a partition on its way here (`log_move`)
+    <log dir>/<topic>-<partition>.<32 hex digits>-stray            a log that the metadata does not know; kept
     <log dir>/meta.properties, .lock, .kafka_cleanshutdown, *-offset-checkpoint
 
 Source: Kafka `LogFileUtils`, `UnifiedLog`, `LogManager`.
@@ -43,6 +44,7 @@ LOCK = ".lock"
 
 DELETED_DIRECTORY = "-delete"
 FUTURE_DIRECTORY = "-future"
+STRAY_DIRECTORY = "-stray"
 
 MAX_NAME_LENGTH = 255
 
@@ -124,9 +126,14 @@ def deleted_directory(topic: str, partition: int, unique_id: str) -> str:
 def future_directory(topic: str, partition: int, unique_id: str) -> str:
     """The name under which a partition comes from elsewhere; the topic is cut where the name would be too long.
 
-    `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`, `logFutureDirName`.
+    `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`, `logFutureDirName`, `logStrayDirName`.
     """
     return _special_directory(topic, partition, unique_id, FUTURE_DIRECTORY)
+
+
+def stray_directory(topic: str, partition: int, unique_id: str) -> str:
+    """The name under which a log is kept that the metadata does not know; see `future_directory`."""
+    return _special_directory(topic, partition, unique_id, STRAY_DIRECTORY)
 
 
 def _special_directory(topic: str, partition: int, unique_id: str, kind: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import CLUSTER_METADATA
 from ....protocol.schema import NO_UUID
 from ....storage.log.partition_log import PartitionLog
 from ....storage.log_manager import LogManager
@@ -86,10 +88,43 @@ class Replicas:
         self._metadata.subscribe(self.apply)
 
     def take_roles(self) -> None:
-        """Lead and follow as the metadata says, which is up to date from now on."""
+        """Lead and follow as the metadata says, which is up to date from now on.
+
+        Logs that the metadata does not give to this broker are set aside and kept, as in Kafka (`-stray`).
+        Raises BrokerError UNKNOWN_LEADER_EPOCH if a log has records of a leader that the metadata does not know yet,
+        OSError.
+        """
         self._knows_roles = True
+        if self._rules is not None:
+            self._check_leader_epochs()
+            self._set_strays_aside()
         for topic in self._metadata.topics.values():
             self._change(topic, topic.partitions)
+
+    def _check_leader_epochs(self) -> None:
+        for topic in self._metadata.topics.values():
+            for state in topic.partitions:
+                log = self._logs.get(topic.name, state.index)
+                if log is None or self._is_of_older_topic(log, topic) or log.leader_epoch <= state.leader_epoch:
+                    continue
+                raise BrokerError(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"{topic.name}-{state.index} has records of leader epoch {log.leader_epoch} here, and by the "
+                    f"controller's metadata the epoch is {state.leader_epoch}: the controller has lost metadata. "
+                    "Nothing was deleted here. Give it the newest copy: `gregor metadata recover` (docs/cluster.md)",
+                )
+
+    def _set_strays_aside(self) -> None:
+        node_id, topics = self._metadata.node_id, self._metadata.topics
+        for topic, index in self._logs.partitions():
+            known = topics.get(topic)
+            is_known = known is not None and index < len(known.partitions)
+            if topic != CLUSTER_METADATA and not (is_known and node_id in topics[topic].partitions[index].replicas):
+                self._set_aside(topic, index, "it is not this broker's by the metadata")
+
+    def _set_aside(self, topic: str, index: int, reason: str) -> None:
+        path = self._logs.set_aside(topic, index)
+        logger.warning("%s-%d is kept as %s: %s", topic, index, path, reason)
 
     def _take_broker_config(self) -> None:
         config = self._metadata.config
@@ -101,12 +136,13 @@ class Replicas:
         match change:
             case PartitionsAdded(topic, first):
                 self._add_partitions(topic, topic.partitions[first:])
-            case PartitionsChanged(topic, indexes):
+            case PartitionsChanged(topic, indexes, is_recorded):
                 changed = set(indexes)
-                self._change(topic, [state for state in topic.partitions if state.index in changed])
-            case TopicDeleted(topic):
+                states = [state for state in topic.partitions if state.index in changed]
+                self._change(topic, states, is_recorded=is_recorded)
+            case TopicDeleted(topic, is_recorded):
                 for state in topic.partitions:
-                    self._remove(topic, state.index)
+                    self._remove(topic, state.index, is_recorded=is_recorded)
             case TopicConfigChanged(topic):
                 self._configure(topic)
             case BrokerConfigChanged():
@@ -123,8 +159,7 @@ class Replicas:
                 continue
             log = self._logs.get(topic.name, state.index)
             if log is not None and self._is_of_older_topic(log, topic):
-                logger.warning("%s-%d belongs to a topic that was deleted: removed", topic.name, state.index)
-                self._logs.delete(topic.name, state.index)
+                self._drop_older(log)
                 log = None
             if log is None:
                 log = self._logs.create(topic.name, state.index, topic.topic_id, config)
@@ -143,17 +178,24 @@ class Replicas:
         """Whether the name is all that they have in common: such records must not count as the leader's."""
         return self._rules is not None and log.topic_id not in (None, NO_UUID, topic.topic_id)
 
-    def _change(self, topic: TopicState, states: list[PartitionState]) -> None:
+    def _drop_older(self, log: PartitionLog) -> None:
+        if log.topic_id in self._metadata.state.removed_topic_ids:
+            logger.warning("%s-%d belongs to a topic that was deleted: removed", log.topic, log.partition)
+            self._logs.delete(log.topic, log.partition)
+        else:
+            self._set_aside(log.topic, log.partition, f"the topic's id is another than {log.topic_id} now")
+
+    def _change(self, topic: TopicState, states: list[PartitionState], *, is_recorded: bool = True) -> None:
         for state in states:
             partition = self._partitions.find(topic.name, state.index)
             if self._metadata.node_id not in state.replicas:
-                self._remove(topic, state.index)
+                self._remove(topic, state.index, is_recorded=is_recorded)
             elif partition is None:
                 self._add_partitions(topic, [state])
             else:
                 self._assign(partition, state)
 
-    def _remove(self, topic: TopicState, index: int) -> None:
+    def _remove(self, topic: TopicState, index: int, *, is_recorded: bool = True) -> None:
         partition = self._partitions.find(topic.name, index)
         if partition is not None:
             if self._copying is not None:
@@ -162,8 +204,12 @@ class Replicas:
             self._partitions.remove(topic.name, index)
             if was_leader:
                 self._tell_resigned(partition)
-        if self._logs.get(topic.name, index) is not None:
+        if self._logs.get(topic.name, index) is None:
+            return
+        if is_recorded:
             self._logs.delete(topic.name, index)
+        else:
+            self._set_aside(topic.name, index, "a snapshot of the metadata does not give it to this broker")
 
     def _configure(self, topic: TopicState) -> None:
         config = self._metadata.topic_config(topic.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,10 +18,11 @@ from gregor.broker.controller.metadata_fetch import handle_fetch_metadata, handl
 from gregor.broker.metadata.changes import MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
 from gregor.broker.metadata.state import ResourceType
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.peers.metadata_follower import FETCH_VERSION, MetadataFollower
+from gregor.broker.peers.metadata_follower import FETCH_VERSION, ControllerBehindError, MetadataFollower
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.internal_topics import CLUSTER_METADATA
 from gregor.protocol.messages.cluster_metadata_records import RegisterBrokerRecord
+from gregor.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from gregor.protocol.messages.fetch import FetchRequest
 from gregor.storage.clock import ManualClock
 from gregor.storage.log.log_config import LogConfig
@@ -61,6 +63,7 @@ class Link:
         self.controller = controller
         self.is_cut = False
         self.has_read: list[tuple[int, int]] = []
+        self.connection_count = 1
 
     async def ask_once(self, request: Any, response: type, *, timeout_s: float, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
@@ -68,6 +71,8 @@ class Link:
         controller = SimpleNamespace(has_read=lambda *read: self.has_read.append(read))
         broker = SimpleNamespace(metadata=self.controller.store, controller_here=controller)
         context: Any = SimpleNamespace(broker=broker, api_version=FETCH_VERSION)
+        if isinstance(request, DescribeClusterRequest):
+            return DescribeClusterResponse(cluster_id=self.controller.store.cluster_id)
         if isinstance(request, FetchRequest):
             assert version == FETCH_VERSION
             answer: Any = await handle_fetch_metadata(request, context)
@@ -178,25 +183,70 @@ async def test_it_goes_on_where_it_was_when_the_controller_is_back(
     ]
 
 
-async def test_what_the_controller_lost_in_a_crash_is_forgotten(
+def restored(tmp_path: Path, controller: Node, link: Link) -> Node:
+    """The controller started anew from the copy of its directory that `copied` made."""
+    controller.close()
+    shutil.rmtree(tmp_path / "controller")
+    shutil.copytree(tmp_path / "copy", tmp_path / "controller")
+    link.is_cut = False
+    link.controller = Node(tmp_path / "controller", CONTROLLER)
+    link.connection_count += 1
+    return link.controller
+
+
+def copied(tmp_path: Path) -> None:
+    """Copy the controller's directory, as an operator does."""
+    shutil.copytree(tmp_path / "controller", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("grows", [0, 1, 30])
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_controller_that_knows_less_is_not_followed_and_nothing_is_forgotten(
+    tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, grows: int, is_running: bool
+) -> None:
+    """Also if it has begun an epoch of the same number, and has grown beyond what the broker knows."""
+    controller.store.create_topic("kept")
+    controller.close()
+    copied(tmp_path)
+    controller = Node(tmp_path / "controller", CONTROLLER)
+    controller.store.create_topic("later", partitions=4)
+    broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
+    known = controller.store.end_offset
+    with pytest.RaisesGroup(ControllerBehindError) as told, trio.fail_after(60):
+        async with following(broker, link):
+            broker.changes.clear()
+            link.is_cut = True
+            await trio.sleep(1)
+            before = list(map(repr, broker.store.state.records()))
+            older = restored(tmp_path, controller, link)
+            for number in range(grows):
+                older.store.create_topic(f"other-{number}")
+            if is_running:
+                await trio.sleep_forever()
+        async with following(broker, link):
+            pass
+    assert list(map(repr, broker.store.state.records())) == before
+    assert (broker.store.end_offset, broker.changes) == (known, [])
+    (error,) = told.value.exceptions
+    assert "gregor metadata recover" in str(error)
+    assert "\n" not in str(error)
+
+
+async def test_a_controller_whose_snapshot_ends_earlier_is_not_followed(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
 ) -> None:
-    controller.store.create_topic("kept")
-    kept = controller.store.end_offset
-    controller.store.create_topic("lost", partitions=4)
+    copied(tmp_path)
+    controller.store.create_topic("later", partitions=50)
     broker, link = Node(tmp_path / "broker", BROKER), Link(controller)
     async with following(broker, link):
         pass
-    # The machine went down before the last records were on the disk.
-    controller.store.log.truncate_to(kept)
-    controller.close()
-    link.controller = Node(tmp_path / "controller", CONTROLLER)
-    link.controller.store.create_topic("later")
-    broker.changes.clear()
-    async with following(broker, link):
-        assert_same(broker, link.controller)
-    assert sorted(broker.store.topics) == ["kept", "later"]
-    assert [change.topic.name for change in broker.changes if isinstance(change, TopicDeleted)] == ["lost"]
+    older = restored(tmp_path, controller, link)
+    older.store.create_topic("other")
+    older.store.log.write_snapshot(older.store.state.records())
+    with pytest.RaisesGroup(ControllerBehindError):
+        async with following(broker, link):
+            pass
+    assert "later" in broker.store.topics
 
 
 @pytest.mark.parametrize("knew_something", [False, True])
@@ -216,6 +266,8 @@ async def test_a_snapshot_stands_for_records_that_are_gone(
     async with following(broker, link):
         assert_same(broker, controller)
     assert "early" not in broker.store.topics
+    deleted = [change.is_recorded for change in broker.changes if isinstance(change, TopicDeleted)]
+    assert deleted == ([False] if knew_something else []), "a snapshot deletes no data"
     broker.close()
     assert_same(Node(tmp_path / "broker", BROKER), controller)
 
@@ -249,9 +301,12 @@ async def test_a_follower_bounds_its_own_copy(
 
 async def test_the_controller_of_another_cluster_is_not_followed(tmp_path: Path, controller: Node) -> None:
     stranger, link = Node(tmp_path / "broker", BROKER, "another-cluster"), Link(controller)
-    with pytest.RaisesGroup(BrokerError):
+    with pytest.RaisesGroup(BrokerError) as told:
         async with following(stranger, link):
             pass
+    (error,) = told.value.exceptions
+    assert "another-cluster" in str(error)
+    assert "the-cluster" in str(error)
 
 
 def test_what_a_controller_tells_others_is_on_the_disk(tmp_path: Path) -> None:
