@@ -131,6 +131,7 @@ class Broker:
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
                     upkeep.start_soon(compact_logs, self.logs, self.config)
                     upkeep.start_soon(self.log_moves.run)
+                    upkeep.start_soon(self.replicas.make_later_logs)
                     upkeep.start_soon(self.purgatory.late.run)
                     upkeep.start_soon(self._transaction_partitions.run)
                     upkeep.start_soon(self._keep_transactions)

@@ -17,8 +17,10 @@ from .state import PartitionState
 if TYPE_CHECKING:
     from .store import MetadataStore
 
-LARGEST_PARTITION_COUNT = 1_000_000
-"""More than this in one request is a mistake, or an attempt to fill the disk with directories."""
+MOST_RECORDS_OF_A_REQUEST = 10_000
+"""Kafka `ReplicationControlManager.validateTotalNumberOfPartitions`, `QuorumController.MAX_RECORDS_PER_USER_OP`."""
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+TOO_LARGE_A_BATCH = "Unable to perform excessively large batch operation."
 
 
 class NewTopic(NamedTuple):
@@ -100,7 +102,7 @@ def placement(
     """Replicas of each partition of a new topic, as asked for; -1 is the default.
 
     Raises BrokerError with Kafka's code and words: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
-    INVALID_REPLICA_ASSIGNMENT.
+    INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
     """
     if assignments:
         for value, what in ((replication_factor, "replication factor"), (partitions, "numPartitions")):
@@ -121,7 +123,7 @@ def placement(
         )
     config = metadata.config
     count = config.num_partitions if partitions == DEFAULT else partitions
-    validate_partition_count(count)
+    validate_new_partitions(count)
     replicas = config.default_replication_factor if replication_factor == DEFAULT else replication_factor
     return spread(metadata, count, replicas)
 
@@ -155,7 +157,7 @@ def partitions_on(metadata: MetadataStore, held: Sequence[Sequence[int]], *, fir
     return made
 
 
-def validate_partition_count(count: int) -> None:
-    """Raise BrokerError INVALID_PARTITIONS for more partitions than anybody can want."""
-    if count > LARGEST_PARTITION_COUNT:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {LARGEST_PARTITION_COUNT}.")
+def validate_new_partitions(count: int) -> None:
+    """Check how many partitions are created at once. Raises BrokerError POLICY_VIOLATION for too many."""
+    if count > MOST_RECORDS_OF_A_REQUEST:
+        raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)

@@ -235,7 +235,8 @@ class MetadataStore:
         """Create a topic and return it; with ``validate_only``, only what it would be.
 
         Raises BrokerError with Kafka's code and words: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
-        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST.
+        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST,
+        POLICY_VIOLATION.
         """
         validate_topic_name(name)
         if name == CLUSTER_METADATA:
@@ -285,7 +286,7 @@ class MetadataStore:
         """Give a topic ``count`` partitions in all.
 
         Raises BrokerError with Kafka's code and words: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
-        INVALID_REPLICA_ASSIGNMENT.
+        INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
         """
         topic = self.topic(name)
         have = len(topic.partitions)
@@ -296,7 +297,7 @@ class MetadataStore:
                 ErrorCode.INVALID_PARTITIONS,
                 f"The topic {name} currently has {have} partition(s); {count} would not be an increase.",
             )
-        new_topics.validate_partition_count(count)
+        new_topics.validate_new_partitions(count - have)
         replication_factor = len(topic.partitions[0].replicas) if topic.partitions else 1
         if assignments is None:
             held = new_topics.spread(self, count - have, replication_factor)
@@ -316,7 +317,10 @@ class MetadataStore:
         return self.state.configs_of(kind, name)
 
     def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
-        """Make ``configs``, which must be valid, all of the resource's dynamic configuration."""
+        """Make ``configs``, which must be valid, all of the resource's dynamic configuration.
+
+        Raises BrokerError POLICY_VIOLATION for more changes than Kafka's `QuorumController` makes at once.
+        """
         before = self.state.configs_of(kind, name)
         changed = {key: value for key, value in configs.items() if before.get(key) != value}
         removed = {key: None for key in before if key not in configs}
@@ -324,6 +328,8 @@ class MetadataStore:
             ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
             for key, value in {**changed, **removed}.items()
         ]
+        if len(records) > new_topics.MOST_RECORDS_OF_A_REQUEST:
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, new_topics.TOO_LARGE_A_BATCH)
         if records:
             self.commit(records)
 

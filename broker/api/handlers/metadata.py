@@ -20,6 +20,7 @@ from ...metadata.topic_names import why_invalid
 from ...server.advertised import visible_brokers
 from ...server.requests import RequestContext
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ..turns import in_turns
 
 FIRST_VERSION_THAT_FORBIDS_CREATION = 4
 FIRST_VERSION_BY_ID = 12
@@ -39,7 +40,7 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
         ],
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id_for_clients,
-        topics=_topics(request, context, frozenset(broker.node_id for broker in visible)),
+        topics=await _topics(request, context, frozenset(broker.node_id for broker in visible)),
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
@@ -64,11 +65,13 @@ def _refused(topics: Iterable[MetadataRequestTopic], code: ErrorCode) -> Metadat
     )
 
 
-def _topics(request: MetadataRequest, context: RequestContext, alive: frozenset[int]) -> list[MetadataResponseTopic]:
+async def _topics(
+    request: MetadataRequest, context: RequestContext, alive: frozenset[int]
+) -> list[MetadataResponseTopic]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     known = context.broker.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return [_described(topic, operations, alive) for topic in known.values()]
+        return [_described(topic, operations, alive) async for topic in in_turns(list(known.values()))]
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
         found = [(topic_id, context.broker.metadata.topic_by_id(topic_id)) for topic_id in by_id]
@@ -76,7 +79,7 @@ def _topics(request: MetadataRequest, context: RequestContext, alive: frozenset[
             _described(topic, operations, alive)
             if topic
             else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-            for topic_id, topic in found
+            async for topic_id, topic in in_turns(found)
         ]
     may_create = context.broker.config.auto_create_topics_enable and (
         context.api_version < FIRST_VERSION_THAT_FORBIDS_CREATION or request.allow_auto_topic_creation
@@ -84,7 +87,7 @@ def _topics(request: MetadataRequest, context: RequestContext, alive: frozenset[
     names = dict.fromkeys(topic.name or "" for topic in request.topics)
     return [
         _described(known[name], operations, alive) if name in known else _missing(name, context, may_create=may_create)
-        for name in names
+        async for name in in_turns(names)
     ]
 
 

@@ -26,6 +26,7 @@ from ...controller.elections import Election, electing
 from ...controller.reassignment import cancelling, is_under_way, reassigning
 from ...metadata.state import PartitionState, TopicState
 from ...server.requests import RequestContext
+from ..turns import in_turns
 
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 """Kinds of elections by their number (KIP-460); version 0 knows the first only."""
@@ -46,24 +47,26 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=refused)
     if request.topic_partitions is None:
         # Of all partitions, Kafka lists only those that an election would change.
-        topics = list(context.broker.metadata.topics.values())
-        results = {
-            topic.name: [_election(topic.name, partition.index, kind, context) for partition in topic.partitions]
-            for topic in topics
-        }
+        topics = context.broker.metadata.topics.values()
+        results = [
+            (topic.name, [_election(topic.name, index, kind, context) async for index in in_turns(indexes)])
+            async for topic, indexes in in_turns([(topic, range(len(topic.partitions))) for topic in topics])
+        ]
         return ElectLeadersResponse(
             replica_election_results=[
                 ReplicaElectionResult(topic=name, partition_result=[r for r in found if _was_needed(r)])
-                for name, found in results.items()
+                for name, found in results
             ]
         )
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic.topic,
-                partition_result=[_election(topic.topic, index, kind, context) for index in topic.partitions],
+                partition_result=[
+                    _election(topic.topic, index, kind, context) async for index in in_turns(topic.partitions)
+                ],
             )
-            for topic in request.topic_partitions
+            async for topic in in_turns(request.topic_partitions)
         ]
     )
 
@@ -99,9 +102,11 @@ async def handle_alter_partition_reassignments(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_reassignment(topic.name, partition, context) for partition in topic.partitions],
+                partitions=[
+                    _reassignment(topic.name, partition, context) async for partition in in_turns(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ],
     )
 
@@ -145,7 +150,7 @@ async def handle_list_partition_reassignments(
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     moving: dict[str, list[OngoingPartitionReassignment]] = {}
-    for topic in context.broker.metadata.topics.values():
+    async for topic in in_turns(list(context.broker.metadata.topics.values())):
         for partition in topic.partitions:
             if is_under_way(partition) and (wanted is None or (topic.name, partition.index) in wanted):
                 described = OngoingPartitionReassignment(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
+
+import trio
 
 from ....protocol.apis import AnyApiKey, ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
@@ -29,8 +31,11 @@ from ....protocol.messages.delete_topics import (
 )
 from ....protocol.schema import NO_UUID
 from ...metadata.config_entries import describe_topic
+from ...metadata.new_topics import MOST_RECORDS_OF_A_REQUEST, TOO_LARGE_A_BATCH, TOO_MANY_PARTITIONS
+from ...metadata.replica_placement import DEFAULT
 from ...metadata.state import TopicState
 from ...server.requests import RequestContext
+from ..turns import in_turns
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 FIRST_VERSION_THAT_KNOWS_DISABLED = 3
@@ -44,14 +49,47 @@ DUPLICATE = "Duplicate topic name."
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create topics, each for itself: one that cannot be created hinders none."""
+    """Create topics, each for itself: one that cannot be created hinders none, unless they are too many together."""
+    excess = _why_too_many(request.topics, context.broker.config.num_partitions)
+    if excess is not None:
+        refused = ErrorCode.POLICY_VIOLATION
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(name=topic.name, error_code=refused, error_message=excess)
+                for topic in request.topics
+            ]
+        )
     twice = _named_twice(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if topic.name not in twice]
     results = [
         CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=DUPLICATE) for name in twice
     ]
-    results += [_create(topic, context, validate_only=request.validate_only) for topic in wanted]
+    results += [_create(topic, context, validate_only=request.validate_only) async for topic in in_turns(wanted)]
+    await _wait_for_logs([topic.name for topic in wanted], request.timeout_ms, context)
     return CreateTopicsResponse(topics=results)
+
+
+async def _wait_for_logs(topics: Sequence[str], timeout_ms: int, context: RequestContext) -> None:
+    """Wait until this broker has the logs of new partitions, at most as long as the client."""
+    with trio.move_on_after(max(timeout_ms, 0) / 1000):
+        await context.broker.replicas.wait_for_logs(topics)
+
+
+def _why_too_many(topics: Sequence[CreatableTopic], default_partitions: int) -> str | None:
+    """Return Kafka's message if a request creates more than one operation may.
+
+    Source: Kafka `ReplicationControlManager.validateTotalNumberOfPartitions`, and `QuorumController` with
+    `MAX_RECORDS_PER_USER_OP`: a topic is a record, as are each of its partitions and settings.
+    """
+    partitions = sum(
+        len(topic.assignments)
+        or (default_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0))
+        for topic in topics
+    )
+    if partitions > MOST_RECORDS_OF_A_REQUEST:
+        return TOO_MANY_PARTITIONS
+    records = partitions + sum(1 + len(topic.configs) for topic in topics)
+    return TOO_LARGE_A_BATCH if records > MOST_RECORDS_OF_A_REQUEST else None
 
 
 def _create(wanted: CreatableTopic, context: RequestContext, *, validate_only: bool) -> CreatableTopicResult:
@@ -112,22 +150,36 @@ async def handle_create_partitions(
         for name in twice
     ]
     wanted = [topic for topic in request.topics if topic.name not in twice]
-    results += [_add_partitions(topic, context, validate_only=request.validate_only) for topic in wanted]
+    room = MOST_RECORDS_OF_A_REQUEST
+    async for topic in in_turns(wanted):
+        result, added = _add_partitions(topic, context, room, validate_only=request.validate_only)
+        results.append(result)
+        room -= added
+    await _wait_for_logs([topic.name for topic in wanted], request.timeout_ms, context)
     return CreatePartitionsResponse(results=results)
 
 
 def _add_partitions(
-    wanted: CreatePartitionsTopic, context: RequestContext, *, validate_only: bool
-) -> CreatePartitionsTopicResult:
+    wanted: CreatePartitionsTopic, context: RequestContext, room: int, *, validate_only: bool
+) -> tuple[CreatePartitionsTopicResult, int]:
+    """Add at most ``room`` partitions; the result, and how many they were.
+
+    Kafka 3.9 refuses more records in one request than `QuorumController.MAX_RECORDS_PER_USER_OP`, with -1 here; this
+    broker says what it says of CreateTopics.
+    """
     assignments = None if wanted.assignments is None else [assigned.broker_ids for assigned in wanted.assignments]
+    added = 0
     try:
-        if context.broker.quotas.is_active:
-            have = len(context.broker.metadata.topic(wanted.name).partitions)
-            _record_mutations(max(0, wanted.count - have), context)
+        known = context.broker.metadata.topics.get(wanted.name)
+        added = max(0, wanted.count - len(known.partitions)) if known is not None else 0
+        if added > room:
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_LARGE_A_BATCH)
+        if context.broker.quotas.is_active and known is not None:
+            _record_mutations(added, context)
         context.broker.metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
     except BrokerError as error:
-        return CreatePartitionsTopicResult(name=wanted.name, error_code=error.code, error_message=error.message)
-    return CreatePartitionsTopicResult(name=wanted.name)
+        return CreatePartitionsTopicResult(name=wanted.name, error_code=error.code, error_message=error.message), 0
+    return CreatePartitionsTopicResult(name=wanted.name), added
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -139,7 +191,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     ids = Counter(topic.topic_id for topic in wanted)
     results: dict[object, DeletableTopicResult] = {}
     to_delete: dict[str, DeleteTopicState] = {}
-    for topic in wanted:
+    async for topic in in_turns(wanted):
         try:
             _validate_deletion(topic, names, ids)
             name = _name_to_delete(topic, context)
@@ -150,7 +202,10 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             to_delete[name] = topic
         except BrokerError as error:
             results[topic.name, topic.topic_id] = _not_deleted(topic, error)
-    return DeleteTopicsResponse(responses=[*results.values(), *(_delete(name, context) for name in to_delete)])
+    responses = list(results.values())
+    async for name, topic in in_turns(to_delete.items()):
+        responses.append(_delete(name, topic.topic_id, context))
+    return DeleteTopicsResponse(responses=responses)
 
 
 def _validate_deletion(topic: DeleteTopicState, names: Counter[str | None], ids: Counter[UUID]) -> None:
@@ -175,9 +230,12 @@ def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
     return found.name
 
 
-def _delete(name: str, context: RequestContext) -> DeletableTopicResult:
-    topic = context.broker.metadata.topic(name)
+def _delete(name: str, topic_id: UUID, context: RequestContext) -> DeletableTopicResult:
+    """Delete a topic, if it still is the one with the id that was asked for."""
     try:
+        topic = context.broker.metadata.topic(name)
+        if topic_id not in (NO_UUID, topic.topic_id):
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         if context.broker.quotas.is_active:
             _record_mutations(len(topic.partitions), context)
         context.broker.metadata.delete_topic(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Protocol
 
 from ....protocol.errors import BrokerError, ErrorCode
@@ -22,6 +23,7 @@ from ...metadata.state import NO_LEADER, PartitionState, TopicState
 from ...metadata.store import MetadataStore
 from ..partition import Partition
 from ..partition_registry import PartitionRegistry
+from .later_logs import LaterLogs
 from .leadership import ReplicationRules
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class Replicas:
         self._copying = replication.copying if replication else None
         self._listeners: list[LeadershipListener] = []
         self._knows_roles = replication is None
+        self._later = LaterLogs()
 
     def listen(self, listener: LeadershipListener) -> None:
         """Tell ``listener`` of every partition that is led here from now on, or no more."""
@@ -86,6 +89,27 @@ class Replicas:
         for topic in self._metadata.topics.values():
             self._add_partitions(topic, topic.partitions)
         self._metadata.subscribe(self.apply)
+
+    async def make_later_logs(self) -> None:
+        """Make the logs of new partitions that were too many for one turn of the event loop, until cancelled."""
+        while True:
+            await self._later.turn()
+            for topic_id, index in self._later.take():
+                topic = self._metadata.topic_by_id(topic_id)
+                if topic is None or index >= len(topic.partitions) or self._partitions.find(topic.name, index):
+                    continue
+                try:
+                    self._add_partitions(topic, [topic.partitions[index]])
+                except (OSError, BrokerError) as error:
+                    logger.error("%s-%d has no log yet, trying again: %s", topic.name, index, error)
+                    self._later.try_again(topic_id, index)
+
+    async def wait_for_logs(self, topics: Collection[str]) -> None:
+        """Return when this broker has made the logs of these topics, as far as they exist."""
+        for name in topics:
+            topic = self._metadata.topics.get(name)
+            if topic is not None:
+                await self._later.wait_for(topic.topic_id)
 
     def take_roles(self) -> None:
         """Lead and follow as the metadata says, which is up to date from now on.

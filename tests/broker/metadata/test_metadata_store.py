@@ -135,7 +135,12 @@ def test_internal_topics_have_kafkas_shape(opened: Opened) -> None:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         ),
-        ("a", {"partitions": 2_000_000_000}, ErrorCode.INVALID_PARTITIONS, None),
+        (
+            "a",
+            {"partitions": 2_000_000_000},
+            ErrorCode.POLICY_VIOLATION,
+            "Excessively large number of partitions per request.",
+        ),
     ],
 )
 def test_topics_that_cannot_be(

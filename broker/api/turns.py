@@ -1,0 +1,26 @@
+"""Turns of the event loop for requests that name thousands of things: others are served in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from time import monotonic
+from typing import TypeVar
+
+import trio
+
+Item = TypeVar("Item")
+
+LONGEST_TURN_S = 0.01
+
+
+async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """Yield the items, and let other tasks run whenever the work on them has taken a turn's time.
+
+    What the items are looked up in may change meanwhile: give a copy of what may change.
+    """
+    end = monotonic() + LONGEST_TURN_S
+    for item in items:
+        yield item
+        if monotonic() >= end:
+            await trio.lowlevel.checkpoint()
+            end = monotonic() + LONGEST_TURN_S
