@@ -134,7 +134,6 @@ def _settings(*, is_local: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": NO_BYTE_LIMIT,
         "spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_TO_PYTHON,
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -148,6 +148,32 @@ def test_a_stream_from_topic_to_topic(
     assert copied.select(*kept).count() == RECORDS
 
 
+def test_every_window_is_written_that_the_watermark_has_closed(
+    spark: "SparkSession", broker_process: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """They are closed in a micro-batch without rows; one whose commit was lost is done again, and changes nothing."""
+    options = {"kafka.bootstrap.servers": broker_process.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("kafka_raw").options(**options).load()
+    windows = rows.withWatermark("timestamp", "1 millisecond").groupBy(f.window("timestamp", "10 milliseconds")).count()
+    checkpoint, out = tmp_path / "checkpoint", str(tmp_path / "out")
+
+    def run() -> list[tuple[int, int]]:
+        writing = windows.writeStream.format("parquet").outputMode("append").option("path", out)
+        query = writing.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [(progress.batchId, progress.numInputRows) for progress in query.recentProgress]
+
+    def counts() -> list[int]:
+        return [row["count"] for row in spark.read.parquet(out).collect()]
+
+    assert run() == [(0, RECORDS), (1, 0)]
+    assert counts() == [10] * (RECORDS // 10 - 1), "all but the last, which is open"
+    (checkpoint / "commits" / "1").unlink()
+    (checkpoint / "commits" / ".1.crc").unlink()
+    run()
+    assert counts() == [10] * (RECORDS // 10 - 1)
+
+
 def test_a_topic_with_another_number_of_partitions(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str
 ) -> None:
