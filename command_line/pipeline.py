@@ -50,7 +50,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         job.add_argument(
-            "--master", default="local[*]", help="where Spark runs, as for spark-submit (default: %(default)s)"
+            "--master",
+            help="where Spark runs, as for spark-submit (default: what spark-submit, SPARK_REMOTE, MASTER or "
+            "spark-defaults.conf say, else local[*])",
         )
         module.add_arguments(job)
         job.set_defaults(run=_run, work=module.run)
@@ -83,15 +85,15 @@ def _work(options: argparse.Namespace) -> Summary:
 class TerminalDesk:
     """A job's desk at a terminal (`pipeline.jobs.desk.Desk`)."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str | None) -> None:
         self._master = master
         self._session: SparkSession | None = None
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
         """The Spark session; its start takes some seconds, which is said."""
         if self._session is None:
-            say(f"starting Spark on {self._master} ...")
             sessions = importlib.import_module("..pipeline.session", __package__)
+            say(f"starting Spark on {sessions.master_of(self._master)} ...")
             self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
         return self._session
 

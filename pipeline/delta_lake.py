@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .errors import PipelineError
 from .session import connector_jars
+from .spark_tasks import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ def delta_session(desk: Desk) -> SparkSession:
     try:
         session = desk.session(settings)
         # A session that was there before has the jars or not.
-        session.sparkContext._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
+        context_of(session)._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
     except (PySparkRuntimeError, Py4JJavaError) as fault:
         raise PipelineError(
             f"Spark has no Delta Lake: {PACKAGE} could not be had from Maven Central (Spark has printed why); its jars "

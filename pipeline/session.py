@@ -15,9 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import spark_settings
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOCAL_MASTER = "local[*]"
 LEAST_JAVA = 17
 """What Spark 4 runs on."""
 
@@ -44,23 +47,56 @@ class NoJavaError(RuntimeError):
 
 
 def spark_session(
-    name: str = "gregor", *, master: str = "local[*]", config: Mapping[str, str] | None = None
+    name: str = "gregor", *, master: str | None = None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start Spark, or take the session that runs, with the formats `kafka_log` and `kafka_raw` registered.
 
-    `master` as in `spark-submit --master`; `config` goes over what is set here. Raises NoJavaError, and
-    ModuleNotFoundError without the extra `spark`.
+    What the user has set by spark-submit, in spark-defaults.conf or in the environment (`spark_settings`) goes over
+    what is set here; `master`, as in `spark-submit --master`, and `config` go over that. Without any master it is
+    `local[*]`. A session that runs already keeps its settings but for `config`, and one of Spark Connect (SPARK_REMOTE)
+    has those of its server. Raises NoJavaError, and ModuleNotFoundError without the extra `spark`.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    prepare_environment()
-    settings = {**_settings(is_local=master.startswith("local")), **(config or {})}
-    builder = SparkSession.builder.appName(name).master(master)
+    # A context that runs has its settings: those of a session would be changed under its user's hands.
+    is_new = SparkContext._active_spark_context is None
+    settings = new_session_settings(name, master, config or {}) if is_new else (config or {})
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     register_formats(session)
     return session
+
+
+def new_session_settings(name: str, master: str | None, config: Mapping[str, str]) -> dict[str, str]:
+    """Return what the builder of a session is told where no session runs, and prepare the environment for it.
+
+    See `spark_session`. Lists of names in `config` (`spark_settings.LISTS`) are added to the user's. Raises
+    NoJavaError.
+    """
+    chosen = spark_settings.chosen_settings()
+    if spark_settings.is_remote({**chosen, **config}):
+        return dict(config)
+    place = master or config.get(spark_settings.MASTER) or chosen.get(spark_settings.MASTER) or LOCAL_MASTER
+    is_local = place.startswith("local")
+    prepare_environment(is_local=is_local, chosen=chosen)
+    lists = {key: value for key, value in config.items() if key in spark_settings.LISTS}
+    ours = {spark_settings.APP_NAME: name, spark_settings.MASTER: place, **_settings(is_local=is_local), **lists}
+    settings = spark_settings.beneath(ours, chosen)
+    settings.update((key, value) for key, value in config.items() if key not in lists)
+    if master:
+        settings[spark_settings.MASTER] = master
+    return settings
+
+
+def master_of(master: str | None) -> str:
+    """Return where `spark_session(master=master)` will run, as its user would say it."""
+    chosen = spark_settings.chosen_settings()
+    if spark_settings.is_remote(chosen):
+        return os.environ.get("SPARK_REMOTE") or chosen.get(spark_settings.REMOTE) or "Spark Connect"
+    return master or chosen.get(spark_settings.MASTER) or LOCAL_MASTER
 
 
 def register_formats(session: SparkSession) -> None:
@@ -72,12 +108,16 @@ def register_formats(session: SparkSession) -> None:
     session.dataSource.register(KafkaRawSource)
 
 
-def prepare_environment() -> None:
-    """Set what Spark's launcher reads from the environment, where the user has not. Raises NoJavaError."""
+def prepare_environment(*, is_local: bool = True, chosen: Mapping[str, str] | None = None) -> None:
+    """Set what Spark's launcher reads from the environment, where the user has not. Raises NoJavaError.
+
+    `chosen` are the user's settings of Spark. On a cluster of machines the driver's address is Spark's own choice.
+    """
     # Workers else run the `python3` of PATH, which lacks the packages of this environment.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if not _has_usable_java():
+    os.environ.setdefault("PYSPARK_PYTHON", (chosen or {}).get("spark.pyspark.python") or sys.executable)
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if not spark_settings.is_submitted() and not _has_usable_java():
         os.environ["JAVA_HOME"] = str(java_from_wheel(cache_directory() / "java"))
 
 
@@ -134,11 +174,11 @@ def _settings(*, is_local: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": NO_BYTE_LIMIT,
         "spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_TO_PYTHON,
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if is_local:
         settings |= {
+            "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "2g",

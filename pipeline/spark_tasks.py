@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from .errors import PipelineError
+
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from .jobs.desk import Progress
@@ -22,11 +25,12 @@ def run_tasks(
 ) -> list[Result]:
     """Do each piece of work in a task of its own; the results in the order of `work`.
 
-    `do` and its results must pickle. Progress counts pieces. Raises what Spark raises when a piece failed too often.
+    `do` and its results must pickle. Progress counts pieces. Raises what Spark raises when a piece failed too often,
+    and PipelineError on Spark Connect.
     """
     if not work:
         return []
-    context = session.sparkContext
+    context = context_of(session)
     pieces = context.parallelize(work, len(work))
     # The name of a job group is how its stages are found again among others of this session.
     group = f"gregor-{threading.get_ident()}-{id(pieces)}"
@@ -54,6 +58,19 @@ def run_tasks(
     if failures:
         raise failures[0]
     return results
+
+
+def context_of(session: SparkSession) -> SparkContext:
+    """Return the context that runs tasks. Raises PipelineError for a session of Spark Connect, which has none."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return session.sparkContext
+    except PySparkAttributeError as fault:
+        raise PipelineError(
+            "jobs run tasks through a SparkContext, which a session of Spark Connect does not have: unset SPARK_REMOTE "
+            "and use --master or spark-submit"
+        ) from fault
 
 
 def _completed_tasks(context: object, group: str) -> int:

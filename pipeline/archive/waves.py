@@ -15,6 +15,7 @@ from ..kafka.fetching import FetchOptions
 from ..kafka.kafka_raw import ReadPlan
 from ..kafka.offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
+from ..spark_tasks import context_of
 from .range_rows import FetchedRange
 from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
 
@@ -79,7 +80,7 @@ def _round(
 ) -> list[RangeReceipt]:
     session = desk.session()
     fetch = FetchOptions(plan.settings, read_committed=plan.read_committed)
-    ranges = split_ranges(*bounds, min_partitions=session.sparkContext.defaultParallelism)
+    ranges = split_ranges(*bounds, min_partitions=context_of(session).defaultParallelism)
     share.tasks = len(ranges)
     sources = [FetchedRange(each, fetch, plan.fails_on_data_loss) for each in ranges]
     return writer.write_round(session, sources, facts, share, confirm=confirm)

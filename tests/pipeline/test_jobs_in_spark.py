@@ -23,7 +23,7 @@ from gregor.pipeline.archive import writing
 from gregor.pipeline.archive.manifest import Manifest
 from gregor.pipeline.jobs import generate as generate_job
 from gregor.pipeline.jobs.desk import Summary
-from gregor.pipeline.session import connector_jars
+from gregor.pipeline.session import connector_jars, prepare_environment
 from tests.broker_process import GREGOR, BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_once
@@ -151,3 +151,34 @@ def kill_at_work(command: list[str], root: Path) -> bool:
     driver.kill()
     driver.wait()
     return is_running
+
+
+SUBMITTED = """
+from gregor.pipeline.session import spark_session
+
+session = spark_session("ours")
+again = spark_session("other", master="local[7]")
+names = ("spark.master", "spark.app.name", "spark.sql.session.timeZone", "spark.driver.memory", "spark.ui.enabled")
+print("found", *(session.conf.get(name) for name in names))
+assert again.sparkContext is session.sparkContext
+session.stop()
+"""
+
+
+@pytest.mark.parametrize("way", ["spark-submit", "the environment"])
+def test_what_the_user_told_spark_is_what_counts(tmp_path: Path, way: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SUBMITTED)
+    told = ["--master", "local[1]", "--name", "mine", "--conf", "spark.sql.session.timeZone=Asia/Tokyo"]
+    environment = os.environ | {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.memory 777m\n")
+    command = [sys.executable, str(program)]
+    if way == "spark-submit":
+        prepare_environment()
+        environment = os.environ | environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", "")}
+        command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), *told, str(program)]
+    else:
+        environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*told, "pyspark-shell"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "found local[1] mine Asia/Tokyo 777m false" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.pipeline import session
+from gregor.pipeline import session, spark_settings
 
 BASE_MODULES = (
     "command_line.serve",
@@ -22,7 +22,16 @@ BASE_MODULES = (
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An environment that says nothing of Java; its cache is the directory that is given."""
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+    for name in (
+        "JAVA_HOME",
+        "PYSPARK_PYTHON",
+        "SPARK_LOCAL_IP",
+        "PYSPARK_GATEWAY_PORT",
+        "PYSPARK_SUBMIT_ARGS",
+        "SPARK_CONF_DIR",
+        "SPARK_REMOTE",
+        "MASTER",
+    ):
         # So that what is set is taken back again.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -93,3 +102,73 @@ def test_connector_jars_are_taken_if_they_are_there(monkeypatch: pytest.MonkeyPa
     (tmp_path / "4.2.0" / "b.jar").touch()
     (tmp_path / "4.2.0" / "a.jar").touch()
     assert session.connector_jars("4.2.0") == [f"{tmp_path}/4.2.0/a.jar", f"{tmp_path}/4.2.0/b.jar"]
+
+
+needs_pyspark = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs gregor[spark]: `make pipeline` does it")
+
+
+@pytest.fixture
+def with_java(environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same environment, where Spark would find a Java; its spark-defaults.conf is in the directory given."""
+    fake_java(environment / "jdk", "21")
+    monkeypatch.setenv("JAVA_HOME", str(environment / "jdk"))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(environment))
+    monkeypatch.setenv("SPARK_JARS_HOME", str(environment))
+    return environment
+
+
+@needs_pyspark
+def test_without_any_other_word_spark_is_on_this_machine(with_java: Path) -> None:
+    settings = session.new_session_settings("app", None, {})
+    assert settings["spark.master"] == session.master_of(None) == "local[*]"
+    assert settings["spark.app.name"] == "app"
+    assert settings["spark.driver.host"] == os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@needs_pyspark
+@pytest.mark.parametrize("by", ["arguments", "conf", "environment", "defaults", "properties"])
+def test_the_users_master_is_taken(with_java: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    place = "spark://somewhere:7077"
+    if by == "arguments":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {place} --verbose pyspark-shell")
+    elif by == "conf":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf spark.master={place} pyspark-shell")
+    elif by == "environment":
+        monkeypatch.setenv("MASTER", place)
+    elif by == "defaults":
+        (with_java / "spark-defaults.conf").write_text(f"# ours\nspark.master   {place}\n")
+    else:
+        (with_java / "mine.conf").write_text(f"spark.master={place}\n")
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {with_java / 'mine.conf'} pyspark-shell")
+    settings = session.new_session_settings("app", None, {})
+    assert session.master_of(None) == place
+    assert "spark.master" not in settings, "the builder would go over it"
+    assert not {key for key in settings if key.startswith("spark.driver.")}
+    assert "spark.ui.enabled" not in settings
+    assert "SPARK_LOCAL_IP" not in os.environ
+    assert session.new_session_settings("app", "local[2]", {})["spark.master"] == "local[2]"
+
+
+@needs_pyspark
+def test_the_users_settings_go_over_ours_and_lists_are_joined(with_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = "--name mine --driver-memory 7g -c spark.sql.session.timeZone=Asia/Tokyo --packages a:b:1 pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    config = {"spark.jars.packages": "c:d:2", "spark.sql.shuffle.partitions": "3"}
+    settings = session.new_session_settings("app", None, config)
+    assert not {"spark.app.name", "spark.driver.memory", "spark.sql.session.timeZone"} & set(settings)
+    assert settings["spark.jars.packages"] == "a:b:1,c:d:2"
+    assert settings["spark.sql.shuffle.partitions"] == "3"
+    assert session.new_session_settings("app", None, {"spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
+
+
+@needs_pyspark
+def test_spark_connect_has_the_settings_of_its_server(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert session.new_session_settings("app", None, {"spark.sql.ansi.enabled": "false"}) == {
+        "spark.sql.ansi.enabled": "false"
+    }
+    assert session.master_of(None) == "sc://somewhere"
+    assert spark_settings.is_remote({"spark.remote": "sc://somewhere"})
