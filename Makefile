@@ -8,24 +8,39 @@ ARGS ?=
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# What builds is installed first, so that compiling can say how far it is: pip keeps what a build writes to itself.
+BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
 $(BIN)/python:
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "gregor: making .venv"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
-SOURCES := $(BIN)/python pyproject.toml setup.py $(wildcard client/producer/*_cy.py protocol/records/*_cy.py client/producer/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
-
-.venv/.run: $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable .
+.venv/.build: $(BIN)/python pyproject.toml
+	@$(BIN)/python -c '$(BUILD_REQUIRES)' >.venv/build-requires.txt
+	@$(BIN)/python -m pip install --quiet --requirement .venv/build-requires.txt
 	@touch $@
 
-# Each installation compiles the kernels anew, so the wider ones count as the plain one too.
-.venv/.dev: $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch .venv/.run $@
+SOURCES := .venv/.build pyproject.toml setup.py $(wildcard client/producer/*_cy.py protocol/records/*_cy.py client/producer/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
 
-.venv/.spark: $(SOURCES)
-	$(BIN)/python -m pip install --quiet --editable '.[delta,jre]'
-	@touch .venv/.run $@
+# Whatever is installed compiles only what has changed; see setup.py.
+INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
+
+.venv/.run: $(SOURCES)
+	@$(BIN)/python setup.py --quiet build_ext --build-lib build/lib.checkout
+	@echo "gregor: installing it and what it needs into .venv"
+	@$(INSTALL) .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	@echo "gregor: installing what tests and checks need into .venv"
+	@$(INSTALL) '.[dev]'
+	@touch $@
+
+.venv/.spark: .venv/.run
+	@echo "gregor: installing PySpark, Delta Lake and a Java into .venv (800 MB)"
+	@$(INSTALL) '.[delta,jre]'
+	@touch $@
 
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)

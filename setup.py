@@ -1,19 +1,40 @@
-"""Nothing but the optional compiled modules; everything else is in pyproject.toml.
+"""Compile the `*_cy` modules; everything else about the distribution is in pyproject.toml.
 
-Without Cython or a C compiler the installation succeeds all the same and the pure Python twins of the `*_cy` modules
-do the work, twenty to sixty times slower; `gregor.protocol.records.kernel_cy.implementation()` tells which is running.
-GREGOR_PURE_PYTHON=1 asks for that.
+Without Cython or a C compiler the installation succeeds all the same: the `*_cy` modules then run as plain Python,
+twenty to sixty times slower, and the wheel is tagged as pure. GREGOR_PURE_PYTHON=1 asks for that;
+`gregor.protocol.records.kernel_cy.implementation()` tells which of the two is running.
+
+What was compiled is kept in build/compiled under a digest of everything it was made from, so that an installation
+compiles only what has changed.
 """
 
+import hashlib
 import os
+import shlex
+import shutil
+import subprocess
 import sys
+import sysconfig
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 RECORDS = Path("protocol/records")
 ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("client/producer"))
+CHECKSUMS = "crc_cy"
+"""The one module that contains crc_simd.c; the others call its functions."""
+SHARED_UTILITY = "gregor.protocol.records._cython_shared"
+"""Cython's own code for memory views: compiled once here instead of once in each module."""
+GENERATED = Path("build/cython")
+COMPILED = Path("build/compiled")
+# -g0: debugging symbols of generated C cost a quarter of the time and nobody has asked for them.
+COMPILE_ARGS = ["-O3", "-g0"]
 CYTHON_DIRECTIVES = {
     "language_level": 3,
     # The .pxd files say what is what; the annotations in the sources are for mypy.
@@ -25,39 +46,125 @@ CYTHON_DIRECTIVES = {
 }
 
 
-def compiled_modules() -> list[Extension]:
-    """An extension for each `*_cy.py`, or none if they cannot or shall not be compiled."""
+def say(text: str) -> None:
+    """Write a line of progress, unbuffered: pip shows it with --verbose, `make` always."""
+    print(f"gregor: {text}", file=sys.stderr, flush=True)
+
+
+def has_compiler() -> bool:
+    """Whether an extension module can be compiled and linked here: a compiler, libc's and Python's header files."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "")
+    if not compiler:
+        return False
+    include = sysconfig.get_path("include")
+    with TemporaryDirectory() as folder:
+        source, target = Path(folder, "probe.c"), Path(folder, "probe.so")
+        source.write_text("#include <Python.h>\n")
+        command = [*compiler, "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(target)]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        except OSError:
+            return False
+
+
+def why_not_compiled() -> str | None:
+    """The reason why the modules stay plain Python; None if they can and shall be compiled."""
     if os.environ.get("GREGOR_PURE_PYTHON"):
-        return []
+        return "GREGOR_PURE_PYTHON is set"
     try:
-        from Cython.Build import cythonize
-        from Cython.Compiler.Errors import CompileError
+        from Cython import __version__ as cython_version
     except ImportError:
-        print("gregor: no Cython, so the compiled modules stay pure Python", file=sys.stderr)
-        return []
-    extensions = [
-        Extension(
-            ".".join(("gregor", *source.with_suffix("").parts)),
-            [str(source), str(RECORDS / "crc_simd.c")],
-            include_dirs=[str(RECORDS)],
-            depends=[str(header) for header in RECORDS.glob("*.h")],
-            extra_compile_args=["-O3"],
-        )
-        for room in ROOMS_WITH_COMPILED_MODULES
-        for source in sorted(room.glob("*_cy.py"))
-    ]
-    try:
-        # Cython looks for the .pxd beside a .py under the package's name, which the folder of a checkout rarely has.
-        with TemporaryDirectory() as folder:
-            (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
-            compiled = cythonize(extensions, compiler_directives=CYTHON_DIRECTIVES, include_path=[folder])
-    except CompileError:
-        print("gregor: this Cython cannot compile these modules, they stay pure Python", file=sys.stderr)
-        return []
-    for extension in compiled:
-        # A machine without a C compiler installs what it can. (Cython forgets this flag if it is set before.)
-        extension.optional = True
-    return list(compiled)
+        return "there is no Cython"
+    if tuple(int(part) for part in cython_version.split(".")[:2]) < (3, 1):
+        return f"Cython {cython_version} is older than 3.1"
+    if not has_compiler():
+        return "there is no C compiler that finds Python.h"
+    return None
 
 
-setup(ext_modules=compiled_modules(), options={"build_ext": {"parallel": os.cpu_count()}})
+def extensions() -> list[Extension]:
+    """An extension for each `*_cy.py` and one for what they share, or none if they stay plain Python."""
+    if reason := why_not_compiled():
+        say(f"{reason}, so the *_cy modules stay plain Python")
+        return []
+    sources = [source for room in ROOMS_WITH_COMPILED_MODULES for source in sorted(room.glob("*_cy.py"))]
+    found = [Extension(".".join(("gregor", *source.with_suffix("").parts)), [str(source)]) for source in sources]
+    found.append(Extension(SHARED_UTILITY, [str(RECORDS / "_cython_shared.c")]))
+    for extension in found:
+        extension.include_dirs = [str(RECORDS)]
+        extension.extra_compile_args = COMPILE_ARGS
+    return found
+
+
+@contextmanager
+def package_under_its_name() -> Iterator[str]:
+    """A folder that holds this one as `gregor`: by that name Cython looks for the .pxd beside a .py."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
+        yield folder
+
+
+class CompileChanged(build_ext):
+    """A `build_ext` that translates with Cython only when it runs, compiles what has changed and reports progress."""
+
+    def build_extensions(self) -> None:
+        """Compile the extensions. Raises CompileError where C or Cython refuses: a compiler was found before."""
+        from Cython.Build import cythonize
+
+        with package_under_its_name() as folder:
+            translated = cythonize(
+                list(self.extensions),
+                build_dir=str(GENERATED),
+                compiler_directives=CYTHON_DIRECTIVES,
+                include_path=[folder],
+                shared_utility_qualified_name=SHARED_UTILITY,
+                quiet=True,
+            )
+        generated = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = list(generated[extension.name])
+            if extension.name.endswith(f".{CHECKSUMS}"):
+                extension.sources.append(str(RECORDS / "crc_simd.c"))
+        COMPILED.mkdir(parents=True, exist_ok=True)
+        # distutils goes by times of files, which know nothing of flags and compilers; `kept` goes by contents.
+        self.force = True
+        self.progress = threading.Lock()
+        self.missing_count = sum(not self.kept(extension).exists() for extension in self.extensions)
+        self.compiled_count = 0
+        if self.missing_count:
+            say(f"{self.missing_count} of {len(self.extensions)} modules are to be compiled: half a minute at most")
+        super().build_extensions()
+
+    def build_extension(self, extension: Extension) -> None:
+        """Compile an extension, or copy it from what an earlier build has kept of the same source."""
+        target, kept = Path(self.get_ext_fullpath(extension.name)), self.kept(extension)
+        if kept.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, target)
+            os.utime(target)
+            return
+        super().build_extension(extension)
+        for older in COMPILED.glob(f"{extension.name}-*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            older.unlink(missing_ok=True)
+        unfinished = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy2(target, unfinished)
+        unfinished.replace(kept)
+        with self.progress:
+            self.compiled_count += 1
+            say(f"compiled {self.compiled_count} of {self.missing_count}: {extension.name}")
+
+    def kept(self, extension: Extension) -> Path:
+        """Where the compiled module is kept that was made of these sources, by this compiler, with these flags."""
+        digest = hashlib.sha256(shlex.join([*self.compiler.compiler_so, *extension.extra_compile_args]).encode())
+        for source in (*extension.sources, *sorted(RECORDS.glob("*.h"))):
+            digest.update(Path(source).read_bytes())
+        return COMPILED / f"{extension.name}-{digest.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+# setuptools warns of every editable installation, in a frame that reads like a traceback.
+warnings.filterwarnings("ignore", message=r"\s*Editable installation")
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": CompileChanged},
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from .message_bytes cimport copy_bytes, crc32c_of, crc_prepare, put_uint32, put_v2_head, put_varint, varint_size
+from .crc_cy cimport crc32c_between as crc32c_of
+from .message_bytes cimport copy_bytes, put_uint32, put_v2_head, put_varint, varint_size
 from .murmur2_cy cimport murmur2
 
 cdef Py_ssize_t V2_HEADER_SIZE, LEADER_EPOCH_AT, CRC_AT, ATTRIBUTES_AT, LEAST_CAPACITY, MAX_BATCH_BYTES

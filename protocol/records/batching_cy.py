@@ -12,10 +12,8 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import copy_bytes, crc32c_of, crc_prepare, put_uint32, put_v2_head, put_varint, varint_size
+    from .message_bytes import copy_bytes, crc32c_of, put_uint32, put_v2_head, put_varint, varint_size
     from .murmur2_cy import murmur2
-
-crc_prepare()
 
 COMPILED: bool = cython.compiled
 """Whether this is the compiled module."""

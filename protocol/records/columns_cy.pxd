@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 
-from .message_bytes cimport batch_size_at, copy_bytes, crc32_of, crc32c_of, crc_prepare, int16_at, int32_at, int64_at
+from .crc_cy cimport crc32_between as crc32_of, crc32c_between as crc32c_of
+from .message_bytes cimport batch_size_at, copy_bytes, int16_at, int32_at, int64_at
 
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, CORRUPT, BAD_TIMESTAMP
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT

@@ -3,7 +3,8 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
-from .message_bytes cimport batch_size_at, crc32_of, crc32c_of, crc_prepare, int16_at, int32_at, int64_at
+from .crc_cy cimport crc32_between as crc32_of, crc32c_between as crc32c_of
+from .message_bytes cimport batch_size_at, int16_at, int32_at, int64_at
 
 cdef int UNKNOWN
 cdef int64_t MAX_INT64

@@ -11,9 +11,7 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import batch_size_at, crc32_of, crc32c_of, crc_prepare, int16_at, int32_at, int64_at
-
-crc_prepare()
+    from .message_bytes import batch_size_at, crc32_of, crc32c_of, int16_at, int32_at, int64_at
 
 COMPILED: bool = cython.compiled
 """Whether this is the compiled module."""

@@ -3,12 +3,10 @@
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 
+from .crc_cy cimport crc32_between as crc32_of
 from .message_bytes cimport (
     batch_size_at,
     copy_bytes,
-    crc32_of,
-    crc32c_of,
-    crc_prepare,
     int16_at,
     int32_at,
     int64_at,
@@ -22,11 +20,6 @@ cdef int64_t MAX_INT64, MIN_INT64
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT
 cdef Py_ssize_t MALFORMED
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT, BAD_TIMESTAMP
-
-@cython.locals(source=cython.p_const_uchar)
-cpdef uint32_t crc32(const unsigned char[::1] data) except? 0
-@cython.locals(source=cython.p_const_uchar)
-cpdef uint32_t crc32c(const unsigned char[::1] data) except? 0
 
 @cython.locals(unsigned=uint64_t, shift=int, byte=uint64_t)
 cdef (int64_t, Py_ssize_t) varint_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,

@@ -19,8 +19,6 @@ if not cython.compiled:
         batch_size_at,
         copy_bytes,
         crc32_of,
-        crc32c_of,
-        crc_prepare,
         int16_at,
         int32_at,
         int64_at,
@@ -29,8 +27,6 @@ if not cython.compiled:
         put_v0_head,
         put_v1_head,
     )
-
-crc_prepare()
 
 # The C types of these constants are in the .pxd: code that runs without the interpreter's lock cannot read Python's.
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
@@ -75,18 +71,6 @@ BAD_TIMESTAMP = int(Stop.BAD_TIMESTAMP)
 def implementation() -> str:
     """'compiled' or 'pure python'."""
     return "compiled" if COMPILED else "pure python"
-
-
-def crc32(data: memoryview) -> int:
-    """CRC-32 (zlib's), as messages of formats v0 and v1 have it."""
-    source = cython.address(data[0]) if cython.compiled else data
-    return crc32_of(source, 0, len(data))
-
-
-def crc32c(data: memoryview) -> int:
-    """CRC-32C (Castagnoli's), as batches of format v2 have it."""
-    source = cython.address(data[0]) if cython.compiled else data
-    return crc32c_of(source, 0, len(data))
 
 
 def varint_at(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:

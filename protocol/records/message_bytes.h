@@ -8,8 +8,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "crc_simd.h"
-
 static inline uint64_t unsigned_at(const unsigned char *data, ptrdiff_t position, int bytes) {
     uint64_t value = 0;
     for (int index = 0; index < bytes; index++)
@@ -119,14 +117,6 @@ static inline ptrdiff_t put_varint(unsigned char *out, ptrdiff_t position, int64
 static inline void copy_bytes(unsigned char *out, ptrdiff_t position, const unsigned char *data, ptrdiff_t start,
                               ptrdiff_t size_bytes) {
     memcpy(out + position, data + start, (size_t)size_bytes);
-}
-
-static inline uint32_t crc32_of(const unsigned char *data, ptrdiff_t start, ptrdiff_t end) {
-    return crc32_ieee(0, data + start, (size_t)(end - start));
-}
-
-static inline uint32_t crc32c_of(const unsigned char *data, ptrdiff_t start, ptrdiff_t end) {
-    return crc32_castagnoli(0, data + start, (size_t)(end - start));
 }
 
 #endif

@@ -3,7 +3,6 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 cdef extern from "message_bytes.h" nogil:
-    void crc_prepare()
     Py_ssize_t batch_size_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end)
     int16_t int16_at(const unsigned char *data, Py_ssize_t position)
     int32_t int32_at(const unsigned char *data, Py_ssize_t position)
@@ -20,5 +19,3 @@ cdef extern from "message_bytes.h" nogil:
     Py_ssize_t put_varint(unsigned char *out, Py_ssize_t position, int64_t value)
     void copy_bytes(unsigned char *out, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
                     Py_ssize_t size_bytes)
-    uint32_t crc32_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
-    uint32_t crc32c_of(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

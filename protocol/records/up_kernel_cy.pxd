@@ -3,11 +3,10 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
+from .crc_cy cimport crc32c_between as crc32c_of
 from .message_bytes cimport (
     batch_size_at,
     copy_bytes,
-    crc32c_of,
-    crc_prepare,
     int32_at,
     int64_at,
     put_uint32,

@@ -18,7 +18,6 @@ if not cython.compiled:
         batch_size_at,
         copy_bytes,
         crc32c_of,
-        crc_prepare,
         int32_at,
         int64_at,
         put_uint32,
@@ -26,8 +25,6 @@ if not cython.compiled:
         put_varint,
         varint_size,
     )
-
-crc_prepare()
 
 COMPILED: bool = cython.compiled
 """Whether this is the compiled module."""

@@ -1,0 +1,101 @@
+"""What an installation builds: wheels that say truly whether they hold compiled modules, and nothing compiled twice."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what git knows, without anything that was built."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file():
+            (tmp_path / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tmp_path / "checkout" / name)
+    return tmp_path / "checkout"
+
+
+def run_python(checkout: Path, *arguments: str, **environment: str) -> str:
+    """Run this Python in `checkout` and return what it writes, stderr included."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=checkout,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def build_wheel(checkout: Path, **environment: str) -> tuple[Path, str]:
+    """Build a wheel and return it with what was written."""
+    shutil.rmtree(checkout / "dist", ignore_errors=True)
+    options = ["--no-build-isolation", "--no-deps", "--verbose", "--wheel-dir", "dist"]
+    written = run_python(checkout, "-m", "pip", "wheel", *options, ".", **environment)
+    (wheel,) = (checkout / "dist").glob("*.whl")
+    return wheel, written
+
+
+def compiled_modules(wheel: Path) -> list[str]:
+    with ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if name.endswith(EXT_SUFFIX)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [({"CC": "/nonexistent/cc"}, "no C compiler"), ({"GREGOR_PURE_PYTHON": "1"}, "GREGOR_PURE_PYTHON is set")],
+)
+def test_a_wheel_without_compiled_modules_is_tagged_pure(
+    checkout: Path, environment: dict[str, str], reason: str
+) -> None:
+    wheel, written = build_wheel(checkout, **environment)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert compiled_modules(wheel) == []
+    assert reason in written
+
+
+def test_a_wheel_with_compiled_modules_is_tagged_binary_and_compiles_only_what_changed(checkout: Path) -> None:
+    if not list((ROOT / "protocol" / "records").glob(f"*{EXT_SUFFIX}")):
+        pytest.skip("no compiled modules: `pip install -e .` with a C compiler builds them")
+    kept = ROOT / "build" / "compiled"
+    shutil.copytree(kept, checkout / "build" / "compiled")
+    wheel, written = build_wheel(checkout)
+    sources = [path for room in ("client/producer", "protocol/records") for path in (ROOT / room).glob("*_cy.py")]
+    assert not wheel.name.endswith("-none-any.whl")
+    assert len(compiled_modules(wheel)) == len(sources) + 1
+    assert "are to be compiled" not in written, "the digests of the same source differ"
+
+    changed = checkout / "client" / "producer" / "appending_cy.py"
+    changed.write_text(changed.read_text() + "ADDED = 1\n")
+    wheel, written = build_wheel(checkout)
+    assert "compiled 1 of 1: gregor.client.producer.appending_cy" in written
+
+
+def test_an_editable_installation_warns_of_nothing(checkout: Path) -> None:
+    written = run_python(
+        checkout,
+        "-c",
+        "from setuptools import build_meta; import sys; sys.argv = ['setup.py']; build_meta.build_editable('dist')",
+        GREGOR_PURE_PYTHON="1",
+    )
+    assert "Warning" not in written
+    assert "!!" not in written
