@@ -27,7 +27,7 @@ from ..metadata.store import MetadataStore
 from ..monitoring.metrics import Metrics
 from ..quotas.connection_rates import ConnectionRates
 from ..quotas.enforcement import ClientQuotas
-from ..replicas.fetching.conversion import ConversionMemory
+from ..replicas.fetching.conversion_pool import ConversionPool
 from ..replicas.fetching.purgatory import Purgatory
 from ..replicas.fetching.sessions import FetchSessionCache
 from ..replicas.log_moves import LogMoves
@@ -62,7 +62,11 @@ class Broker:
         self.partitions = PartitionRegistry(exists=lambda topic, index: self.metadata.has_partition(topic, index))
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
-        self.conversion_memory = ConversionMemory(config.gregor_message_downconversion_chunk_bytes)
+        self.conversions = ConversionPool(
+            config.gregor_message_downconversion_chunk_bytes, config.gregor_message_codec_threads
+        )
+        self.validations = trio.CapacityLimiter(config.gregor_message_codec_threads)
+        """Large compressed batches that are checked at a time, each in a thread."""
         self.dispatcher = self.new_dispatcher()
         self.logs = LogManager(
             config.log_dirs,

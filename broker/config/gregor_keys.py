@@ -16,6 +16,12 @@ class GregorKeys:
     gregor_fault_injection_enable = boolean(
         False, "Whether gregor.fault.rule.NAME makes this broker slow, refuse, hang up or cheat; see docs/faults.md."
     )
+    gregor_message_codec_threads = integer(
+        4,
+        "Threads in which large compressed batches are checked, and as many, each with a memory of its own, in which "
+        "compressed batches are converted; who finds none waits.",
+        least=1,
+    )
     gregor_message_downconversion_chunk_bytes = integer(
         131072,
         "Bytes of stored batches that are converted at a time for an old consumer.",

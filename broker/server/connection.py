@@ -135,6 +135,7 @@ class Connection:
             logger.exception("closing %s after an unforeseen error", self._description())
         finally:
             self._late.clear()
+            self._failure = None
             self._readiness.forget(self._transport.descriptor)
             self._transport.close()
 
@@ -190,8 +191,13 @@ class Connection:
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(stop_sleeping)
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                # Its traceback has this frame: the two would keep each other.
+                del failure
 
     async def _answer_in_hand(self) -> None:
         await self._wait_for_late_answers()

@@ -53,13 +53,13 @@ class SocketTransport:
         self._gathered += data
         return len(self._gathered) > GATHERED_BYTES
 
-    def flush_now(self) -> bool:
+    def flush_now(self, flags: int = 0) -> bool:
         """Send what has been gathered as far as that goes without waiting; returns whether it was all."""
         gathered = self._gathered
         if not gathered:
             return True
         try:
-            sent = self._socket.send(gathered)
+            sent = self._socket.send(gathered, flags)
         except BlockingIOError:
             return False
         if sent < len(gathered):
@@ -78,6 +78,11 @@ class SocketTransport:
         if len(data) + len(self._gathered) <= GATHERED_BYTES:
             self._gathered += data
             return
+        # What is borrowed must not stay so while what was gathered waits for the client.
+        if before_wait is not None and not self.flush_now(socket.MSG_MORE):
+            data = bytes(data)
+            before_wait()
+            before_wait = None
         await self._send_gathered_first()
         await self._send_all(memoryview(data), 0, before_wait)
 

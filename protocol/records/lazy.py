@@ -40,13 +40,15 @@ from ..errors import BrokerError
 from . import kernel_cy, up_kernel_cy, v2
 from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
-from .convert import MERGED_BATCH_BYTES, conversion_error, convert_with_codec, structure_error, zstd_error
+from .conversion_output import ConversionOutput
+from .convert import MERGED_BATCH_BYTES, Converted, conversion_error, convert_with_codec, structure_error, zstd_error
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
 from .receipts import NO_RECEIPTS, Receipts
 from .stretch import Stretch, StretchHead, as_stretch, window_with_batch
 
 Conversion: TypeAlias = kernel_cy.DownConversion | up_kernel_cy.UpConversion
+Piece: TypeAlias = memoryview | bytes
 
 DEFAULT_CHUNK_BYTES = 128 * 1024
 """Default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, found best in KIP-283."""
@@ -61,7 +63,14 @@ LEAST_FAKE_LENGTH = 61
 """Least length that a fake batch claims: enough for the header of any format."""
 NOTHING_SIZE = FAKE_BATCH_HEAD.size
 
+TAKES_LONG = b""
+"""The piece that stands before recompressing, where `ConversionOutput.may_recompress` is False."""
+
 _ZEROS = memoryview(bytes(FAKE_BATCH_BYTES))
+
+
+class RecompressionNeededError(Exception):
+    """A plan cannot be made without decompressing batches, which its caller did not want."""
 
 
 class Tally:
@@ -126,15 +135,18 @@ class LazyConversion:
         """Records that have changed their format, once `pieces` is at its end or was given up."""
         return self._tally.record_count
 
-    def pieces(self, out: bytearray | memoryview) -> Generator[memoryview, None, None]:
+    def pieces(self, out: bytearray | memoryview | ConversionOutput) -> Generator[Piece, None, None]:
         """The promised bytes, in order. Each piece is good until the next is asked for: most of them lie in `out`.
 
         `out` may have any size, from one byte up: a message that is larger than it is sent from where it is stored.
+        Pieces of a recompressed batch that is larger than `out` are bytes: copies, which last. A piece that is
+        `TAKES_LONG` asks for a thread in which `ConversionOutput.may_recompress` may be set.
         Raises nothing that the promise does not cover: errors after the first batch end in padding (H, J).
         """
         remaining = self.size
+        output = out if isinstance(out, ConversionOutput) else ConversionOutput(out)
         try:
-            for piece in self._converted(out):
+            for piece in self._converted(output):
                 if len(piece) >= remaining:
                     yield piece[:remaining]
                     return
@@ -145,12 +157,12 @@ class LazyConversion:
             pass
         yield from padding(remaining)
 
-    def _converted(self, out: bytearray | memoryview) -> Iterator[memoryview]:
+    def _converted(self, output: ConversionOutput) -> Iterator[Piece]:
         return converted_chunks(
             self._stored,
             self.to_magic,
             self._first_offset,
-            memoryview(out),
+            output,
             first_end=self.first_end,
             chunk_bytes=self._chunk_bytes,
             limit_bytes=self._limit_bytes,
@@ -211,12 +223,13 @@ def plan_up_conversion(
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
+    may_recompress: bool = True,
 ) -> LazyConversion:
     """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes (K).
 
     No broker sends fake batches to such clients, so nothing is padded or trimmed. All of `stored` is measured, but only
     to the end of the first chunk in which that takes decompressing: the client comes back for the rest.
-    Raises BrokerError CORRUPT_MESSAGE (I).
+    Raises BrokerError CORRUPT_MESSAGE (I), and RecompressionNeededError unless `may_recompress`.
     """
     stretch = as_stretch(stored)
     position = first_end = size_bytes = 0
@@ -225,7 +238,7 @@ def plan_up_conversion(
         while not is_compressed and (size_of_chunk := _chunk_size(stretch, position, chunk_bytes, v2.MAGIC)):
             begin = position
             for conversion, converted_bytes in _measured_batches(
-                stretch.window(begin, size_of_chunk), begin, first_offset, limit_bytes, receipts
+                stretch.window(begin, size_of_chunk), begin, first_offset, limit_bytes, receipts, may_recompress
             ):
                 size_bytes += converted_bytes
                 position = begin + conversion.position
@@ -248,7 +261,7 @@ def plan_up_conversion(
 
 
 def _measured_batches(
-    window: memoryview, begin: int, first_offset: int, limit_bytes: int, receipts: Receipts
+    window: memoryview, begin: int, first_offset: int, limit_bytes: int, receipts: Receipts, may_recompress: bool
 ) -> Iterator[tuple[up_kernel_cy.UpConversion, int]]:
     """The up-conversion of the chunk that begins at `begin` after each batch that it makes, and the size of that."""
     conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES)
@@ -256,6 +269,8 @@ def _measured_batches(
         head = _same_receipt(conversion, window, begin, receipts)
         size_bytes = conversion.measure_batch(head, len(head))
         if conversion.stop == Stop.NEEDS_CODEC:
+            if not may_recompress:
+                raise RecompressionNeededError
             size_bytes = _size_with_codec(conversion, window, limit_bytes, conversion.receipt_ms)
         elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
             raise conversion_error(conversion)
@@ -303,26 +318,27 @@ def converted_chunks(
     stored: memoryview | Stretch,
     to_magic: int,
     first_offset: int,
-    out: memoryview,
+    out: memoryview | ConversionOutput,
     *,
     first_end: int,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
     tally: Tally | None = None,
-) -> Iterator[memoryview]:
+) -> Iterator[Piece]:
     """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
     stretch = as_stretch(stored)
+    output = ConversionOutput(out) if isinstance(out, memoryview) else out
     tally = tally or Tally()
     position, size_bytes = 0, first_end
     while size_bytes > 0:
         conversion = _begin(to_magic, first_offset)
         try:
             window = partial(stretch.window, position, size_bytes)
-            yield from _chunk_pieces(conversion, window, position, out, limit_bytes, receipts, tally)
+            yield from _chunk_pieces(conversion, window, position, output, limit_bytes, receipts, tally)
         finally:
             tally.record_count += conversion.converted_count
         position += size_bytes
@@ -343,41 +359,47 @@ def _chunk_pieces(
     conversion: Conversion,
     window: Callable[[], memoryview],
     begin: int,
-    out: memoryview,
+    output: ConversionOutput,
     limit_bytes: int,
     receipts: Receipts,
     tally: Tally,
-) -> Iterator[memoryview]:
+) -> Iterator[Piece]:
     filled = 0
     while True:
         # After each piece that was yielded the chunk may have to be read anew.
-        chunk = window()
+        chunk, out = window(), output.buffer
         stored = _same_receipt(conversion, chunk, begin, receipts)
         filled = conversion.fill(stored, len(stored), out, filled)
         stop = conversion.stop
         if stop == Stop.AT_END and conversion.position == len(stored) < len(chunk):
             continue
         if stop == Stop.NEEDS_CODEC:
-            batch = complete_batch_at(stored, conversion.position)
+            if not output.may_recompress:
+                if filled:
+                    yield out[:filled]
+                    filled = 0
+                yield TAKES_LONG
+                continue
+            convert = partial(_recompressed, conversion, window, begin, limit_bytes, receipts)
             try:
-                receipt_ms = receipts.at(begin + conversion.position)
-                converted = convert_with_codec(
-                    batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms
-                )
+                converted = convert()
             except BrokerError:
                 if filled:
                     yield out[:filled]
                 raise
-            conversion.skip_batch(stored)
-            data = converted.data
             tally.record_count += converted.record_count
-            if len(data) <= len(out) - filled:
-                out[filled : filled + len(data)] = data
-                filled += len(data)
+            size_bytes = len(converted.data)
+            if size_bytes <= len(out) - filled:
+                out[filled : filled + size_bytes] = converted.data
+                filled += size_bytes
+                conversion.skip_batch(stored)
                 continue
+            output.batch = converted.data
+            del converted
             if filled:
                 yield out[:filled]
-            yield memoryview(data)
+            yield from output.pieces_of_batch(size_bytes, convert)
+            conversion.skip_batch(window())
         elif filled:
             yield out[:filled]
         elif stop == Stop.OUT_IS_FULL:
@@ -387,6 +409,15 @@ def _chunk_pieces(
         if stop not in (Stop.NEEDS_CODEC, Stop.OUT_IS_FULL):
             raise conversion_error(conversion)
         filled = 0
+
+
+def _recompressed(
+    conversion: Conversion, window: Callable[[], memoryview], begin: int, limit_bytes: int, receipts: Receipts
+) -> Converted:
+    """The compressed batch at the conversion's position, converted; the conversion stays before it."""
+    batch = complete_batch_at(window(), conversion.position)
+    receipt_ms = receipts.at(begin + conversion.position)
+    return convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
 
 
 def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Iterator[memoryview]:

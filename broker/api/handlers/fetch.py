@@ -182,11 +182,11 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
     assert records is not None
     broker = context.broker
     may_convert = to_magic < v2.MAGIC or (broker.config.gregor_message_upconversion_enable and not as_stored)
-    if may_convert and must_convert(records, to_magic, broker.conversion_memory):
+    if may_convert and must_convert(records, to_magic, broker.conversions.shared):
         costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
         if to_magic < v2.MAGIC:
             costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
-        read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversion_memory, costs)
+        read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversions, costs)
     else:
         read.answer.records = FileSlice(records)
 

@@ -6,6 +6,7 @@ With acks=all the answer waits until all in-sync replicas have the records (Kafk
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -31,6 +32,7 @@ from ...coordinators.transactions.verification import TransactionSupport, join_t
 from ...monitoring.metrics import EXPECTED_PRODUCE_ERRORS
 from ...replicas.partition import Partition
 from ...server.requests import RequestContext
+from ...worker_threads import run_in_worker
 from .leader_hints import hint_in_produce
 
 logger = logging.getLogger(__name__)
@@ -180,7 +182,9 @@ async def _validated(partition: Partition, records: memoryview, context: Request
     if len(records) > COMPRESSED_LIMIT_BYTES:
         first = read_batch(records)
         if first is not None and first.is_compressed:
-            return await trio.to_thread.run_sync(lambda: validate(records, rules, now_ms=now_ms))
+            return await run_in_worker(
+                partial(validate, records, rules, now_ms=now_ms), limiter=context.broker.validations
+            )
     return validate(records, rules, now_ms=now_ms)
 
 

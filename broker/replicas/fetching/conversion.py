@@ -1,28 +1,33 @@
 """Parts that convert stored records while they are sent, for clients that do not read the format they are stored in.
 
-The rules, sizes and chunks are those of `protocol.records.lazy`; here are the file, the memory and the waiting. A plan
-keeps numbers only. When its turn to be sent comes, the segment is read a chunk at a time into a buffer that all
-conversions share, converted into another one, and sent: an answer of 250 partitions holds nothing of its own, and the
-chunk stays in the processor's caches all the way. (Reading costs less than mapping, whose page faults take longer
-than the copy.)
+The rules, sizes and chunks are those of `protocol.records.lazy`, the memory is that of `conversion_pool`; here are the
+file and the waiting. A plan keeps numbers only. When its turn to be sent comes, the segment is read a chunk at a time
+into a buffer that conversions share, converted into another one, and sent: an answer of 250 partitions holds nothing of
+its own, and the chunk stays in the processor's caches all the way. (Reading costs less than mapping, whose page faults
+take longer than the copy.)
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import mmap
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
-import trio
-
+from ....protocol.errors import BrokerError
 from ....protocol.records import v0, v2
 from ....protocol.records.batches import read_batch
 from ....protocol.records.compression import DEFAULT_LIMIT_BYTES
+from ....protocol.records.conversion_output import ConversionOutput
 from ....protocol.records.lazy import (
-    DEFAULT_CHUNK_BYTES,
     PLANNED_BYTES,
+    TAKES_LONG,
     LazyConversion,
+    Piece,
+    RecompressionNeededError,
     needs_conversion,
     plan_down_conversion,
     plan_up_conversion,
@@ -31,29 +36,21 @@ from ....protocol.records.stretch import StretchHead, window_with_batch
 from ....storage.log.partition_log import LogSlice
 from ...server.parts import Sink
 from ...server.requests import ConversionCost
+from ...worker_threads import run_in_worker
+from .conversion_pool import NOBODY, ConversionMemory, ConversionPool, Lease
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
 """A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
+INFLATED_HERE_BYTES = 256 * 1024
+"""How far a smaller first batch may inflate to be converted in the event loop's thread after all."""
 SENT_BYTES = 256 * 1024
 """How much of a large record is given to the socket at a time."""
 LEGACY_MAGICS = 0b011
 """Bits of `LogSlice.magics` for formats v0 and v1."""
 
 
-class ConversionMemory:
-    """What conversions read into and write to, a chunk at a time. All of a broker share one, between two waits."""
-
-    __slots__ = ("chunk_bytes", "holder", "out", "position", "size_bytes", "stored")
-
-    def __init__(self, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> None:
-        self.chunk_bytes = chunk_bytes
-        self.stored = memoryview(bytearray(chunk_bytes))
-        self.holder: SliceStretch | None = None
-        """Whose bytes are in ``stored``: ``size_bytes`` from ``position`` on."""
-        self.position = 0
-        self.size_bytes = 0
-        # Small records grow when they are converted down; with room for twice the chunk most stay one piece.
-        self.out = bytearray(2 * chunk_bytes)
+_stretch_numbers = itertools.count(NOBODY + 1)
+"""A memory knows whose bytes it holds by number: a reference back would make a cycle of the two."""
 
 
 class SliceStretch:
@@ -63,12 +60,14 @@ class SliceStretch:
     records are views of them, and must last until they are sent.
     """
 
-    __slots__ = ("_descriptor", "_map", "_mapped_at", "_memory", "_start", "size_bytes")
+    __slots__ = ("_descriptor", "_map", "_mapped_at", "_number", "_start", "memory", "size_bytes")
 
     def __init__(self, log_slice: LogSlice, memory: ConversionMemory) -> None:
+        self._number = next(_stretch_numbers)
         self._descriptor = log_slice.descriptor
         self._start = log_slice.position
-        self._memory = memory
+        self.memory = memory
+        """What it is read into; another one may take its place between two windows."""
         self._map: mmap.mmap | None = None
         self._mapped_at = (0, 0)
         self.size_bytes = log_slice.size_bytes
@@ -76,16 +75,16 @@ class SliceStretch:
     def window(self, position: int, size_bytes: int) -> memoryview:
         """See `Stretch.window`. Raises OSError, and EOFError if the file is shorter than the slice."""
         size_bytes = min(size_bytes, self.size_bytes - position)
-        memory = self._memory
+        memory = self.memory
         if size_bytes > memory.chunk_bytes:
             return self._mapped(position, size_bytes)
         self._map = None
         window = memory.stored[:size_bytes]
-        if memory.holder is not self or memory.position != position or memory.size_bytes < size_bytes:
-            memory.holder = None
+        if memory.holder != self._number or memory.position != position or memory.size_bytes < size_bytes:
+            memory.holder = NOBODY
             if os.preadv(self._descriptor, [window], self._start + position) < size_bytes:
                 raise EOFError(f"a segment ends before {self._start + position + size_bytes}")
-            memory.holder, memory.position, memory.size_bytes = self, position, size_bytes
+            memory.holder, memory.position, memory.size_bytes = self._number, position, size_bytes
         return window
 
     def give_back_pages(self) -> None:
@@ -109,17 +108,17 @@ class LazyConvertRecords:
     Down to v0 or v1 as in Kafka, and by the same means up to v2, since logs here hold what old producers wrote.
     """
 
-    __slots__ = ("_costs", "_first_end", "_is_compressed", "_memory", "_slice", "_stored_bytes", "_to_magic", "size")
+    __slots__ = ("_costs", "_first_end", "_is_compressed", "_pool", "_slice", "_stored_bytes", "_to_magic", "size")
 
     def __init__(
         self,
         log_slice: LogSlice,
         conversion: LazyConversion,
-        memory: ConversionMemory,
+        pool: ConversionPool,
         costs: Sequence[ConversionCost] = (),
     ) -> None:
         self._slice = log_slice
-        self._memory = memory
+        self._pool = pool
         self._stored_bytes = conversion.stored_bytes
         self._to_magic = conversion.to_magic
         self._first_end = conversion.first_end
@@ -129,50 +128,106 @@ class LazyConvertRecords:
 
     @classmethod
     async def plan(
-        cls, log_slice: LogSlice, to_magic: int, memory: ConversionMemory, costs: Sequence[ConversionCost] = ()
+        cls, log_slice: LogSlice, to_magic: int, pool: ConversionPool, costs: Sequence[ConversionCost] = ()
     ) -> LazyConvertRecords:
         """Promise a size for a slice that is not empty, in format ``to_magic``; ``costs`` are told what it takes.
 
         Takes the slice over. Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
         """
-        stored = SliceStretch(log_slice, memory)
-        first = read_batch(window_with_batch(stored, 0, PLANNED_BYTES))
-        looked_at = stored.size_bytes if first is None or to_magic == v2.MAGIC else first.size_bytes
-        if first is not None and first.is_compressed and looked_at >= PLAN_IN_THREAD_BYTES:
-            stored = SliceStretch(log_slice, ConversionMemory(memory.chunk_bytes))
-            conversion, cpu_ns = await trio.to_thread.run_sync(_timed_plan, stored, to_magic, log_slice)
-        else:
-            conversion, cpu_ns = _timed_plan(stored, to_magic, log_slice)
+        conversion, cpu_ns = await plan_conversion(log_slice, to_magic, pool)
         for cost in costs:
             cost.add(0, 0, cpu_ns)
-        return cls(log_slice, conversion, memory, costs)
+        return cls(log_slice, conversion, pool, costs)
 
     async def send_to(self, sink: Sink) -> None:
-        # Compressing takes long: it happens in a worker thread, and so cannot use the shared buffers.
-        memory = ConversionMemory(self._memory.chunk_bytes) if self._is_compressed else self._memory
-        with self._slice as log_slice:
-            stored = SliceStretch(log_slice, memory)
-            conversion = LazyConversion(
-                StretchHead(stored, self._stored_bytes),
-                self._to_magic,
-                log_slice.start_offset,
-                size=self.size,
-                first_end=self._first_end,
-                is_compressed=self._is_compressed,
-                chunk_bytes=memory.chunk_bytes,
-                limit_bytes=DEFAULT_LIMIT_BYTES,
-                receipts=log_slice.receipts,
-            )
-            pieces = TimedPieces(conversion.pieces(memory.out))
-            try:
-                if self._is_compressed:
-                    await _send_recompressed(pieces, stored, sink)
-                else:
-                    await _send_converted(pieces, stored, sink)
-            finally:
-                pieces.close()
-                for cost in self._costs:
-                    cost.add(conversion.converted_count, log_slice.size_bytes, pieces.cpu_ns)
+        stored = SliceStretch(self._slice, self._pool.shared)
+        conversion = LazyConversion(
+            StretchHead(stored, self._stored_bytes),
+            self._to_magic,
+            self._slice.start_offset,
+            size=self.size,
+            first_end=self._first_end,
+            is_compressed=self._is_compressed,
+            chunk_bytes=self._pool.chunk_bytes,
+            limit_bytes=DEFAULT_LIMIT_BYTES,
+            receipts=self._slice.receipts,
+        )
+        await ConvertedSending(self._slice, stored, conversion, self._pool, self._costs).send_to(sink)
+
+
+class ConvertedSending:
+    """A conversion on its way to a client: first in the event loop's thread, from where that takes long in others."""
+
+    def __init__(
+        self,
+        log_slice: LogSlice,
+        stored: SliceStretch,
+        conversion: LazyConversion,
+        pool: ConversionPool,
+        costs: Sequence[ConversionCost],
+    ) -> None:
+        self._slice = log_slice
+        self._stored = stored
+        self._conversion = conversion
+        self._limiter = pool.limiter
+        self._costs = costs
+        self._output = ConversionOutput(pool.shared.out, may_recompress=False)
+        self._lease = Lease(pool, self._output)
+        self._pieces = TimedPieces(conversion.pieces(self._output))
+        self._is_in_thread = False
+
+    async def send_to(self, sink: Sink) -> None:
+        """Send all pieces; the slice is released at the end, or when a thread that was left behind is done with it."""
+        try:
+            if self._conversion.is_compressed or not await self._convert_here(sink):
+                await self._convert_in_threads(sink)
+        finally:
+            if not self._is_in_thread:
+                self._end()
+
+    async def _convert_here(self, sink: Sink) -> bool:
+        """Send what takes little time to convert; returns whether that is all."""
+        for piece in self._pieces:
+            if piece is TAKES_LONG:
+                return False
+            await _send_piece(piece, sink, self._stored.give_back_pages)
+        return True
+
+    async def _convert_in_threads(self, sink: Sink) -> None:
+        self._output.may_recompress = True
+        while True:
+            self._stored.memory = await self._lease.hold()
+            piece = await self._next_piece()
+            if piece is None:
+                return
+            if isinstance(piece, bytes):
+                self._before_wait()
+                await sink.write(piece)
+            else:
+                await _send_piece(piece, sink, self._before_wait)
+            del piece
+
+    async def _next_piece(self) -> Piece | None:
+        self._is_in_thread = True
+        try:
+            piece = await run_in_worker(next, self._pieces, None, limiter=self._limiter, if_abandoned=self._end)
+        except Exception:
+            self._is_in_thread = False
+            raise
+        self._is_in_thread = False
+        return piece
+
+    def _before_wait(self) -> None:
+        """Let others have what this conversion can read or make again."""
+        self._stored.give_back_pages()
+        self._lease.lend()
+
+    def _end(self) -> None:
+        self._pieces.close()
+        self._lease.release()
+        for cost in self._costs:
+            cost.add(self._conversion.converted_count, self._slice.size_bytes, self._pieces.cpu_ns)
+        self._slice.release()
 
 
 class TimedPieces:
@@ -180,14 +235,14 @@ class TimedPieces:
 
     __slots__ = ("_pieces", "cpu_ns")
 
-    def __init__(self, pieces: Generator[memoryview, None, None]) -> None:
+    def __init__(self, pieces: Generator[Piece, None, None]) -> None:
         self._pieces = pieces
         self.cpu_ns = 0
 
     def __iter__(self) -> TimedPieces:
         return self
 
-    def __next__(self) -> memoryview:
+    def __next__(self) -> Piece:
         began_ns = time.thread_time_ns()
         try:
             return next(self._pieces)
@@ -199,32 +254,60 @@ class TimedPieces:
         self._pieces.close()
 
 
-def _timed_plan(stored: SliceStretch, to_magic: int, log_slice: LogSlice) -> tuple[LazyConversion, int]:
+async def plan_conversion(log_slice: LogSlice, to_magic: int, pool: ConversionPool) -> tuple[LazyConversion, int]:
+    """Promise a size, and tell how many nanoseconds of CPU that took.
+
+    A batch that has to be decompressed for it is looked at in a worker thread, unless it is and stays small.
+    Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
+    """
+    stored = SliceStretch(log_slice, pool.shared)
+    first = read_batch(window_with_batch(stored, 0, PLANNED_BYTES))
+    if first is None or not first.is_compressed or first.size_bytes < PLAN_IN_THREAD_BYTES:
+        # What inflates beyond the limit is refused here, and judged in the thread.
+        with contextlib.suppress(RecompressionNeededError, BrokerError):
+            return _timed_plan(stored, to_magic, log_slice, INFLATED_HERE_BYTES)
+    memory = await pool.take()
+    give_back = partial(pool.put_back, memory)
+    in_thread = SliceStretch(log_slice, memory)
+    try:
+        planned = await run_in_worker(
+            _timed_plan,
+            in_thread,
+            to_magic,
+            log_slice,
+            DEFAULT_LIMIT_BYTES,
+            limiter=pool.limiter,
+            if_abandoned=give_back,
+        )
+    except Exception:
+        give_back()
+        raise
+    give_back()
+    return planned
+
+
+def _timed_plan(
+    stored: SliceStretch, to_magic: int, log_slice: LogSlice, limit_bytes: int
+) -> tuple[LazyConversion, int]:
     began_ns = time.thread_time_ns()
+    first_offset, receipts = log_slice.start_offset, log_slice.receipts
     if to_magic == v2.MAGIC:
-        conversion = plan_up_conversion(stored, log_slice.start_offset, receipts=log_slice.receipts)
+        may_recompress = limit_bytes > INFLATED_HERE_BYTES
+        conversion = plan_up_conversion(
+            stored, first_offset, receipts=receipts, limit_bytes=limit_bytes, may_recompress=may_recompress
+        )
     else:
-        conversion = plan_down_conversion(stored, to_magic, log_slice.start_offset, receipts=log_slice.receipts)
+        conversion = plan_down_conversion(stored, to_magic, first_offset, receipts=receipts, limit_bytes=limit_bytes)
     return conversion, time.thread_time_ns() - began_ns
 
 
-async def _send_converted(pieces: TimedPieces, stored: SliceStretch, sink: Sink) -> None:
-    for piece in pieces:
-        await _send_piece(piece, stored, sink)
-
-
-async def _send_recompressed(pieces: TimedPieces, stored: SliceStretch, sink: Sink) -> None:
-    while (piece := await trio.to_thread.run_sync(next, pieces, None)) is not None:
-        await _send_piece(piece, stored, sink)
-
-
-async def _send_piece(piece: memoryview, stored: SliceStretch, sink: Sink) -> None:
+async def _send_piece(piece: Piece, sink: Sink, before_wait: Callable[[], None]) -> None:
     """Send a piece; of one that is a view of a large record, no more is copied than a slow client waits for."""
     if len(piece) <= SENT_BYTES:
-        await sink.write_borrowed(piece, stored.give_back_pages)
+        await sink.write_borrowed(piece, before_wait)
         return
     for start in range(0, len(piece), SENT_BYTES):
-        await sink.write_borrowed(piece[start : start + SENT_BYTES], stored.give_back_pages)
+        await sink.write_borrowed(piece[start : start + SENT_BYTES], before_wait)
 
 
 def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> bool:

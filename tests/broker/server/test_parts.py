@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from gregor.broker.replicas.fetching.conversion import ConversionMemory, LazyConvertRecords, must_convert
+from gregor.broker.replicas.fetching.conversion import LazyConvertRecords, must_convert
+from gregor.broker.replicas.fetching.conversion_pool import ConversionMemory, ConversionPool
 from gregor.broker.server.parts import BrokenPromiseError, Buffer, Encoded, FileSlice, Part, Sink, total_size
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_batches, iter_records
@@ -120,13 +121,13 @@ class TestLazyConvertRecords(PartContract):
     largest_piece_bytes = 2 * 16 * 1024
 
     async def part(self, directory: Path) -> Part:
-        return await LazyConvertRecords.plan(whole(stored_log(directory, self.codec)), 1, ConversionMemory(16384))
+        return await LazyConvertRecords.plan(whole(stored_log(directory, self.codec)), 1, ConversionPool(16384))
 
     @pytest.mark.parametrize("to_magic", [0, 1])
     async def test_old_clients_read_every_record(self, tmp_path: Path, to_magic: int) -> None:
         log = stored_log(tmp_path, self.codec)
         outlet = RecordingOutlet()
-        part = await LazyConvertRecords.plan(whole(log), to_magic, ConversionMemory(16384))
+        part = await LazyConvertRecords.plan(whole(log), to_magic, ConversionPool(16384))
         await part.send_to(Sink(outlet, part.size))
         records = [record for batch in iter_batches(outlet.received) for record in iter_records(batch)]
         offsets = [record.offset for record in records]
@@ -149,9 +150,9 @@ async def test_the_buffer_of_conversions_may_change_while_a_slow_client_is_waite
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     log = stored_log(tmp_path)
-    memory = ConversionMemory(16384)
+    pool = ConversionPool(16384)
     outlets = [RecordingOutlet(is_slow=True), RecordingOutlet(is_slow=True)]
-    parts = [await LazyConvertRecords.plan(whole(log), magic, memory) for magic in (0, 0)]
+    parts = [await LazyConvertRecords.plan(whole(log), magic, pool) for magic in (0, 0)]
     async with trio.open_nursery() as nursery:
         for part, outlet in zip(parts, outlets, strict=True):
             nursery.start_soon(part.send_to, Sink(outlet, part.size))

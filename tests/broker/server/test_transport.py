@@ -1,0 +1,42 @@
+"""A socket that is full: what was borrowed is copied before the first wait, whatever that wait is for."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from gregor.broker.server.transport import GATHERED_BYTES, SocketTransport
+
+
+@pytest.mark.parametrize("gathered_bytes", [0, 100])
+async def test_borrowed_bytes_may_change_while_what_was_gathered_waits(
+    nursery: trio.Nursery, gathered_bytes: int
+) -> None:
+    broker_side, client_side = socket.socketpair()
+    with client_side:
+        transport = SocketTransport(broker_side)
+        filling = b"\1" * 65536
+        filled = 0
+        try:
+            while True:
+                filled += broker_side.send(filling)
+        except BlockingIOError:
+            pass
+        transport.gather(b"\2" * gathered_bytes)
+        buffer = bytearray(b"\3" * (GATHERED_BYTES + 1))
+        lent_back: list[bool] = []
+        nursery.start_soon(partial(transport.send, buffer, before_wait=lambda: lent_back.append(True)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert lent_back == [True]
+        buffer[:] = b"\4" * len(buffer)
+        received = bytearray()
+        client_side.setblocking(False)
+        while len(received) < filled + gathered_bytes + len(buffer):
+            await trio.lowlevel.wait_readable(client_side)
+            received += client_side.recv(1 << 20)
+        assert received[filled:] == b"\2" * gathered_bytes + b"\3" * len(buffer)
+        transport.close()
