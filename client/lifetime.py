@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import trio
@@ -18,11 +19,19 @@ class BackgroundTasks:
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
 
-    async def open(self) -> trio.Nursery:
-        """Begin."""
+    async def open(self, start_tasks: Callable[[trio.Nursery], Awaitable[None]]) -> None:
+        """Open the nursery and await `start_tasks(nursery)`.
+
+        Whatever `start_tasks` raises, Cancelled included, is raised after the nursery was closed again: no `__aexit__`
+        follows an `__aenter__` that failed, and a nursery left open corrupts trio's stack of cancel scopes.
+        """
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
-        return self._nursery
+        try:
+            await start_tasks(self._nursery)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Cancel the tasks and wait until they are gone. Raises what a task has failed with."""

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+import trio
+
 from ...protocol.apis import AnyApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.schema import Message
@@ -36,9 +38,11 @@ class AdminBase:
         self._background = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
-        nursery = await self._background.open()
-        await nursery.start(self._cluster.run)
+        await self._background.open(self._start_tasks)
         return self
+
+    async def _start_tasks(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self._cluster.run)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

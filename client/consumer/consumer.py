@@ -68,7 +68,10 @@ class Consumer:
         self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Self:
-        nursery = await self._background.open()
+        await self._background.open(self._start_tasks)
+        return self
+
+    async def _start_tasks(self, nursery: trio.Nursery) -> None:
         await nursery.start(self._cluster.run)
         self._nursery = nursery
         nursery.start_soon(self._fetcher.run)
@@ -76,7 +79,6 @@ class Consumer:
         nursery.start_soon(self._guard, self._refresh_metadata)
         if self.config.group_id is not None and self.config.enable_auto_commit:
             nursery.start_soon(self._guard, self._commit_now_and_then)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

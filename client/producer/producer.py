@@ -98,18 +98,16 @@ class Producer:
         self._sends_since_yield = 0
 
     async def __aenter__(self) -> Self:
-        nursery = await self._background.open()
-        try:
-            await nursery.start(self._cluster.run)
-            nursery.start_soon(self._metadata.run)
-            nursery.start_soon(self._sender.run)
-            if self._transactions is not None:
-                await self._transactions.initialize()
-        except BaseException:
-            await self._background.close()
-            raise
+        await self._background.open(self._start_tasks)
         self._is_open = True
         return self
+
+    async def _start_tasks(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self._cluster.run)
+        nursery.start_soon(self._metadata.run)
+        nursery.start_soon(self._sender.run)
+        if self._transactions is not None:
+            await self._transactions.initialize()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
