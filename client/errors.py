@@ -38,6 +38,13 @@ class UnknownTopicError(BrokerError):
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} does not exist")
 
 
+class InvalidTopicError(BrokerError, ValueError):
+    """The name can be no topic's. Every broker refuses it, so none is asked."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r:.300} cannot be the name of a topic")
+
+
 def anew(error: Exception) -> Exception:
     """The same error to be raised once more: with a traceback of its own, which is nobody's but the raiser's."""
     again = type(error).__new__(type(error), *error.args)

@@ -10,18 +10,20 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from random import Random
 
 import trio
 
 from ...protocol.records.compression import Codec
 from ..config import ProducerConfig
+from ..record_checks import Headers
 from .appending_cy import Delivery
 from .batch import BatchState, ProducerBatch
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
 from .partitioner import StickyPartitioner, adaptive_weights
-from .record_size import Headers
+from .raw_batch import RawBatch
 from .sequences import PartitionSequence
 
 ANY_PARTITION = -1
@@ -57,7 +59,8 @@ class TopicQueues:
         """Take in the leaders of all partitions, by index; None where there is none. Partitions never go away."""
         for partition in range(len(self.queues), len(leaders)):
             self.queues.append(PartitionQueue(self.topic, partition))
-        for queue, leader in zip(self.queues, leaders, strict=False):
+        for queue, leader in zip_longest(self.queues, leaders):
+            # A topic that was made anew may have fewer partitions: what waits for the others has no leader.
             queue.leader = leader
         self.available = [queue.partition for queue in self.queues if queue.leader is not None]
 
@@ -136,6 +139,7 @@ class Accumulator:
         """Add one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION leaves the choice to us.
 
         Returns the delivery, whether a batch was begun that the sender has not seen, and whether one was filled.
+        Raises as `OpenBatch.append`, having taken nothing in.
         """
         is_sticky = partition == ANY_PARTITION
         if is_sticky:
@@ -144,34 +148,38 @@ class Accumulator:
         batch = queue.open_batch
         is_begun = batch is None or (batch.room < size_bound and batch.record_count > 0)
         if batch is None or is_begun:
-            batch = self._begin_batch(queue)
+            self._seal_open(queue)
+            batch = self._new_batch(queue)
             room_before = float(batch.size_limit)
         else:
             room_before = batch.room
         delivery = batch.append(timestamp, key, value, headers, size_bound)
+        if is_begun:
+            # Only now, as what no record can be made of was raised by `append`: an empty batch is never in a queue.
+            self._enqueue(queue, batch)
+            queue.open_batch = batch
         if is_sticky:
             queues.sticky.produced_bytes += room_before - batch.room
         return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)
 
-    def append_raw(self, queue: PartitionQueue, payload: bytes, *, keeps_producer: bool) -> Delivery:
-        """Add a batch that is built already. Returns the delivery of its first record. Raises as `read_raw`."""
+    def append_raw(self, queue: PartitionQueue, raw: RawBatch, *, keeps_producer: bool) -> Delivery:
+        """Add a batch that is built already, its memory being reserved. Returns the delivery of its first record."""
         batch = ProducerBatch.from_raw(
             queue.topic,
             queue.partition,
-            payload,
+            raw,
             self._clock(),
             keeps_producer=keeps_producer,
             is_transactional=self._is_transactional,
         )
-        batch.reserved_bytes = len(payload)
+        batch.reserved_bytes = len(raw.payload)
         self._seal_open(queue)
         self._enqueue(queue, batch)
         return Delivery(batch, 0, batch.max_timestamp)
 
-    def _begin_batch(self, queue: PartitionQueue) -> ProducerBatch:
-        self._seal_open(queue)
+    def _new_batch(self, queue: PartitionQueue) -> ProducerBatch:
         ratio = self.estimator.ratio(queue.topic, self._codec) if self._codec is not Codec.NONE else 1.0
-        batch = ProducerBatch(
+        return ProducerBatch(
             queue.topic,
             queue.partition,
             codec=self._codec,
@@ -179,9 +187,6 @@ class Accumulator:
             size_limit=self._batch_size,
             created_at=self._clock(),
         )
-        self._enqueue(queue, batch)
-        queue.open_batch = batch
-        return batch
 
     def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.batches.append(batch)

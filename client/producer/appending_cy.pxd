@@ -8,6 +8,16 @@ cdef extern from "Python.h":
     void hide_from_collector "PyObject_GC_UnTrack"(object delivery)
 
 
+cdef Py_ssize_t MAX_RECORD_OVERHEAD
+cdef Py_ssize_t MAX_LENGTH_BYTES
+
+@cython.locals(size=Py_ssize_t)
+cpdef Py_ssize_t record_size_bound(key, value, headers) except -1
+
+@cython.locals(size=Py_ssize_t)
+cdef Py_ssize_t _headers_size_bound(headers) except -1
+
+
 cdef class Delivery:
     cdef object _batch
     cdef Py_ssize_t _index

@@ -5,8 +5,10 @@ Ordinary Python that is also compiled, as ``protocol/records/kernel_cy`` is: ``a
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 try:
     import cython
@@ -25,8 +27,56 @@ from ..errors import anew
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
+    from ..record_checks import Headers
     from .batch import ProducerBatch
-    from .record_size import Headers
+
+MAX_RECORD_OVERHEAD = 21
+"""Bytes that a record can take beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""
+
+MAX_LENGTH_BYTES = 5
+
+
+def record_size_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return the most bytes that the record can take in a batch of format v2.
+
+    Raises TypeError for what no record can be made of, so that nothing is begun for such.
+    """
+    size = MAX_RECORD_OVERHEAD
+    if key is not None:
+        if type(key) is not bytes:
+            raise TypeError(f"a record's key must be bytes or None, not {type(key).__name__}")
+        size += len(key)
+    if value is not None:
+        if type(value) is not bytes:
+            raise TypeError(f"a record's value must be bytes or None, not {type(value).__name__}")
+        size += len(value)
+    if headers:
+        size += _headers_size_bound(headers)
+    return size
+
+
+def _headers_size_bound(headers: Headers) -> int:
+    # Headers are read twice, here and when they are encoded: what can be iterated once only will not do.
+    if not isinstance(headers, Sequence) or isinstance(headers, (str, bytes)):
+        raise TypeError(f"a record's headers must be a sequence of (name, value) pairs, not {type(headers).__name__}")
+    size = 0
+    for header in headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise TypeError(f"a record's header must be a (name, value) pair, not {header!r:.100}")
+        name, content = header
+        if isinstance(name, str):
+            # UTF-8 takes at most four bytes a character; the exact count would mean encoding the name twice.
+            size += len(name) if name.isascii() else 4 * len(name)
+        elif isinstance(name, bytes):
+            size += len(name)
+        else:
+            raise TypeError(f"a header's name must be str or bytes, not {type(name).__name__}")
+        if content is not None:
+            if not isinstance(content, bytes):
+                raise TypeError(f"a header's value must be bytes or None, not {type(content).__name__}")
+            size += len(content)
+        size += 2 * MAX_LENGTH_BYTES
+    return size
 
 
 class Delivery:
@@ -60,6 +110,7 @@ class Delivery:
 
     async def wait_done(self) -> None:
         """Wait until the record was acknowledged or has failed, without raising what it failed with."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         while not (batch := self._whereabouts()).is_done:
             await batch.finished.wait()
 

@@ -27,7 +27,7 @@ from ...protocol.records.record import NO_TIMESTAMP, Record
 from ..errors import anew
 from .appending_cy import OpenBatch
 from .compression_estimator import CONTINGENCY_FACTOR, CompressionRatioEstimator
-from .raw_batch import produced_again, read_raw
+from .raw_batch import RawBatch, produced_again
 from .raw_batch import stamp as stamp_payload
 
 
@@ -150,25 +150,24 @@ class ProducerBatch(OpenBatch):
         cls,
         topic: str,
         partition: int,
-        payload: bytes,
+        raw: RawBatch,
         created_at: float,
         *,
         keeps_producer: bool,
         is_transactional: bool = False,
     ) -> ProducerBatch:
-        """A batch that someone else has built; see `Producer.send_batch`. Raises as `read_raw`."""
-        raw = read_raw(payload)
+        """Make a sealed batch of one that someone else has built; see `Producer.send_batch`."""
         batch = cls(topic, partition, codec=raw.codec, ratio=1.0, size_limit=0, created_at=created_at)
         batch.record_count = raw.record_count or 1
         batch.magic = raw.magic
         batch.is_raw = True
         batch.keeps_producer = keeps_producer and raw.magic == v2.MAGIC
-        batch.payload = payload
+        batch.payload = raw.payload
         if batch.keeps_producer:
             batch.producer_id, batch.producer_epoch = raw.producer_id, raw.producer_epoch
             batch.base_sequence = raw.base_sequence
         elif raw.magic == v2.MAGIC:
-            view = read_batch(payload)
+            view = read_batch(raw.payload)
             assert view is not None, "it was looked at just now"
             batch.payload = produced_again(view, is_transactional=is_transactional)
         batch.max_timestamp = raw.max_timestamp
@@ -243,8 +242,7 @@ class ProducerBatch(OpenBatch):
         )
         part.attempts = self.attempts
         for record in records[start:end]:
-            headers = [(header.key.decode(), header.value) for header in record.headers]
-            part.append(record.timestamp, record.key, record.value, headers)
+            part.append(record.timestamp, record.key, record.value, record.headers)
         return part
 
     # --- the way to the end ---

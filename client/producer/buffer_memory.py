@@ -1,14 +1,16 @@
-"""The bounded memory of a producer (`buffer.memory`): who asks for more than is free waits his turn."""
+"""The bounded memory of a producer (`buffer.memory`): who asks for more than is free waits in a queue."""
+
+from __future__ import annotations
 
 from collections import deque
 
 import trio
 
-from ..errors import RecordTooLargeError
+from ..errors import ClosedError, RecordTooLargeError
 
 
 class BufferMemory:
-    """Counts the bytes of records from `send` to their end; it holds none itself.
+    """A counter of the bytes of records from `send` to their end; it holds no bytes itself.
 
     Invariant: 0 <= used_bytes, and used_bytes <= capacity_bytes after every reservation.
     """
@@ -16,7 +18,7 @@ class BufferMemory:
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        self._waiting: deque[tuple[int, trio.Event]] = deque()
+        self._waiting: deque[_Place] = deque()
 
     @property
     def is_exhausted(self) -> bool:
@@ -31,24 +33,29 @@ class BufferMemory:
         return True
 
     async def reserve(self, size_bytes: int) -> None:
-        """Wait for the bytes and take them. Raises RecordTooLargeError if there will never be so many."""
+        """Wait for the bytes and take them. Who is cancelled has taken none.
+
+        Raises RecordTooLargeError if there will never be so many, ClosedError if `close` is called meanwhile.
+        """
         if size_bytes > self.capacity_bytes:
             raise RecordTooLargeError(f"a record of {size_bytes} bytes exceeds buffer.memory ({self.capacity_bytes})")
+        await trio.lowlevel.checkpoint_if_cancelled()
         if self.try_reserve(size_bytes):
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.cancel_shielded_checkpoint()
             return
-        granted = trio.Event()
-        place = (size_bytes, granted)
+        place = _Place(size_bytes)
         self._waiting.append(place)
         try:
-            await granted.wait()
+            await place.woken.wait()
         except BaseException:
-            if granted.is_set():
+            if place.is_granted:
                 self.release(size_bytes)
-            else:
+            elif place in self._waiting:
                 self._waiting.remove(place)
                 self._grant()
             raise
+        if not place.is_granted:
+            raise ClosedError("the producer was closed while a record waited for memory")
 
     def release(self, size_bytes: int) -> None:
         """Give bytes back, and let those who wait have them in turn."""
@@ -56,8 +63,25 @@ class BufferMemory:
         if self._waiting:
             self._grant()
 
+    def close(self) -> None:
+        """Make all who wait raise ClosedError."""
+        while self._waiting:
+            self._waiting.popleft().woken.set()
+
     def _grant(self) -> None:
-        while self._waiting and self.used_bytes + self._waiting[0][0] <= self.capacity_bytes:
-            size_bytes, granted = self._waiting.popleft()
-            self.used_bytes += size_bytes
-            granted.set()
+        while self._waiting and self.used_bytes + self._waiting[0].size_bytes <= self.capacity_bytes:
+            place = self._waiting.popleft()
+            self.used_bytes += place.size_bytes
+            place.is_granted = True
+            place.woken.set()
+
+
+class _Place:
+    """One caller's place in the queue for memory."""
+
+    __slots__ = ("is_granted", "size_bytes", "woken")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.is_granted = False
+        self.woken = trio.Event()

@@ -32,18 +32,26 @@ import trio
 from ...protocol.errors import BrokerError
 from ...protocol.records.record import Buffer
 from ..config import ProducerConfig
-from ..errors import AbandonedError, ClientError, ClosedError, DeadlineExceededError, RecordTooLargeError
+from ..errors import (
+    AbandonedError,
+    ClientError,
+    ClosedError,
+    DeadlineExceededError,
+    RecordTooLargeError,
+    UnknownTopicError,
+)
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
+from ..record_checks import Headers, check_partition, check_timestamp, check_topic
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
-from .appending_cy import Delivery
+from .appending_cy import Delivery, record_size_bound
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
-from .record_size import Headers, record_size_bound
+from .raw_batch import read_raw
 from .sender import Sender
 from .sequences import PartitionSequence
 from .transactions import TopicPartition, TransactionManager
@@ -92,6 +100,8 @@ class Producer:
             self._cluster, self._accumulator, self._metadata, self.config, self._metrics, self._transactions
         )
         self._background = BackgroundTasks()
+        self._partitioner = self.config.partitioner_class
+        self._max_record_bytes = self.config.max_request_size - BATCH_OVERHEAD
         self._flush_on_error = flush_on_error
         self._clock_ms = clock_ms
         self._is_open = False
@@ -117,6 +127,8 @@ class Producer:
                 await self.flush()
         finally:
             self._is_open = False
+            self._memory.close()
+            self._metadata.close()
             self._sender.abandon(AbandonedError("the producer was closed before the record was delivered"))
             await self._background.close()
 
@@ -134,30 +146,42 @@ class Producer:
     ) -> Delivery:
         """Add a record to a batch, and return its delivery, which may be awaited or not.
 
-        Waits for metadata and memory if it has to. It yields to other tasks whenever a batch was filled, not each time.
-        Raises ClosedError, RecordTooLargeError, DeadlineExceededError (`max.block.ms`) or BrokerError (topic refused).
+        Waits for metadata and memory if it has to. It is a checkpoint before anything is taken: a cancelled call has
+        sent nothing, and a call that returns has its record in a batch. Other tasks run after each full batch and after
+        RECORDS_BETWEEN_YIELDS records, not at each call.
+
+        Raises TypeError or ValueError for what no record can be made of, RecordTooLargeError, ClosedError,
+        DeadlineExceededError (`max.block.ms`) or BrokerError (topic refused); nothing was taken then.
         """
-        if not self._is_open:
-            raise ClosedError("the producer is not open")
-        if self._transactions is not None:
-            self._transactions.check_open()
-        queues = self._accumulator.topics.get(topic)
-        if queues is None or (partition is not None and partition >= len(queues.queues)):
-            queues = await self._metadata.wait_for(topic, partition)
-        if partition is None:
-            partition = ANY_PARTITION
-            if key is not None or self.config.partitioner_class is not None:
-                partition = self._partition_for(queues, key, value)
         size_bound = record_size_bound(key, value, headers)
-        if size_bound + BATCH_OVERHEAD > self.config.max_request_size:
+        if partition is not None:
+            partition = check_partition(partition)
+        if timestamp_ms is not None:
+            timestamp_ms = check_timestamp(timestamp_ms)
+        if size_bound > self._max_record_bytes:
             raise RecordTooLargeError(
                 f"a record of {size_bound} bytes exceeds max.request.size ({self.config.max_request_size})"
             )
-        if not self._memory.try_reserve(size_bound):
-            await self._reserve(size_bound)
-        if timestamp_ms is None:
-            timestamp_ms = self._clock_ms()
+        if self._sends_since_yield < RECORDS_BETWEEN_YIELDS:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await self._yield()
+        if not self._is_open or self._transactions is not None:
+            self._check_open()
+        queues = self._accumulator.topics.get(topic)
+        if (
+            queues is None
+            or (partition is not None and partition >= len(queues.queues))
+            or not self._memory.try_reserve(size_bound)
+        ):
+            queues = await self._admit(topic, partition, size_bound)
+        # From here on nothing waits: the record is taken whole, or not at all.
         try:
+            if partition is None:
+                is_any = key is None and self._partitioner is None
+                partition = ANY_PARTITION if is_any else self._partition_for(queues, key, value)
+            if timestamp_ms is None:
+                timestamp_ms = self._clock_ms()
             delivery, is_begun, is_filled = self._accumulator.append(
                 queues, partition, timestamp_ms, key, value, headers, size_bound
             )
@@ -171,10 +195,9 @@ class Producer:
             self._metadata.use(topic)
         if is_begun or is_filled:
             self._sender.wake()
-        if is_filled or self._sends_since_yield >= RECORDS_BETWEEN_YIELDS:
+        if is_filled:
             # Not at each new batch: whoever sends in a loop would have every record sent alone.
-            self._sends_since_yield = 0
-            await trio.lowlevel.cancel_shielded_checkpoint()
+            self._sends_since_yield = RECORDS_BETWEEN_YIELDS
         return delivery
 
     async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
@@ -186,22 +209,21 @@ class Producer:
         fields (several uncompressed messages may be one `raw`): they take Produce v2 or older, and an idempotent
         producer fails them rather than repeat what may be stored already. What a broker finds too large is not split.
 
-        Raises as `send`; ValueError if `raw` is not one batch.
+        A checkpoint as `send`, and raises as it does; ValueError if `raw` is not one batch, BrokerError CORRUPT_MESSAGE
+        if its CRC is wrong: a new one would hide the damage.
         """
-        if not self._is_open:
-            raise ClosedError("the producer is not open")
-        if self._transactions is not None:
-            self._transactions.check_open()
-        queues = self._accumulator.topics.get(topic)
-        if queues is None or partition >= len(queues.queues):
-            queues = await self._metadata.wait_for(topic, partition)
-        size = len(raw)
-        if not self._memory.try_reserve(size):
-            await self._reserve(size)
+        partition = check_partition(partition)
+        if not isinstance(raw, bytes | bytearray | memoryview):
+            raise TypeError(f"a batch must be bytes, bytearray or memoryview, not {type(raw).__name__}")
+        payload = bytes(raw)
+        described = read_raw(payload)
+        await self._yield()
+        self._check_open()
+        queues = await self._admit(topic, partition, len(payload))
         try:
-            delivery = self._accumulator.append_raw(queues.queues[partition], bytes(raw), keeps_producer=keeps_producer)
-        except (ValueError, BrokerError):
-            self._memory.release(size)
+            delivery = self._accumulator.append_raw(queues.queues[partition], described, keeps_producer=keeps_producer)
+        except BaseException:
+            self._memory.release(len(payload))
             raise
         if self._transactions is not None:
             self._transactions.note_partition(topic, partition)
@@ -209,20 +231,55 @@ class Producer:
         self._sender.wake()
         return delivery
 
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ClosedError("the producer is not open")
+        if self._transactions is not None:
+            self._transactions.check_open()
+
+    async def _yield(self) -> None:
+        """Let other tasks run."""
+        self._sends_since_yield = 0
+        await trio.lowlevel.checkpoint()
+
     def _partition_for(self, queues: TopicQueues, key: bytes | None, value: bytes | None) -> int:
-        custom = self.config.partitioner_class
-        if custom is not None:
-            partition = custom(queues.topic, key, value, len(queues.queues))
-            if not 0 <= partition < len(queues.queues):
-                raise ClientError(f"the partitioner chose {partition} of {len(queues.queues)} partitions")
+        """Return the partition for a record that names none, or ANY_PARTITION.
+
+        Raises TypeError or ValueError if a custom partitioner chose what is no partition.
+        """
+        if self._partitioner is not None:
+            partition = check_partition(self._partitioner(queues.topic, key, value, len(queues.queues)))
+            if partition >= len(queues.queues):
+                raise ValueError(f"the partitioner chose {partition} of {len(queues.queues)} partitions")
             return partition
         if key is not None and not self.config.partitioner_ignore_keys:
             return partition_for_key(key, len(queues.queues))
         return ANY_PARTITION
 
-    async def _reserve(self, size_bytes: int) -> None:
+    async def _admit(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
+        """Wait until the topic is known and the memory is reserved, `max.block.ms` for both. Raises as `send`.
+
+        What was true before a wait is asked again after it: whether the producer, and its transaction, are open, and
+        whether the topic has been evicted (`metadata.max.idle.ms`).
+        """
+        check_topic(topic)
+        deadline = trio.current_time() + self.config.max_block_ms / 1000
+        queues = await self._metadata.wait_for(topic, partition, deadline=deadline)
+        if not self._memory.try_reserve(size_bytes):
+            await self._reserve(size_bytes, deadline)
+        try:
+            self._check_open()
+            if self._accumulator.topics.get(topic) is not queues:
+                queues = await self._metadata.wait_for(topic, partition, deadline=deadline)
+                self._check_open()
+        except BaseException:
+            self._memory.release(size_bytes)
+            raise
+        return queues
+
+    async def _reserve(self, size_bytes: int, deadline: float) -> None:
         self._sender.wake()
-        with trio.move_on_after(self.config.max_block_ms / 1000):
+        with trio.move_on_at(deadline):
             await self._memory.reserve(size_bytes)
             return
         raise DeadlineExceededError(
@@ -231,6 +288,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Send everything now, and wait until all records sent before this call have met their end, good or bad."""
+        await trio.lowlevel.checkpoint()
         self._accumulator.flushes += 1
         self._sender.wake()
         try:
@@ -243,9 +301,14 @@ class Producer:
             self._accumulator.flushes -= 1
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """The topic's partitions and their leaders. Raises DeadlineExceededError or BrokerError."""
+        """Return the topic's partitions and their leaders. Raises DeadlineExceededError, BrokerError or ClosedError."""
+        check_topic(topic)
+        await trio.lowlevel.checkpoint()
         await self._metadata.wait_for(topic)
-        return self._cluster.topics[topic].partitions
+        known = self._cluster.topics.get(topic)
+        if known is None:
+            raise UnknownTopicError(topic)
+        return known.partitions
 
     def metrics(self) -> dict[str, float]:
         """Counters and rates under Kafka's names: `batch-split-rate`, `node-0.outgoing-byte-total`..."""
@@ -283,6 +346,7 @@ class Producer:
 
         Returns the producer id and epoch that batches there must have. Raises BrokerError or DeadlineExceededError.
         """
+        await trio.lowlevel.checkpoint()
         transactions = self._transactional()
         transactions.check_open()
         transactions.note_partition(topic, partition)

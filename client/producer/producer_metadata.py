@@ -10,7 +10,7 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ProducerConfig
-from ..errors import ConnectionLostError, DeadlineExceededError
+from ..errors import ClosedError, ConnectionLostError, DeadlineExceededError
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
@@ -42,7 +42,11 @@ class ProducerMetadata:
         self._metrics = metrics
         self._policy = MetadataPolicy(config.metadata_max_age_ms, config.metadata_evict_ms)
         self._errors: dict[str, BrokerError] = {}
+        self._refusals: dict[str, BrokerError] = {}
+        """What the last answer said of topics that may come to be known yet."""
         self._last_failure: Exception | None = None
+        """Why no answer came at all the last time."""
+        self._is_closed = False
         self._wanted = trio.Event()
         self._arrived = trio.Event()
         self._random = Random()
@@ -59,27 +63,51 @@ class ProducerMetadata:
         self._policy.request_update(topic)
         self._wanted.set()
 
-    async def wait_for(self, topic: str, partition: int | None = None) -> TopicQueues:
+    async def wait_for(self, topic: str, partition: int | None = None, *, deadline: float | None = None) -> TopicQueues:
         """Wait until a topic (and that partition of it) is known.
 
-        Raises BrokerError if the broker refuses it for good, DeadlineExceededError after `max.block.ms`.
+        Raises BrokerError if the broker refuses it for good, DeadlineExceededError at `deadline` (by default
+        `max.block.ms` from now) with what is the matter, ClosedError if the producer is closed meanwhile. A partition
+        that the topic does not have is waited for as well, as it may be created just now (Kafka's
+        KafkaProducer.waitOnMetadata).
         """
         self._errors.pop(topic, None)
-        with trio.move_on_after(self._config.max_block_ms / 1000):
+        is_told = False
+        with trio.move_on_at(trio.current_time() + self._config.max_block_ms / 1000 if deadline is None else deadline):
             while True:
+                if self._is_closed:
+                    raise ClosedError(f"the producer was closed while a record waited for the metadata of {topic}")
                 queues = self._accumulator.topics.get(topic)
                 if queues is not None and (partition is None or partition < len(queues.queues)):
                     return queues
                 if topic in self._errors:
                     raise self._errors.pop(topic)
+                if queues is not None and not is_told:
+                    is_told = True
+                    count = len(queues.queues)
+                    logger.warning("waiting for %s-%s: the topic has %d partition(s), from 0", topic, partition, count)
                 self.use(topic)
                 self.request_update(topic)
                 await self._arrived.wait()
+        raise self._not_known(topic, partition)
+
+    def _not_known(self, topic: str, partition: int | None) -> DeadlineExceededError:
         missing = topic if partition is None else f"{topic}-{partition}"
-        because = f": {self._last_failure}" if self._last_failure is not None else ""
-        raise DeadlineExceededError(
+        cause = self._last_failure or self._refusals.get(topic)
+        because = f": {cause}" if cause is not None else ""
+        queues = self._accumulator.topics.get(topic)
+        if queues is not None:
+            because = f": {topic} has {len(queues.queues)} partition(s){because}"
+        error = DeadlineExceededError(
             f"{missing} is not known after max.block.ms ({self._config.max_block_ms} ms){because}"
-        ) from self._last_failure
+        )
+        error.__cause__ = cause
+        return error
+
+    def close(self) -> None:
+        """Make all who wait raise ClosedError, now and later."""
+        self._is_closed = True
+        self._arrived.set()
 
     async def run(self) -> None:
         """Fetch what the policy asks for until cancelled."""
@@ -97,6 +125,7 @@ class ProducerMetadata:
         for topic in self._policy.evict(now):
             if self._accumulator.forget_topic(topic):
                 self._cluster.topics.pop(topic, None)
+                self._refusals.pop(topic, None)
             elif topic in self._accumulator.topics:
                 # Something is still to be sent there.
                 self._policy.use(topic, now)
@@ -125,13 +154,14 @@ class ProducerMetadata:
             code = codes.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if metadata is not None and code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
                 self._accumulator.update_topic(topic, metadata.leaders)
+            self._refusals.pop(topic, None)
             if metadata is not None and code is ErrorCode.NONE and None not in metadata.leaders:
                 self._policy.refreshed([topic], now)
                 continue
             if code in _HOPELESS_CODES:
                 self._errors[topic] = BrokerError(code, f"topic {topic!r}")
-            else:
-                self._last_failure = BrokerError(code, f"topic {topic!r}")
+            elif code:
+                self._refusals[topic] = BrokerError(code, f"topic {topic!r}")
             self._policy.failed([topic], now + self._backoff(1))
 
     def _backoff(self, failures: int) -> float:

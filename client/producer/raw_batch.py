@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
+from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_batches, read_batch
 from ...protocol.records.compression import Codec
@@ -42,11 +43,13 @@ class RawBatch:
 def read_raw(payload: bytes) -> RawBatch:
     """Look at one whole batch, or at uncompressed messages of format v0 or v1, which go together as well.
 
-    Raises ValueError for anything else, BrokerError CORRUPT_MESSAGE for what is no batch at all.
+    Raises ValueError for anything else, BrokerError CORRUPT_MESSAGE for what is no batch at all, or is damaged: whoever
+    stamps a batch writes a new CRC, and with it damage would become valid for ever.
     """
     first = read_batch(payload)
     if first is None:
         raise ValueError("expected a whole record batch")
+    _check_crc(first)
     if first.magic == v2.MAGIC or first.is_compressed:
         if first.size_bytes != len(payload):
             raise ValueError("expected exactly one whole record batch")
@@ -66,10 +69,16 @@ def read_raw(payload: bytes) -> RawBatch:
     for message in iter_batches(payload):
         if message.magic != first.magic or message.is_compressed:
             raise ValueError("only uncompressed messages of one format go together")
+        _check_crc(message)
         count, end, newest = count + 1, message.end, max(newest, message.max_timestamp)
     if end != len(payload):
         raise ValueError("expected whole messages")
     return RawBatch(payload, first.magic, Codec.NONE, count, newest)
+
+
+def _check_crc(batch: BatchView) -> None:
+    if not batch.crc_is_valid:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not match its bytes")
 
 
 def produced_again(

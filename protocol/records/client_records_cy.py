@@ -45,7 +45,7 @@ def encode_record(
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
+    headers: Sequence[tuple[str | bytes, bytes | None]],
 ) -> bytes:
     """One record as it stands in a batch, its length first. Deltas are against the batch's base."""
     when = _varint(timestamp_delta)
@@ -64,10 +64,10 @@ def encode_record(
     return b"".join((_varint(size), _ATTRIBUTES, when, place, key_size, key, value_size, value, tail))
 
 
-def _encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def _encode_headers(headers: Sequence[tuple[str | bytes, bytes | None]]) -> bytes:
     parts = [_varint(len(headers))]
     for name, content in headers:
-        encoded_name = name.encode()
+        encoded_name = name.encode() if isinstance(name, str) else name
         parts += (_varint(len(encoded_name)), encoded_name)
         parts += (b"\x01",) if content is None else (_varint(len(content)), content)
     return b"".join(parts)

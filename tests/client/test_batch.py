@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.client.producer.appending_cy import Delivery
+from gregor.client.producer.appending_cy import Delivery, record_size_bound
 from gregor.client.producer.batch import BatchState, ProducerBatch, next_sequence
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
-from gregor.client.producer.record_size import record_size_bound
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
 from gregor.protocol.records.compression import Codec
