@@ -168,4 +168,4 @@ async def test_a_batch_of_the_wrong_type_is_refused(broker_process: BrokerProces
 def test_an_unknown_code_of_a_later_kafka_is_unknown_server_error() -> None:
     assert ErrorCode(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(ValueError, match="text"):
-        ErrorCode("text")
+        ErrorCode("text")  # type: ignore[arg-type]
