@@ -111,8 +111,8 @@ def test_a_controller_without_its_log_does_not_begin_a_new_one(cluster: ClusterO
     controller.start_again()
     cluster.wait_until_all_see_all()
     until(lambda: sorted(cluster.metadata(2, "t").topics[0].partitions[0].isr_nodes) == [1, 2, 3])
-    until(lambda: b"before" in fetched(cluster, *cluster.leaders(2, "t"), "t", 0)[1])
-    until(lambda: produce(cluster, *cluster.leaders(2, "t"), "t", 0, b"after") == 0)
+    until(lambda: b"before" in fetched(cluster, cluster.leaders(2, "t")[0], "t", 0)[1])
+    until(lambda: produce(cluster, cluster.leaders(2, "t")[0], "t", 0, b"after") == 0)
 
 
 def test_a_controller_whose_disk_is_lost_gets_a_new_one(cluster: ClusterOfProcesses) -> None:

@@ -102,7 +102,7 @@ def register(node: Node) -> None:
 @asynccontextmanager
 async def following(node: Node, link: Link) -> AsyncIterator[None]:
     """Follow for the length of a block, from its beginning caught up."""
-    follower = MetadataFollower(node.store, link, timeout_s=2, retry_backoff_s=0.01)  # type: ignore[arg-type]
+    follower = MetadataFollower(node.store, link, timeout_s=2, retry_backoff_s=0.01)
     async with trio.open_nursery() as nursery:
         await nursery.start(follower.run)
         yield
