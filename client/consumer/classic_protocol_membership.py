@@ -1,4 +1,8 @@
-"""Being a member of a consumer group by the classic protocol: join, sync, heartbeat, and again when asked to."""
+"""Being a member of a consumer group by the classic protocol: join, sync, heartbeat, and again when asked to.
+
+When the coordinator wants a rebalance, the member goes on reading in its generation until the user polls next. Then it
+gives back its partitions (all of them with an eager assignor) and joins again.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,11 @@ from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestPr
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..config import ConsumerConfig
+from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import Membership
 from .assignors import Assignment, Assignor, MemberWish, assignors_named
-from .group_membership import GroupMembership, Listener
+from .group_membership import AssignmentListener, GroupMembership
 from .subscription import Subscription, TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
@@ -43,15 +48,15 @@ class ClassicProtocolMembership(GroupMembership):
         cluster: Cluster,
         subscription: Subscription,
         config: ConsumerConfig,
-        *,
-        on_revoked: Listener,
-        on_assigned: Listener,
+        boundary: PollBoundary,
+        listener: AssignmentListener,
     ) -> None:
-        super().__init__(cluster, subscription, config, on_revoked=on_revoked, on_assigned=on_assigned)
+        super().__init__(cluster, subscription, config, boundary, listener)
         self._assignors = assignors_named(config.partition_assignment_strategy)
         self._is_cooperative = all(assignor.is_cooperative for assignor in self._assignors)
         self._generation_id = NO_GENERATION
-        self._rejoin_wanted = trio.Event()
+        self._join_count = 0
+        self._is_joining = False
         self._led_counts: dict[str, int] | None = None
 
     @property
@@ -61,19 +66,11 @@ class ClassicProtocolMembership(GroupMembership):
 
     def rejoin(self) -> None:
         """Have the group meet again."""
-        self._rejoin_wanted.set()
+        self._rebalance_wanted.set()
 
     def topics_changed(self) -> bool:
         """Whether this member was the leader, and topics have other partitions now than it has divided."""
         return self._led_counts is not None and self._led_counts != self._partition_counts(self._led_counts)
-
-    async def _take_part(self) -> None:
-        try:
-            if await self._join():
-                await self._heartbeat()
-        except BrokerError as error:
-            if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
-                raise
 
     def _forget_place(self, code: ErrorCode) -> None:
         self._generation_id = NO_GENERATION
@@ -94,23 +91,46 @@ class ClassicProtocolMembership(GroupMembership):
 
     # --- join and sync ---
 
-    async def _join(self) -> bool:
-        """Go through one rebalance; False if it has to be begun again at once."""
-        self._rejoin_wanted = trio.Event()
-        if not self._is_cooperative:
+    async def _rebalance(self) -> None:
+        try:
+            await self._prepare()
+            await self._join()
+        except BrokerError as error:
+            if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                raise
+            self._rebalance_wanted.set()
+
+    async def _prepare(self) -> None:
+        """Wait until the user polls; with an eager assignor, give back all partitions then."""
+        if self._is_cooperative and self._subscription.positions:
+            await self._boundary.hand_over(trio.lowlevel.checkpoint)
+        elif not self._is_cooperative:
             await self._let_go(self._subscription.positions)
-        answer = await self._ask_join()
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
+
+    async def _join(self) -> None:
+        """Go through one rebalance of the group."""
+        # What asks for a rebalance from here on asks for another one.
+        self._rebalance_wanted = trio.Event()
+        self._join_count += 1
+        self._is_joining = True
+        try:
             answer = await self._ask_join()
-        _raise_for(answer.error_code, "JoinGroup")
-        self._member_id, self._generation_id = answer.member_id, answer.generation_id
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = answer.member_id
+                answer = await self._ask_join()
+            _raise_for(answer.error_code, "JoinGroup")
+            self._member_id, self._generation_id = answer.member_id, answer.generation_id
+        finally:
+            self._is_joining = False
         self._led_counts = None
         assignments: list[SyncGroupRequestAssignment] = []
         if answer.leader == answer.member_id:
             assignments = await self._divide(answer)
         assigned = await self._sync(answer.protocol_name or "", assignments)
-        return await self._adopt(assigned)
+        has_lost_some = await self._take_over(assigned)
+        if has_lost_some and self._is_cooperative:
+            # Others get what was given back in another rebalance (KIP-429).
+            self._rebalance_wanted.set()
 
     async def _ask_join(self) -> JoinGroupResponse:
         subscription = ConsumerProtocolSubscription(
@@ -189,32 +209,35 @@ class ClassicProtocolMembership(GroupMembership):
         assignment = decode(ConsumerProtocolAssignment, answer.assignment[VERSION_SIZE:], ASSIGNMENT_VERSION)
         return [(item.topic, partition) for item in assignment.assigned_partitions for partition in item.partitions]
 
-    async def _adopt(self, assigned: Sequence[TopicPartition]) -> bool:
-        """Take over an assignment; False if partitions were let go for it, so that the group has to meet again."""
-        has_lost_some = await self._take_over(assigned)
-        return not (has_lost_some and self._is_cooperative)
-
     # --- staying alive ---
 
-    async def _heartbeat(self) -> None:
-        """Beat until the group has to meet again."""
-        while not self._rejoin_wanted.is_set():
-            with trio.move_on_after(self._config.heartbeat_interval_ms / 1000):
-                await self._rejoin_wanted.wait()
-                return
-            await self._check_poll()
-            connection = await self._coordinator()
-            version = connection.versions.version(ApiKey.HEARTBEAT)
-            request = HeartbeatRequest(
-                group_id=self._group_id,
-                generation_id=self._generation_id,
-                member_id=self._member_id,
-                group_instance_id=self._config.group_instance_id if version >= 3 else None,
-            )
-            answer = await connection.request(
-                request, HeartbeatResponse, version=version, timeout_ms=self._config.session_timeout_ms
-            )
-            _raise_for(answer.error_code, "Heartbeat")
+    @property
+    def _beat_interval_s(self) -> float:
+        return self._config.heartbeat_interval_ms / 1000
+
+    async def _beat(self) -> None:
+        if self._generation_id == NO_GENERATION or self._is_joining:
+            # The coordinator waits for JoinGroup as long as the group needs, and asks for no heartbeats meanwhile.
+            return
+        join_count = self._join_count
+        connection = await self._coordinator()
+        version = connection.versions.version(ApiKey.HEARTBEAT)
+        request = HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=self._generation_id,
+            member_id=self._member_id,
+            group_instance_id=self._config.group_instance_id if version >= 3 else None,
+        )
+        answer = await connection.request(
+            request, HeartbeatResponse, version=version, timeout_ms=self._config.session_timeout_ms
+        )
+        if join_count != self._join_count:
+            # A generation that is over: the coordinator's opinion of it is of no interest.
+            return
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._rebalance_wanted.set()
+            return
+        _raise_for(answer.error_code, "Heartbeat")
 
 
 def _raise_for(code: int, what: str) -> None:

@@ -2,7 +2,7 @@
 
 The coordinator assigns. A member that is told other partitions than it has gives up what it must (so that others may
 have it), takes what is new, and says in the next heartbeat what it owns now. `member_epoch` 0 joins, -1 leaves, -2
-leaves a static member's place open.
+leaves a static member's place open. Heartbeats go on while partitions wait for the user's next poll to come and go.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from ...protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from ..config import ConsumerConfig
+from ..errors import ConnectionLostError
+from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import Membership
-from .group_membership import GroupMembership, Listener
-from .subscription import Subscription, TopicPartition, by_topic
+from .group_membership import AssignmentListener, GroupMembership
+from .subscription import Subscription, by_topic
 
 JOINING = 0
 LEAVING = -1
@@ -45,16 +47,15 @@ class ConsumerProtocolMembership(GroupMembership):
         cluster: Cluster,
         subscription: Subscription,
         config: ConsumerConfig,
-        *,
-        on_revoked: Listener,
-        on_assigned: Listener,
+        boundary: PollBoundary,
+        listener: AssignmentListener,
     ) -> None:
-        super().__init__(cluster, subscription, config, on_revoked=on_revoked, on_assigned=on_assigned)
+        super().__init__(cluster, subscription, config, boundary, listener)
         self._epoch = JOINING
         self._interval = config.heartbeat_interval_ms / 1000
         self._told_topics: frozenset[str] | None = None
         self._must_tell_owned = False
-        self._beat_wanted = trio.Event()
+        self._target: Assignment | None = None
 
     @property
     def membership(self) -> Membership:
@@ -70,17 +71,9 @@ class ConsumerProtocolMembership(GroupMembership):
         """Never: the coordinator looks at the topics itself."""
         return False
 
-    async def _take_part(self) -> None:
-        self._beat_wanted = trio.Event()
-        await self._beat()
-        if self._must_tell_owned:
-            return
-        with trio.move_on_after(self._interval):
-            await self._beat_wanted.wait()
-        await self._check_poll()
-
     def _forget_place(self, code: ErrorCode) -> None:
         self._epoch = JOINING
+        self._target = None
 
     async def _say_goodbye(self) -> None:
         if not self._member_id or self._epoch < JOINING:
@@ -89,6 +82,10 @@ class ConsumerProtocolMembership(GroupMembership):
         await self._send(ConsumerGroupHeartbeatRequest())
 
     # --- one heartbeat ---
+
+    @property
+    def _beat_interval_s(self) -> float:
+        return 0.0 if self._must_tell_owned else self._interval
 
     async def _beat(self) -> None:
         request = ConsumerGroupHeartbeatRequest()
@@ -101,14 +98,20 @@ class ConsumerProtocolMembership(GroupMembership):
             self._must_tell_owned = True
         if self._must_tell_owned:
             request.topic_partitions = self._owned()
-        answer = await self._send(request)
-        self._told_topics = topics
+        # What changes while the answer is under way is for the next heartbeat to tell.
         self._must_tell_owned = False
+        try:
+            answer = await self._send(request)
+        except (BrokerError, ConnectionLostError):
+            self._must_tell_owned = True
+            raise
+        self._told_topics = topics
         self._member_id = answer.member_id or self._member_id
         self._epoch = answer.member_epoch
         self._interval = answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
-            await self._adopt(await self._places(answer.assignment))
+            self._target = answer.assignment
+            self._rebalance_wanted.set()
 
     async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         connection = await self._coordinator()
@@ -126,27 +129,35 @@ class ConsumerProtocolMembership(GroupMembership):
 
     # --- the assignment ---
 
-    async def _places(self, assignment: Assignment) -> list[TopicPartition]:
-        """The partitions that are meant by the topics' ids; of topics that are unknown still, none."""
-        names = self._names()
-        wanted = {item.topic_id for item in assignment.topic_partitions}
-        if not wanted <= names.keys():
-            await self._cluster.refresh(self._subscription.topics)
-            names = self._names()
-        return [
+    async def _rebalance(self) -> None:
+        """Make the assignment ours, and have a heartbeat say so at once."""
+        self._rebalance_wanted = trio.Event()
+        if self._target is None:
+            return
+        wanted = {item.topic_id for item in self._target.topic_partitions}
+        names = await self._names(wanted)
+        places = [
             (names[item.topic_id], partition)
-            for item in assignment.topic_partitions
+            for item in self._target.topic_partitions
             if item.topic_id in names
             for partition in item.partitions
         ]
-
-    def _names(self) -> dict[UUID, str]:
-        return {topic.topic_id: name for name, topic in self._cluster.topics.items()}
-
-    async def _adopt(self, assigned: list[TopicPartition]) -> None:
-        """Make the assignment ours, and have the next heartbeat say so at once if that changed anything."""
-        await self._take_over(assigned)
+        await self._take_over(places)
         self._must_tell_owned = True
+        self._beat_wanted.set()
+        if not wanted <= names.keys():
+            # The broker that was asked for metadata does not know a topic yet that the coordinator knows.
+            await trio.sleep(self._config.retry_backoff_ms / 1000)
+            self._rebalance_wanted.set()
+
+    async def _names(self, wanted: set[UUID]) -> dict[UUID, str]:
+        """The names of known topics by their ids, asked for if one of `wanted` is not known."""
+        if not wanted <= self._known_names().keys():
+            await self._cluster.refresh(self._subscription.topics)
+        return self._known_names()
+
+    def _known_names(self) -> dict[UUID, str]:
+        return {topic.topic_id: name for name, topic in self._cluster.topics.items()}
 
     def _owned(self) -> list[TopicPartitions]:
         ids = {name: topic.topic_id for name, topic in self._cluster.topics.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -17,38 +18,45 @@ FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
+class FetchPosition(NamedTuple):
+    """From where to fetch; `leader_epoch` is that of the metadata, so that brokers refuse older ones (KIP-320)."""
+
+    offset: int
+    leader_epoch: int = -1
+
+
 class FetchSession:
     """The session with one broker: its id, the epoch of the next request, and what the broker remembers."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self._remembered: dict[TopicPartition, int] = {}
-        self._asked: dict[TopicPartition, int] = {}
+        self._remembered: dict[TopicPartition, FetchPosition] = {}
+        self._asked: dict[TopicPartition, FetchPosition] = {}
         self._topic_ids: dict[str, UUID] = {}
 
     def fill(
         self,
         request: FetchRequest,
-        offsets: Mapping[TopicPartition, int],
+        positions: Mapping[TopicPartition, FetchPosition],
         partition_max_bytes: int,
         version: int,
         topic_ids: Mapping[str, UUID],
     ) -> None:
-        """Put the partitions to fetch (with their offsets) into a request, whole or as a difference.
+        """Put the partitions to fetch (with their offsets and leader epochs) into a request, whole or as a difference.
 
         From FIRST_VERSION_WITH_TOPIC_IDS on topics go by their ids (KIP-516), and a session with others is given up.
         """
-        ids = {topic: topic_ids[topic] for topic, _ in offsets} if version >= FIRST_VERSION_WITH_TOPIC_IDS else {}
-        kept_topics = {topic for topic, _ in self._remembered.keys() & offsets.keys()}
+        ids = {topic: topic_ids[topic] for topic, _ in positions} if version >= FIRST_VERSION_WITH_TOPIC_IDS else {}
+        kept_topics = {topic for topic, _ in self._remembered.keys() & positions.keys()}
         if any(ids.get(topic) != self._topic_ids.get(topic) for topic in kept_topics):
             self.reset()
-        self._asked = dict(offsets)
+        self._asked = dict(positions)
         if version < FIRST_VERSION_WITH_SESSIONS or self._id == NO_SESSION:
             changed, forgotten = self._asked, []
             self._topic_ids = ids
         else:
-            changed = {place: offset for place, offset in self._asked.items() if self._remembered.get(place) != offset}
+            changed = {place: asked for place, asked in self._asked.items() if self._remembered.get(place) != asked}
             forgotten = sorted(self._remembered.keys() - self._asked.keys())
             self._topic_ids |= ids
         known = self._topic_ids
@@ -58,7 +66,10 @@ class FetchSession:
                 topic_id=known.get(topic, NO_UUID),
                 partitions=[
                     FetchPartition(
-                        partition=place[1], fetch_offset=changed[place], partition_max_bytes=partition_max_bytes
+                        partition=place[1],
+                        current_leader_epoch=changed[place].leader_epoch,
+                        fetch_offset=changed[place].offset,
+                        partition_max_bytes=partition_max_bytes,
                     )
                     for place in places
                 ],

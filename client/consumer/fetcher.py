@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 import trio
@@ -17,17 +15,17 @@ import trio
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ...protocol.records.batches import BatchView, iter_batches, iter_records
-from ...protocol.records.control import ControlType, control_type
-from ...protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
+from ...protocol.records.batches import iter_batches
 from ...protocol.schema import NO_UUID
 from ..config import ConsumerConfig
-from ..errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError
+from ..errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError, is_retriable
+from ..fetched_partition import FetchedBatches, FetchedPartition
 from ..metrics import Metrics
+from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.connection import Connection
-from .consumer_record import ConsumerRecord, decode_batch
-from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchSession
+from .consumer_record import ConsumerRecord
+from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchPosition, FetchSession
 from .preferred_replicas import PreferredReplicas
 from .subscription import PartitionPosition, Subscription, TopicPartition
 
@@ -35,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 NO_LEADER = -1
+NO_LEADER_EPOCH = -1
 SESSION_CODES = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -44,139 +43,21 @@ SESSION_CODES = frozenset(
 )
 
 
-class FetchedBatches(NamedTuple):
-    """Batches of one partition as `Consumer.poll_batches` hands them out; the next ones begin at `next_offset`.
-
-    The first may hold records from before `first_offset`, which were not asked for.
-    """
-
-    topic: str
-    partition: int
-    first_offset: int
-    batches: list[BatchView]
-    next_offset: int
-    tags: list[TaggedBatch]
-    """The enriched tags of all stored batches that were fetched, with `fetch_batch_tags` from a Gregor broker."""
-
-
-class FetchedPartition:
-    """What one Fetch brought for one partition, not handed out yet."""
-
-    __slots__ = (
-        "_aborted",
-        "_batches",
-        "_check_crcs",
-        "_end_offset",
-        "_hides_aborted",
-        "_next",
-        "_records",
-        "_tags",
-        "place",
-        "position",
-    )
-
-    def __init__(
-        self, place: TopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
-    ) -> None:
-        self.place = place
-        self.position = position
-        self._batches = iter_batches(data.records or b"")  # type: ignore[arg-type]
-        self._records: list[ConsumerRecord] = []
-        self._next = 0
-        self._end_offset = 0
-        self._check_crcs = config.check_crcs
-        self._hides_aborted = config.is_read_committed
-        self._tags = data.gregor_batch_tags or b""
-        aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
-        self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
-
-    def take(self, count: int) -> list[ConsumerRecord]:
-        """Hand out up to `count` records and move the position behind them; fewer mean that all is handed out.
-
-        Raises BrokerError for damaged batches.
-        """
-        taken: list[ConsumerRecord] = []
-        while len(taken) < count:
-            if self._next == len(self._records):
-                # Behind the batch, whose last records may have been compacted away.
-                self.position.offset = max(self.position.offset or 0, self._end_offset)
-                batch = next(self._batches, None)
-                if batch is None:
-                    return taken
-                self._open(batch)
-                continue
-            end = self._next + count - len(taken)
-            taken += self._records[self._next : end]
-            self._next = min(end, len(self._records))
-            self.position.offset = taken[-1].offset + 1
-        return taken
-
-    def take_batches(self) -> list[BatchView]:
-        """The batches that are left, and move the position behind them. Raises as `take`."""
-        taken = []
-        for batch in self._batches:
-            if self._is_visible(batch):
-                taken.append(batch)
-            self.position.offset = batch.last_offset + 1
-        return taken
-
-    def tags(self) -> list[TaggedBatch]:
-        """The enriched tags that came with the batches. Raises BrokerError if they cannot be read."""
-        return decode_tagged_batches(self._tags)
-
-    def _open(self, batch: BatchView) -> None:
-        """Begin with a batch, or step over it."""
-        from_offset = self.position.offset or 0
-        is_visible = self._is_visible(batch)
-        self._records = decode_batch(*self.place, batch, from_offset) if is_visible else []
-        self._next = 0
-        self._end_offset = batch.last_offset + 1
-
-    def _is_visible(self, batch: BatchView) -> bool:
-        """Whether it has records from the position on that are neither markers nor of an aborted transaction."""
-        if self._check_crcs and not batch.crc_is_valid:
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
-        if batch.is_control:
-            self._aborted.pass_marker(batch)
-            return False
-        return batch.last_offset >= (self.position.offset or 0) and not (
-            self._hides_aborted and self._aborted.hides(batch)
-        )
-
-
-class AbortedFilter:
-    """Which batches belong to aborted transactions, going through them in order (Kafka's CompletedFetch)."""
-
-    def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
-        self._coming = deque(transactions)
-        self._open: set[int] = set()
-
-    def hides(self, batch: BatchView) -> bool:
-        """Whether the batch was written in a transaction that was aborted later."""
-        self._open_up_to(batch)
-        return batch.is_transactional and batch.producer_id in self._open
-
-    def pass_marker(self, batch: BatchView) -> None:
-        """Note a transaction's end."""
-        # A fetch may begin with the marker itself: then its transaction is over before anything of it was seen.
-        self._open_up_to(batch)
-        if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
-            self._open.discard(batch.producer_id)
-
-    def _open_up_to(self, batch: BatchView) -> None:
-        while self._coming and self._coming[0][0] <= batch.last_offset:
-            self._open.add(self._coming.popleft()[1])
-
-
 class Fetcher:
     """Fetches for the assigned partitions; `take` is what the consumer calls."""
 
-    def __init__(self, cluster: Cluster, subscription: Subscription, config: ConsumerConfig, metrics: Metrics) -> None:
-        self.has_news = trio.Event()
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: Subscription,
+        config: ConsumerConfig,
+        metrics: Metrics,
+        boundary: PollBoundary,
+    ) -> None:
         self.resets: set[TopicPartition] = set()
         """Partitions whose position is out of range: the consumer finds them a new one."""
         self._buffer: deque[FetchedPartition] = deque()
-        self._error: Exception | None = None
+        self._boundary = boundary
         self._cluster = cluster
         self._subscription = subscription
         self._config = config
@@ -195,50 +76,61 @@ class Fetcher:
         async with trio.open_nursery() as nursery:
             while True:
                 self._wanted = trio.Event()
-                for leader, offsets in self._fetchable().items():
+                for leader, positions in self._fetchable().items():
                     if leader not in self._busy:
                         self._busy.add(leader)
-                        nursery.start_soon(self._fetch, leader, offsets)
+                        nursery.start_soon(self._fetch, leader, positions)
                 await self._wanted.wait()
 
-    def _fetchable(self) -> dict[int, dict[TopicPartition, int]]:
+    def _fetchable(self) -> dict[int, dict[TopicPartition, FetchPosition]]:
         buffered = {fetched.place for fetched in self._buffer}
-        by_node: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        by_node: defaultdict[int, dict[TopicPartition, FetchPosition]] = defaultdict(dict)
         for place, position in self._subscription.positions.items():
-            if position.offset is None or position.is_paused or place in buffered or place in self.resets:
+            if position.offset is None or not position.is_handed_out or place in buffered or place in self.resets:
                 continue
             node = self._preferred.get(place)
             if node is None or node not in self._cluster.brokers:
                 node = self._cluster.leader(*place)
-            by_node[NO_LEADER if node is None else node][place] = position.offset
+            by_node[NO_LEADER if node is None else node][place] = FetchPosition(
+                position.offset, self._leader_epoch(*place)
+            )
         return by_node
 
-    async def _fetch(self, leader: int, offsets: dict[TopicPartition, int]) -> None:
+    def _leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that the metadata names: brokers refuse fetches of another epoch (KIP-320)."""
+        metadata = self._cluster.topics.get(topic)
+        if metadata is None or partition >= len(metadata.partitions):
+            return NO_LEADER_EPOCH
+        return metadata.partitions[partition].leader_epoch
+
+    async def _fetch(self, leader: int, positions: dict[TopicPartition, FetchPosition]) -> None:
         try:
             if leader == NO_LEADER:
-                await self._cluster.refresh({topic for topic, _ in offsets})
-                if all(self._cluster.leader(*place) is None for place in offsets):
+                await self._cluster.refresh({topic for topic, _ in positions})
+                if all(self._cluster.leader(*place) is None for place in positions):
                     await self._pause()
                 return
             connection = await self._cluster.connection(leader)
-            answer = await self._exchange(connection, leader, offsets)
-            await self._take_in(answer, leader, offsets)
+            answer = await self._exchange(connection, leader, positions)
+            await self._take_in(answer, leader, positions)
         except (ConnectionLostError, BrokerError) as failure:
-            if isinstance(failure, BrokerError) and not failure.code.retriable:
-                self.report(failure)
-                return
-            logger.info("fetching failed: %s", failure)
-            for place in offsets:
+            for place in positions:
                 self._preferred.forget(place)
             self._sessions[leader].reset()
-            await self._pause()
-            await self._refresh({topic for topic, _ in offsets})
+            if is_retriable(failure):
+                logger.info("fetching failed: %s", failure)
+                await self._pause()
+            else:
+                await self._boundary.tell(failure)
+            await self._refresh({topic for topic, _ in positions})
         finally:
             self._busy.discard(leader)
             self.wake()
 
-    async def _exchange(self, connection: Connection, leader: int, offsets: dict[TopicPartition, int]) -> FetchResponse:
-        topic_ids = {topic: self._topic_id(topic) for topic, _ in offsets}
+    async def _exchange(
+        self, connection: Connection, leader: int, positions: dict[TopicPartition, FetchPosition]
+    ) -> FetchResponse:
+        topic_ids = {topic: self._topic_id(topic) for topic, _ in positions}
         newest = FIRST_VERSION_WITH_TOPIC_IDS - 1 if NO_UUID in topic_ids.values() else None
         version = connection.versions.version(ApiKey.FETCH, newest=newest)
         request = FetchRequest(
@@ -250,12 +142,14 @@ class Fetcher:
             gregor_as_stored=self._config.fetch_as_stored,
             gregor_with_tags=self._config.fetch_batch_tags,
         )
-        self._sessions[leader].fill(request, offsets, self._config.max_partition_fetch_bytes, version, topic_ids)
+        self._sessions[leader].fill(request, positions, self._config.max_partition_fetch_bytes, version, topic_ids)
         self._metrics.count("fetch")
         timeout_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         return await connection.request(request, FetchResponse, version=version, timeout_ms=timeout_ms)
 
-    async def _take_in(self, answer: FetchResponse, leader: int, offsets: dict[TopicPartition, int]) -> None:
+    async def _take_in(
+        self, answer: FetchResponse, leader: int, positions: dict[TopicPartition, FetchPosition]
+    ) -> None:
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             self._sessions[leader].reset()
@@ -263,27 +157,37 @@ class Fetcher:
                 raise BrokerError(code, "Fetch")
             return
         self._sessions[leader].answered(answer.session_id)
-        names = {self._topic_id(topic): topic for topic, _ in offsets}
+        names = {self._topic_id(topic): topic for topic, _ in positions}
         stale_topics = set()
+        refusals: list[BrokerError | RecordTooLargeError] = []
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 place = (name, data.partition_index)
-                if not self._take_partition(place, data, offsets.get(place)):
-                    stale_topics.add(name)
+                try:
+                    if not self._take_partition(place, data, positions.get(place)):
+                        stale_topics.add(name)
+                except (BrokerError, RecordTooLargeError) as refusal:
+                    refusals.append(refusal)
         if stale_topics:
             self._sessions[leader].reset()
             await self._pause()
             await self._refresh(stale_topics)
+        for told in refusals:
+            # Only who was told may have it asked for again: a refusal would be repeated without end.
+            await self._boundary.tell(told)
 
     def _topic_id(self, topic: str) -> UUID:
         metadata = self._cluster.topics.get(topic)
         return NO_UUID if metadata is None else metadata.topic_id
 
-    def _take_partition(self, place: TopicPartition, data: PartitionData, asked: int | None) -> bool:
-        """Buffer what came; False if the partition's metadata has to be fetched first."""
+    def _take_partition(self, place: TopicPartition, data: PartitionData, asked: FetchPosition | None) -> bool:
+        """Buffer what came; False if the partition's metadata has to be fetched first.
+
+        Raises BrokerError for a refusal that will not change, RecordTooLargeError.
+        """
         position = self._subscription.positions.get(place)
-        if position is None or asked is None or position.offset != asked:
+        if position is None or asked is None or position.offset != asked.offset:
             # The assignment or the position has changed while the request was under way.
             return True
         code = ErrorCode(data.error_code)
@@ -294,11 +198,11 @@ class Fetcher:
             self._preferred.prefer(place, data.preferred_read_replica)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.resets.add(place)
-            self.has_news.set()
+            self._boundary.wake()
         elif code in STALE_METADATA_CODES or (code is not ErrorCode.NONE and code.retriable):
             return False
         elif code is not ErrorCode.NONE:
-            self.report(BrokerError(code, f"{place[0]}-{place[1]}"))
+            raise BrokerError(code, f"{place[0]}-{place[1]}")
         else:
             position.high_watermark = data.high_watermark
             position.last_stable_offset = data.last_stable_offset
@@ -311,62 +215,82 @@ class Fetcher:
         if next(iter_batches(data.records), None) is None:  # type: ignore[arg-type]
             # Only before Fetch v3 can a limit cut the very first batch (KIP-74).
             limit = self._config.max_partition_fetch_bytes
-            self.report(
-                RecordTooLargeError(
-                    f"the record at {place[0]}-{place[1]} offset {position.offset} exceeds max.partition.fetch.bytes"
-                    f" ({limit})"
-                )
+            raise RecordTooLargeError(
+                f"the record at {place[0]}-{place[1]} offset {position.offset} exceeds max.partition.fetch.bytes"
+                f" ({limit})"
             )
-            return
         self._buffer.append(FetchedPartition(place, position, data, self._config))
-        self.has_news.set()
+        self._boundary.wake()
+
+    # --- what the consumer calls ---
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Hand out up to `count` records of one partition. Raises what went wrong since the last call.
+        """Hand out up to `count` records. Raises BrokerError for a damaged batch that is next."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count:
+            try:
+                fetched = self._first_ready()
+            except BrokerError:
+                # What is good comes first; the damaged batch is fetched again, and raised at the next call.
+                if not taken:
+                    raise
+                break
+            if fetched is None:
+                break
+            records = fetched.take(count - len(taken))
+            self._subscription.hand_out(fetched.position, records[0].offset, records[-1].offset + 1)
+            taken += records
+        return taken
 
-        When there are none, `has_news` is set once there may be.
-        """
-        self._raise_error()
+    def take_one(self) -> ConsumerRecord | None:
+        """Hand out the next record, None if there is none now. Raises as `take`."""
+        fetched = self._first_ready()
+        if fetched is None:
+            return None
+        record = fetched.take_one()
+        self._subscription.hand_out(fetched.position, record.offset, record.offset + 1)
+        return record
+
+    def take_batches(self) -> list[FetchedBatches]:
+        """Hand out all that is at hand, undecoded, but for partitions that are paused. Raises as `take`."""
+        taken: list[FetchedBatches] = []
+        for fetched in [fetched for fetched in self._buffer if fetched.position.is_handed_out]:
+            position = fetched.position
+            first_offset = position.offset or 0
+            self._drop(fetched)
+            try:
+                tags = fetched.tags()
+                batches = fetched.take_batches()
+            except BrokerError:
+                # As in `take`.
+                if taken:
+                    continue
+                raise
+            next_offset = position.offset or 0
+            self._subscription.hand_out(position, first_offset, next_offset)
+            taken.append(FetchedBatches(*fetched.place, first_offset, batches, next_offset, tags))
+        return taken
+
+    def _first_ready(self) -> FetchedPartition | None:
+        """Bring a partition with records to hand out to the front. Raises BrokerError for a damaged batch."""
         for _ in range(len(self._buffer)):
             fetched = self._buffer[0]
-            if fetched.position.is_paused:
+            if not fetched.position.is_handed_out:
                 self._buffer.rotate(-1)
                 continue
             try:
-                records = fetched.take(count)
+                if fetched.has_records():
+                    return fetched
             except BrokerError:
                 # Nobody may skip damaged records unknowingly: they are fetched again until someone seeks.
-                self._buffer.popleft()
-                self.wake()
+                self._drop(fetched)
                 raise
-            if len(records) < count:
-                self._buffer.popleft()
-                self.wake()
-            if records:
-                return records
-        self.has_news = trio.Event()
-        return []
+            self._drop(fetched)
+        return None
 
-    def take_batches(self) -> list[FetchedBatches]:
-        """Hand out all that is at hand, undecoded, but for partitions that are paused. Raises and waits as `take`."""
-        self._raise_error()
-        ready = [fetched for fetched in self._buffer if not fetched.position.is_paused]
-        taken = []
-        for fetched in ready:
-            self._buffer.remove(fetched)
-            self.wake()
-            first_offset = fetched.position.offset or 0
-            batches = fetched.take_batches()
-            next_offset = fetched.position.offset or 0
-            taken.append(FetchedBatches(*fetched.place, first_offset, batches, next_offset, fetched.tags()))
-        if not taken:
-            self.has_news = trio.Event()
-        return taken
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+    def _drop(self, fetched: FetchedPartition) -> None:
+        self._buffer.remove(fetched)
+        self.wake()
 
     def forget(self, place: TopicPartition) -> None:
         """Drop what was fetched of a partition whose position is moved."""
@@ -389,8 +313,3 @@ class Fetcher:
 
     async def _pause(self) -> None:
         await trio.sleep(self._config.retry_backoff_ms / 1000)
-
-    def report(self, error: Exception) -> None:
-        """Have the consumer raise this from its next `take`."""
-        self._error = error
-        self.has_news.set()

@@ -1,8 +1,9 @@
 """Being a member of a consumer group: what the classic and the consumer protocol have in common.
 
-A member takes part until it leaves: it finds the group's coordinator, stays in touch with it, takes over the partitions
-that it is given, and begins again after what can be mended. How it takes part is what `classic_protocol_membership.py`
-and `consumer_protocol_membership.py` say.
+A member has two tasks. One sends heartbeats, whatever the user and the other task are busy with. The other rebalances:
+it takes over what the group assigns. Partitions come and go, and the user's listeners run, only while the user asks
+for records (`poll_boundary.py`), as in Kafka's ConsumerCoordinator. `classic_protocol_membership.py` and
+`consumer_protocol_membership.py` say how heartbeats and assignments look.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, Protocol
 
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConsumerConfig
-from ..errors import COORDINATOR_MOVED_CODES, ConnectionLostError
+from ..errors import COORDINATOR_MOVED_CODES, ClientError, is_retriable
+from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster, CoordinatorType
 from ..wire.connection import Connection
 from ..wire.group_offsets import Membership
@@ -24,14 +27,28 @@ from .subscription import Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Listener = Callable[[list[TopicPartition]], Awaitable[None]]
+MIN_PAUSE_S = 0.001
+"""Between two looks at whether the user still polls."""
+
+
+class AssignmentListener(Protocol):
+    """What the consumer does when partitions come and go; all but `commit_processed` run in the user's task."""
+
+    async def commit_processed(self, places: list[TopicPartition]) -> None:
+        """Commit what the user has finished of partitions that are about to be revoked, with auto-commit."""
+
+    async def on_revoked(self, places: list[TopicPartition]) -> None:
+        """Partitions go, and their offsets may still be committed."""
+
+    async def on_lost(self, places: list[TopicPartition]) -> None:
+        """Partitions are gone, and may have other owners already."""
+
+    async def on_assigned(self, places: list[TopicPartition]) -> None:
+        """New partitions have come (perhaps none)."""
 
 
 class GroupMembership(ABC):
-    """One member. `run` keeps it in its group; the assignment goes to `subscription`.
-
-    `on_revoked` is called before partitions are let go, `on_assigned` after new ones have come.
-    """
+    """One member. `run` keeps it in its group; the assignment goes to `subscription`."""
 
     START_ANEW_CODES: ClassVar[frozenset[ErrorCode]]
     """Refusals by which the group says that it does not count on this member any more."""
@@ -43,21 +60,24 @@ class GroupMembership(ABC):
         cluster: Cluster,
         subscription: Subscription,
         config: ConsumerConfig,
-        *,
-        on_revoked: Listener,
-        on_assigned: Listener,
+        boundary: PollBoundary,
+        listener: AssignmentListener,
     ) -> None:
         assert config.group_id is not None
+        self.is_lost = False
+        """Whether the group has put this member out, and the user has not polled since."""
         self._group_id = config.group_id
         self._cluster = cluster
         self._subscription = subscription
         self._config = config
-        self._on_revoked = on_revoked
-        self._on_assigned = on_assigned
+        self._boundary = boundary
+        self._listener = listener
         self._member_id = ""
-        self._last_poll_at = trio.current_time()
-        self._has_polled = trio.Event()
         self._lifetime = trio.CancelScope()
+        self._rebalance_wanted = trio.Event()
+        self._rebalance_wanted.set()
+        self._rebalancing = trio.CancelScope()
+        self._beat_wanted = trio.Event()
 
     # --- what the protocols differ in ---
 
@@ -74,12 +94,21 @@ class GroupMembership(ABC):
     def topics_changed(self) -> bool:
         """Whether what this member has assigned to others no longer fits the topics' partitions."""
 
+    @property
     @abstractmethod
-    async def _take_part(self) -> None:
-        """Be in the group for a while: a rebalance and the heartbeats after it, or one heartbeat.
+    def _beat_interval_s(self) -> float:
+        """How long to wait between heartbeats."""
+
+    @abstractmethod
+    async def _beat(self) -> None:
+        """Send a heartbeat, if there is to be one now, and note what it brings.
 
         Raises BrokerError and ConnectionLostError.
         """
+
+    @abstractmethod
+    async def _rebalance(self) -> None:
+        """Bring this member's partitions to what the group wants. Raises BrokerError and ConnectionLostError."""
 
     @abstractmethod
     async def _say_goodbye(self) -> None:
@@ -92,80 +121,153 @@ class GroupMembership(ABC):
     # --- what they share ---
 
     async def run(self) -> None:
-        """Stay in the group until `leave`. Raises BrokerError for refusals that will not change."""
+        """Stay in the group until `stop`. What will not change by itself is raised from the user's next poll."""
         with self._lifetime:
-            while True:
-                try:
-                    await self._take_part()
-                except ConnectionLostError as failure:
-                    logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
-                    await self._look_for_coordinator()
-                except BrokerError as error:
-                    await self._recover(error)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._persist, self._keep_beating)
+                nursery.start_soon(self._persist, self._keep_rebalancing)
+
+    def stop(self) -> None:
+        """End `run`: no partitions come or go any more, and no heartbeats are sent."""
+        self._lifetime.cancel()
+
+    async def give_up_all(self) -> None:
+        """Tell the user's listener that all partitions go, because the consumer closes."""
+        if places := list(self._subscription.positions):
+            await self._revoke(places)
 
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
-        # A heartbeat after the last one would join again.
-        self._lifetime.cancel()
-        await self._say_goodbye()
+        self.stop()
+        if not self.is_lost:
+            await self._say_goodbye()
 
-    async def _recover(self, error: BrokerError) -> None:
-        if error.code in COORDINATOR_MOVED_CODES:
-            await self._look_for_coordinator()
-        elif error.code in self.START_ANEW_CODES:
-            logger.info("%s: %s; joining anew", self._group_id, error.code.name)
-            self._forget_place(error.code)
-            await self._let_go(self._subscription.positions)
-        elif error.code.retriable or error.code in self.PASSING_CODES:
-            await self._pause()
-        else:
-            raise error
+    async def _persist(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task that never ends, again and again: it ends by errors."""
+        while True:
+            try:
+                await task()
+            except (BrokerError, ClientError) as failure:
+                await self._recover(failure)
 
-    def polled(self) -> None:
-        """Note that the user has asked for records."""
-        self._last_poll_at = trio.current_time()
-        self._has_polled.set()
+    async def _recover(self, failure: Exception) -> None:
+        if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
+            logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
+            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+        elif failure.code in self.START_ANEW_CODES:
+            self._lose_place(failure.code)
+            return
+        elif not (is_retriable(failure) or failure.code in self.PASSING_CODES):
+            if failure.code is ErrorCode.FENCED_INSTANCE_ID:
+                # Another process has this member's partitions (KIP-345).
+                self._subscription.withhold(self._subscription.positions)
+            await self._boundary.tell(failure)
+        await trio.sleep(self._config.retry_backoff_ms / 1000)
+
+    # --- heartbeats ---
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._beat_wanted = trio.Event()
+            await self._check_poll()
+            if not self.is_lost:
+                await self._beat()
+            patience_s = self._config.max_poll_interval_ms / 1000 - self._boundary.absence_s()
+            with trio.move_on_after(min(self._beat_interval_s, max(patience_s, MIN_PAUSE_S))):
+                await self._beat_wanted.wait()
 
     async def _check_poll(self) -> None:
-        """Leave if the user has not asked for records within `max.poll.interval.ms`, until he does (KIP-62).
-
-        Raises BrokerError with UNKNOWN_MEMBER_ID then.
-        """
-        if trio.current_time() - self._last_poll_at <= self._config.max_poll_interval_ms / 1000:
+        """Leave if the user has not asked for records within `max.poll.interval.ms`, until the user does (KIP-62)."""
+        if self.is_lost or self._boundary.absence_s() <= self._config.max_poll_interval_ms / 1000:
             return
-        logger.warning("%s: no poll within max.poll.interval.ms, leaving the group", self._group_id)
-        self._has_polled = trio.Event()
-        await self._let_go(self._subscription.positions)
-        await self._say_goodbye()
-        await self._has_polled.wait()
-        raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, "max.poll.interval.ms")
+        logger.warning(
+            "%s: no poll within max.poll.interval.ms (%d), leaving the group until the next one",
+            self._group_id,
+            self._config.max_poll_interval_ms,
+        )
+        try:
+            await self._say_goodbye()
+        except (BrokerError, ClientError) as failure:
+            logger.info("%s: %s", self._group_id, failure)
+        self._lose_place(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _lose_place(self, code: ErrorCode) -> None:
+        """Note that the partitions may be others' by now: nothing more of them is handed out, nor committed."""
+        if self.is_lost:
+            return
+        logger.info("%s: %s; joining anew", self._group_id, code.name)
+        self.is_lost = True
+        self._forget_place(code)
+        self._subscription.withhold(self._subscription.positions)
+        self._rebalance_wanted.set()
+        self._rebalancing.cancel()
+
+    # --- rebalances ---
+
+    async def _keep_rebalancing(self) -> None:
+        while True:
+            await self._rebalance_wanted.wait()
+            with trio.CancelScope() as self._rebalancing:
+                try:
+                    await self._come_back()
+                    await self._rebalance()
+                except BaseException:
+                    self._rebalance_wanted.set()
+                    raise
+
+    async def _come_back(self) -> None:
+        """After the place in the group was lost, wait until the user polls and knows of it."""
+        if self.is_lost:
+            await self._boundary.hand_over(self._lose_all)
+            self._beat_wanted.set()
+
+    async def _lose_all(self) -> None:
+        places = list(self._subscription.positions)
+        try:
+            if places:
+                await self._listener.on_lost(places)
+        finally:
+            self._subscription.revoke(places)
+            self.is_lost = False
 
     async def _take_over(self, assigned: Iterable[TopicPartition]) -> bool:
         """Make an assignment ours, letting go what is not in it; says whether there was any such."""
         assigned = list(assigned)
-        lost = self._subscription.positions.keys() - set(assigned)
-        await self._let_go(place for place in self._subscription.positions if place in lost)
-        new = [place for place in assigned if place not in self._subscription.positions]
+        owned = self._subscription.positions
+        gone = [place for place in owned if place not in set(assigned)]
+        await self._let_go(gone)
         missing = {topic for topic, _ in assigned if topic not in self._cluster.topics}
         if missing:
             await self._cluster.refresh(missing)
+        await self._boundary.hand_over(partial(self._adopt, assigned))
+        return bool(gone)
+
+    async def _adopt(self, assigned: list[TopicPartition]) -> None:
+        if self.is_lost:
+            return
+        new = [place for place in assigned if place not in self._subscription.positions]
         self._subscription.assign(assigned)
-        await self._on_assigned(new)
-        return bool(lost)
+        await self._listener.on_assigned(new)
 
     async def _let_go(self, places: Iterable[TopicPartition]) -> None:
-        if places := list(places):
-            await self._on_revoked(places)
+        """Give partitions back: hand out nothing more, commit what is finished, tell the user."""
+        if not (places := list(places)):
+            return
+        if self._config.enable_auto_commit:
+            await self._boundary.hand_over(partial(self._withhold, places))
+            await self._listener.commit_processed(places)
+        await self._boundary.hand_over(partial(self._revoke, places))
+
+    async def _withhold(self, places: list[TopicPartition]) -> None:
+        # The user polls, so whatever was handed out is finished.
+        self._subscription.withhold(places)
+
+    async def _revoke(self, places: list[TopicPartition]) -> None:
+        try:
+            await (self._listener.on_lost if self.is_lost else self._listener.on_revoked)(places)
+        finally:
             self._subscription.revoke(places)
 
     async def _coordinator(self) -> Connection:
         node = await self._cluster.coordinator(CoordinatorType.GROUP, self._group_id)
         return await self._cluster.connection(node)
-
-    async def _look_for_coordinator(self) -> None:
-        """Have the next request ask who the coordinator is, after a while."""
-        self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
-        await self._pause()
-
-    async def _pause(self) -> None:
-        await trio.sleep(self._config.retry_backoff_ms / 1000)

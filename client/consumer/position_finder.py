@@ -8,21 +8,32 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConsumerConfig
-from ..errors import ConnectionLostError, DeadlineExceededError
+from ..errors import ClientError, is_retriable
+from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
-from ..wire.group_offsets import fetch_committed
+from ..wire.group_offsets import CommittedOffset, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, list_offsets
 from .fetcher import Fetcher
-from .subscription import Subscription, TopicPartition
+from .subscription import PartitionPosition, Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+Positions = dict[TopicPartition, PartitionPosition]
 
 
 class PositionFinder:
     """Looks for what the group has committed, else for what `auto.offset.reset` says, whenever it is woken."""
 
-    def __init__(self, cluster: Cluster, subscription: Subscription, fetcher: Fetcher, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        subscription: Subscription,
+        fetcher: Fetcher,
+        config: ConsumerConfig,
+        boundary: PollBoundary,
+    ) -> None:
         self._cluster = cluster
+        self._boundary = boundary
         self._subscription = subscription
         self._fetcher = fetcher
         self._config = config
@@ -33,54 +44,75 @@ class PositionFinder:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Find positions until cancelled. Raises BrokerError for what will not change."""
+        """Find positions until cancelled. The user's next poll raises what will not change by itself."""
         while True:
             self._wanted = trio.Event()
             try:
-                await self._find_committed()
-                await self._reset()
-            except (ConnectionLostError, DeadlineExceededError) as failure:
-                logger.info("positions not found yet: %s", failure)
-                await trio.sleep(self._config.retry_backoff_ms / 1000)
+                await self._reset(await self._find_committed())
+            except (BrokerError, ClientError) as failure:
+                if isinstance(failure, BrokerError) and not is_retriable(failure):
+                    await self._boundary.tell(failure)
+                else:
+                    logger.warning("positions not found yet: %s", failure)
+                    await trio.sleep(self._config.retry_backoff_ms / 1000)
                 continue
             self._fetcher.wake()
             await self._wanted.wait()
 
-    async def _find_committed(self) -> None:
-        places = self._subscription.unpositioned()
-        if self._config.group_id is None or not places:
-            return
-        timeout_ms = self._config.default_api_timeout_ms
-        committed = await fetch_committed(
-            self._cluster, self._config.group_id, places, self._config, timeout_ms=timeout_ms
-        )
-        for place, known in committed.items():
-            self._settle(place, known.offset)
+    async def _find_committed(self) -> Positions:
+        """Settle what the group has committed offsets of; returns the partitions that need another position.
 
-    async def _reset(self) -> None:
-        """Give a position to those that have none yet or one that is out of range."""
-        wanting = [*self._subscription.unpositioned(), *self._fetcher.resets]
-        if not wanting:
+        A partition that is assigned while this waits for an answer is none of these: its turn comes next.
+        """
+        positions = self._subscription.positions
+        wanted = {place: positions[place] for place in self._subscription.unpositioned()}
+        if wanted and self._config.group_id is not None:
+            timeout_ms = self._config.default_api_timeout_ms
+            committed = await fetch_committed(
+                self._cluster, self._config.group_id, wanted, self._config, timeout_ms=timeout_ms
+            )
+            for place, position in list(wanted.items()):
+                offset = _place_to_go_on(committed.get(place), position)
+                if offset is not None:
+                    self._settle(place, wanted.pop(place), offset)
+        for place in self._fetcher.resets & positions.keys():
+            wanted[place] = positions[place]
+        return wanted
+
+    async def _reset(self, wanted: Positions) -> None:
+        """Give these positions by `auto.offset.reset`: they have none yet, or one that is out of range."""
+        if not wanted:
             return
         if self._config.auto_offset_reset == "none":
-            names = ", ".join(f"{topic}-{partition}" for topic, partition in wanting)
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in wanted)
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no valid position and no auto.offset.reset: {names}")
         target = EARLIEST if self._config.auto_offset_reset == "earliest" else LATEST
         found = await list_offsets(
             self._cluster,
-            dict.fromkeys(wanting, target),
+            dict.fromkeys(wanted, target),
             self._config,
             timeout_ms=self._config.default_api_timeout_ms,
             read_committed=self._config.is_read_committed,
         )
         for place, entry in found.items():
-            if place in self._fetcher.resets and place in self._subscription.positions:
-                self._subscription.positions[place].offset = None
-            self._fetcher.resets.discard(place)
-            self._settle(place, entry.offset if entry is not None else 0)
+            if place in self._fetcher.resets and self._subscription.positions.get(place) is wanted[place]:
+                wanted[place].offset = None
+                self._fetcher.resets.discard(place)
+            self._settle(place, wanted[place], entry.offset if entry is not None else 0)
 
-    def _settle(self, place: TopicPartition, offset: int) -> None:
-        """Give a partition its first offset, unless the user has sought one meanwhile, or it is gone."""
-        position = self._subscription.positions.get(place)
-        if position is not None and position.offset is None:
-            position.offset = offset
+    def _settle(self, place: TopicPartition, position: PartitionPosition, offset: int) -> None:
+        """Give a partition its first offset, unless the user has sought one meanwhile, or the partition is gone.
+
+        A partition that went and came back has another position: what was found for the former one is out of date.
+        """
+        if self._subscription.positions.get(place) is position and position.offset is None:
+            position.seek(offset)
+
+
+def _place_to_go_on(known: CommittedOffset | None, position: PartitionPosition) -> int | None:
+    """The offset to read on from by what is committed; None if nothing is."""
+    doubtful = position.on_unknown_outcome
+    if doubtful is None:
+        return None if known is None else known.offset
+    # The transaction has committed exactly its end, or nothing.
+    return doubtful.end if known is not None and known.offset == doubtful.end else doubtful.start

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..consumer.fetcher import FetchedBatches
 from ..consumer.subscription import TopicPartition
+from ..fetched_partition import FetchedBatches
 
 
 class MirrorWriter(Protocol):

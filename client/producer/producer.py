@@ -44,7 +44,7 @@ from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
 from ..record_checks import Headers, check_partition, check_timestamp, check_topic
 from ..wire.cluster import Cluster, PartitionMetadata
-from ..wire.group_offsets import CommittedOffset
+from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
 from .appending_cy import Delivery, record_size_bound
 from .buffer_memory import BufferMemory
@@ -336,10 +336,13 @@ class Producer:
             await transactions.end(commit=True)
 
     async def send_offsets_to_transaction(
-        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> None:
-        """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`."""
-        await self._transactional().send_offsets(group_id, offsets, **membership)
+        """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`.
+
+        Who reads as a member of a group passes `Consumer.group_metadata()`, or uses `Consumer.transaction`.
+        """
+        await self._transactional().send_offsets(group, offsets)
 
     async def join_transaction(self, topic: str, partition: int) -> tuple[int, int]:
         """Have a partition take part in the open transaction, whoever writes to it.

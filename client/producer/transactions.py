@@ -27,7 +27,8 @@ from ...protocol.schema import Message
 from ..config import ProducerConfig
 from ..errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError
 from ..wire.cluster import Cluster, CoordinatorType
-from ..wire.group_offsets import CommittedOffset
+from ..wire.connection import api_key_of
+from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from ..wire.retry import retry
 
 Response = TypeVar("Response", bound=Message)
@@ -49,6 +50,8 @@ class TransactionState(Enum):
     FENCED = auto()
 
 
+FIRST_VERSION_WITH_MEMBERSHIP = 3
+"""Of TxnOffsetCommit: from here on the coordinator refuses offsets of who is not in the group any more (KIP-447)."""
 FATAL_CODES = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -122,14 +125,19 @@ class TransactionManager:
             self._new.add(place)
 
     async def send_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset], **membership: str | int
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> None:
-        """Commit a group's offsets (the next to read), with their texts if they have any, in the transaction (KIP-447).
+        """Commit a group's offsets (the next to read), with their texts if they have any, in the transaction.
 
-        `membership`: generation_id, member_id and group_instance_id of the consumer, for fencing.
-        Raises BrokerError or DeadlineExceededError.
+        `group`: `Consumer.group_metadata()`, so that offsets of partitions that the group has given to others are
+        refused (KIP-447), or the mere id of a group without members. Raises BrokerError (ILLEGAL_GENERATION,
+        UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID for who was put out, UNSUPPORTED_VERSION for a coordinator before
+        Kafka 2.5 that cannot tell) or DeadlineExceededError; the transaction can only be aborted then.
         """
         self.check_open()
+        group_id, generation_id, member_id, group_instance_id = (
+            group if isinstance(group, GroupMetadata) else GroupMetadata(group)
+        )
         await self._ask(
             AddOffsetsToTxnRequest(
                 transactional_id=self._transactional_id,
@@ -154,16 +162,18 @@ class TransactionManager:
             group_id=group_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
             topics=topics,
         )
-        for name, value in membership.items():
-            setattr(request, name, value)
         await self._ask(
             request,
             TxnOffsetCommitResponse,
             "TxnOffsetCommit",
             lambda answer: [p.error_code for topic in answer.topics for p in topic.partitions],
             coordinator=(CoordinatorType.GROUP, group_id),
+            least_version=FIRST_VERSION_WITH_MEMBERSHIP if member_id else 0,
         )
 
     async def end(self, *, commit: bool) -> None:
@@ -253,13 +263,21 @@ class TransactionManager:
         what: str,
         codes_of: Callable[[Response], list[int]],
         coordinator: tuple[CoordinatorType, str] | None = None,
+        least_version: int = 0,
     ) -> Response:
-        """Ask a coordinator (the transaction's by default) until it agrees; a fatal refusal fences the producer."""
+        """Ask a coordinator (the transaction's by default) until it agrees; a fatal refusal fences the producer.
+
+        Raises BrokerError, UNSUPPORTED_VERSION also for a coordinator that does not speak `least_version`.
+        """
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self._transactional_id)
 
         async def attempt() -> Response:
             node = await self._cluster.coordinator(kind, key)
-            answer = await self._cluster.request(node, request, answer_class)
+            connection = await self._cluster.connection(node)
+            version = connection.versions.version(api_key_of(request))
+            if version < least_version:
+                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{what} needs version {least_version}")
+            answer = await connection.request(request, answer_class, version=version)
             for code in codes_of(answer):
                 if code:
                     raise BrokerError(ErrorCode(code), what)

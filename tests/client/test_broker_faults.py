@@ -58,7 +58,7 @@ async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
         topic = await new_topic(broker.bootstrap)
         deliveries: list[Delivery] = []
         seen: list[bytes | None] = []
-        is_over = trio.Event()
+        is_over, is_sent = trio.Event(), trio.Event()
 
         async def keep_sending(producer: Producer) -> None:
             while not is_over.is_set() or len(deliveries) < 3_000:
@@ -69,7 +69,7 @@ async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
         async def keep_reading() -> None:
             async with Consumer(broker.bootstrap, auto_offset_reset="earliest", **QUICK) as consumer:
                 consumer.assign([(topic, 0)])
-                while not is_over.is_set() or len(seen) < len(deliveries):
+                while not is_sent.is_set() or len(seen) < len(deliveries):
                     seen.extend(record.value for record in await consumer.poll(100))
 
         with trio.fail_after(PATIENCE_S):
@@ -83,6 +83,7 @@ async def test_a_broker_killed_in_mid_stream(tmp_path: Path) -> None:
                             await trio.lowlevel.checkpoint()
                         await kill_and_restart(broker)
                     is_over.set()
+                is_sent.set()
         assert all(delivery.error is None for delivery in deliveries)
         assert [delivery.offset for delivery in deliveries] == list(range(len(deliveries)))
         assert await read(broker.bootstrap, topic, len(deliveries)) == expected(len(deliveries)) == seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from gregor.client.consumer.fetch_session import FetchSession
+from gregor.client.consumer.fetch_session import FetchPosition, FetchSession
 from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.messages.fetch import FetchRequest
 from gregor.protocol.schema import NO_UUID
@@ -15,7 +15,8 @@ IDS = {"a": A, "b": B}
 
 def filled(session: FetchSession, offsets: dict[TopicPartition, int], version: int = 13, **ids: UUID) -> FetchRequest:
     request = FetchRequest()
-    session.fill(request, offsets, 1000, version, IDS | ids)
+    positions = {place: FetchPosition(offset, leader_epoch=3) for place, offset in offsets.items()}
+    session.fill(request, positions, 1000, version, IDS | ids)
     return request
 
 

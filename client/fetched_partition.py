@@ -1,0 +1,150 @@
+"""What one Fetch brought for one partition: batches that are opened, or passed on, when they are handed out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..protocol.errors import BrokerError, ErrorCode
+from ..protocol.messages.fetch import PartitionData
+from ..protocol.records.batches import BatchView, iter_batches, iter_records
+from ..protocol.records.control import ControlType, control_type
+from ..protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
+from .config import ConsumerConfig
+from .consumer.consumer_record import ConsumerRecord, decode_batch
+from .consumer.subscription import PartitionPosition, TopicPartition
+
+
+class FetchedBatches(NamedTuple):
+    """Batches of one partition as `Consumer.poll_batches` hands them out; the next ones begin at `next_offset`.
+
+    The first may hold records from before `first_offset`, which were not asked for.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    batches: list[BatchView]
+    next_offset: int
+    tags: list[TaggedBatch]
+    """The enriched tags of all stored batches that were fetched, with `fetch_batch_tags` from a Gregor broker."""
+
+
+class FetchedPartition:
+    """What one Fetch brought for one partition, not handed out yet."""
+
+    __slots__ = (
+        "_aborted",
+        "_batches",
+        "_check_crcs",
+        "_end_offset",
+        "_hides_aborted",
+        "_next",
+        "_records",
+        "_tags",
+        "place",
+        "position",
+    )
+
+    def __init__(
+        self, place: TopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
+    ) -> None:
+        self.place = place
+        self.position = position
+        self._batches = iter_batches(data.records or b"")  # type: ignore[arg-type]
+        self._records: list[ConsumerRecord] = []
+        self._next = 0
+        self._end_offset = 0
+        self._check_crcs = config.check_crcs
+        self._hides_aborted = config.is_read_committed
+        self._tags = data.gregor_batch_tags or b""
+        aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
+        self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
+
+    def has_records(self) -> bool:
+        """Whether there are records to hand out; opens the next batch if need be.
+
+        Raises BrokerError for a damaged batch.
+        """
+        while self._next == len(self._records):
+            # Behind the batch, whose last records may have been compacted away.
+            self.position.offset = max(self.position.offset or 0, self._end_offset)
+            batch = next(self._batches, None)
+            if batch is None:
+                return False
+            self._open(batch)
+        return True
+
+    def take(self, count: int) -> list[ConsumerRecord]:
+        """Return up to `count` records of the open batch."""
+        taken = self._records[self._next : self._next + count]
+        self._next += len(taken)
+        return taken
+
+    def take_one(self) -> ConsumerRecord:
+        """Return the next record of the open batch."""
+        record = self._records[self._next]
+        self._next += 1
+        return record
+
+    def take_batches(self) -> list[BatchView]:
+        """The batches that are left, and move the position behind them. Raises BrokerError for a damaged first one."""
+        taken: list[BatchView] = []
+        try:
+            for batch in self._batches:
+                if self._is_visible(batch):
+                    taken.append(batch)
+                self.position.offset = batch.last_offset + 1
+        except BrokerError:
+            # What is good comes first; the damaged one is fetched again, and raised at the next call.
+            if not taken:
+                raise
+        return taken
+
+    def tags(self) -> list[TaggedBatch]:
+        """The enriched tags that came with the batches. Raises BrokerError if they cannot be read."""
+        return decode_tagged_batches(self._tags)
+
+    def _open(self, batch: BatchView) -> None:
+        """Begin with a batch, or step over it."""
+        from_offset = self.position.offset or 0
+        is_visible = self._is_visible(batch)
+        self._records = decode_batch(*self.place, batch, from_offset) if is_visible else []
+        self._next = 0
+        self._end_offset = batch.last_offset + 1
+
+    def _is_visible(self, batch: BatchView) -> bool:
+        """Whether it has records from the position on that are neither markers nor of an aborted transaction."""
+        if self._check_crcs and not batch.crc_is_valid:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
+        if batch.is_control:
+            self._aborted.pass_marker(batch)
+            return False
+        return batch.last_offset >= (self.position.offset or 0) and not (
+            self._hides_aborted and self._aborted.hides(batch)
+        )
+
+
+class AbortedFilter:
+    """Which batches belong to aborted transactions, going through them in order (Kafka's CompletedFetch)."""
+
+    def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
+        self._coming = deque(transactions)
+        self._open: set[int] = set()
+
+    def hides(self, batch: BatchView) -> bool:
+        """Whether the batch was written in a transaction that was aborted later."""
+        self._open_up_to(batch)
+        return batch.is_transactional and batch.producer_id in self._open
+
+    def pass_marker(self, batch: BatchView) -> None:
+        """Note a transaction's end."""
+        # A fetch may begin with the marker itself: then its transaction is over before anything of it was seen.
+        self._open_up_to(batch)
+        if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
+            self._open.discard(batch.producer_id)
+
+    def _open_up_to(self, batch: BatchView) -> None:
+        while self._coming and self._coming[0][0] <= batch.last_offset:
+            self._open.add(self._coming.popleft()[1])

@@ -1,0 +1,134 @@
+"""Where a consumer's background tasks meet its user: the calls that ask for records.
+
+A rebalance takes partitions away and runs the user's listeners, and an error wants to be raised. Neither may happen
+while the user is busy with records, so both wait here for the user's next `poll`, as in Kafka's ConsumerCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from .errors import anew
+
+
+class PollBoundary:
+    """A meeting place of background tasks (`hand_over`, `tell`, `wake`) and the user's task (`arrive`, `meet`, `wait`).
+
+    Holds at most one step or error for each background task, as each task waits until its own was dealt with.
+    """
+
+    def __init__(self) -> None:
+        self.is_pending = False
+        """Whether `meet` has something to do."""
+        self._steps: deque[_Step] = deque()
+        self._errors: deque[_ToldError] = deque()
+        self._meeting = trio.Lock()
+        self._news = trio.Event()
+        self._waiting_count = 0
+        self._arrived_at = 0.0
+
+    # --- background tasks ---
+
+    async def hand_over(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Have the user's next poll run `act` once, and wait until it has ended, in whatever way.
+
+        If the caller is cancelled before `act` has begun, `act` never runs.
+        """
+        step = _Step(act)
+        self._steps.append(step)
+        self._attract()
+        try:
+            await step.is_over.wait()
+        finally:
+            if step in self._steps:
+                self._steps.remove(step)
+                self._note_pending()
+
+    async def tell(self, error: Exception) -> None:
+        """Have the user's next poll raise `error`, and wait until it was raised."""
+        told = _ToldError(error)
+        self._errors.append(told)
+        self._attract()
+        try:
+            await told.is_raised.wait()
+        finally:
+            if told in self._errors:
+                self._errors.remove(told)
+                self._note_pending()
+
+    def wake(self) -> None:
+        """Have whoever waits in `wait` look again: there are records, or something to do."""
+        self._news.set()
+
+    def absence_s(self) -> float:
+        """Return the seconds since the user last asked for records, 0 while the user is waiting for some (KIP-62)."""
+        return 0.0 if self._waiting_count else trio.current_time() - self._arrived_at
+
+    # --- the user's task ---
+
+    def arrive(self) -> None:
+        """Note that the user asks for records."""
+        self._arrived_at = trio.current_time()
+
+    async def meet(self) -> None:
+        """Run the steps that were handed over, then raise the first error that was told.
+
+        A step that fails, or is cancelled, raises from here and does not run again.
+        """
+        async with self._meeting:
+            while self._steps:
+                step = self._steps.popleft()
+                self._note_pending()
+                try:
+                    await step.act()
+                finally:
+                    step.is_over.set()
+            if self._errors:
+                told = self._errors.popleft()
+                told.is_raised.set()
+                self._note_pending()
+                raise anew(told.error)
+
+    async def wait(self) -> None:
+        """Wait for records or something to do; who waits here is polling, however long it takes.
+
+        Nothing is missed that came after the caller has looked, as long as the caller has not awaited since.
+        """
+        if self._news.is_set():
+            self._news = trio.Event()
+        self._waiting_count += 1
+        try:
+            await self._news.wait()
+        finally:
+            self._waiting_count -= 1
+            self._arrived_at = trio.current_time()
+
+    def _attract(self) -> None:
+        self.is_pending = True
+        self._news.set()
+
+    def _note_pending(self) -> None:
+        self.is_pending = bool(self._steps or self._errors)
+
+
+class _Step:
+    """An act of a rebalance that waits for the user's next poll."""
+
+    __slots__ = ("act", "is_over")
+
+    def __init__(self, act: Callable[[], Awaitable[None]]) -> None:
+        self.act = act
+        self.is_over = trio.Event()
+
+
+class _ToldError:
+    """An error that waits to be raised."""
+
+    __slots__ = ("error", "is_raised")
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.is_raised = trio.Event()
