@@ -159,7 +159,7 @@ class Replicas:
         """Act on one change."""
         match change:
             case PartitionsAdded(topic, first):
-                self._add_partitions(topic, topic.partitions[first:])
+                self._add_partitions(topic, self._later.rest_of(topic, topic.partitions[first:]))
             case PartitionsChanged(topic, indexes, is_recorded):
                 changed = set(indexes)
                 states = [state for state in topic.partitions if state.index in changed]
