@@ -100,13 +100,13 @@ class ApiKey(IntEnum):
 class ControllerApiKey(IntEnum):
     """What brokers ask of the controller, on a listener that no client uses (KIP-500, KIP-630, KIP-631).
 
-    Left out is what controllers of one quorum speak among themselves (52 to 54, 70, 82), and 73, which is about
-    replicas on several directories.
+    Left out is what controllers of one quorum speak among themselves (52 to 54, 70, 82).
     """
 
     FETCH_SNAPSHOT = 59
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    ASSIGN_REPLICAS_TO_DIRS = 73
 
 
 class GregorApiKey(IntEnum):

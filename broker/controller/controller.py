@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from enum import Enum, auto
+from uuid import UUID
 
 import trio
 
@@ -16,15 +17,23 @@ from ...protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataResponse,
 )
+from ...protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
 from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ...protocol.messages.broker_registration import BrokerRegistrationRequest
+from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ...protocol.messages.describe_quorum import ReplicaState
 from ...protocol.schema import Message
 from ..config import BrokerConfig
 from ..metadata.changes import BrokerConfigChanged, MetadataChange, TopicConfigChanged
-from ..metadata.state import BrokerState, ClusterState, TopicState
+from ..metadata.state import BrokerState, ClusterState, PartitionState, TopicState
 from ..metadata.store import MetadataStore
-from . import in_sync, liveness, registration
+from . import directories, in_sync, liveness, registration
 from .sessions import BrokerSessions, Session
 
 logger = logging.getLogger(__name__)
@@ -32,6 +41,8 @@ logger = logging.getLogger(__name__)
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
+NAMED_PARTITIONS = 10
+"""How many partitions a line of the log names."""
 LATE_S = 1.0
 """A controller that wakes so much later than it wanted was stopped; what brokers sent meanwhile is not read yet."""
 
@@ -82,9 +93,7 @@ class Controller:
             await self._new_configs.wait()
             self._new_configs = trio.Event()
             try:
-                self._commit(
-                    liveness.elections_of_leaderless(self._state, self._allows_unclean, self._metadata.is_active)
-                )
+                self._commit(liveness.elections_of_leaderless(self._state, self._allows_unclean))
             except BrokerError as error:
                 logger.error("partitions stay without a leader: %s", error)
 
@@ -156,7 +165,21 @@ class Controller:
         self._sessions.begin(node_id, epoch, now, ends=not is_here)
         self._new_session.set()
         logger.info("broker %d is registered, epoch %d", node_id, epoch)
+        self._tell_lost(self._state.brokers[node_id])
         return epoch
+
+    def _tell_lost(self, broker: BrokerState) -> None:
+        lost = list(directories.leaderless_for_a_lost_directory(self._state, broker))
+        if lost:
+            logger.warning(
+                "broker %d has come without the log directory with the last in-sync replica of %d partitions (%s%s): "
+                "they have no leader until that directory is back, or one of the other replicas is elected "
+                "(kafka-leader-election.sh --election-type unclean)",
+                broker.node_id,
+                len(lost),
+                ", ".join(lost[:NAMED_PARTITIONS]),
+                ", ..." if len(lost) > NAMED_PARTITIONS else "",
+            )
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         """Note that a broker lives, and what it wants. Raises BrokerError as `registered`."""
@@ -167,6 +190,10 @@ class Controller:
             self._new_session.set()
         session.last_contact = trio.current_time()
         session.read_offset = max(session.read_offset, request.current_metadata_offset)
+        self._commit(directories.failing(self._state, broker, set(request.offline_log_dirs), self._allows_unclean))
+        session.unwritable = frozenset(request.gregor_unwritable_log_dirs)
+        if session.unwritable:
+            self._commit(directories.handing_over(self._state, broker, session.unwritable))
         becomes = self._next_state(broker, session, request)
         self._become(broker, session, becomes)
         return BrokerHeartbeatResponse(
@@ -286,13 +313,62 @@ class Controller:
             )
         return response
 
+    def _is_writable(self, partition: PartitionState, node_id: int) -> bool:
+        session, broker = self._sessions.get(node_id), self._state.brokers.get(node_id)
+        return session is None or broker is None or not directories.is_in(partition, broker, session.unwritable)
+
+    def assign_directories(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Note which log directories a broker's replicas are in, each for itself (KIP-858).
+
+        Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+        """
+        broker = self.registered(request.broker_id, request.broker_epoch)
+        records: list[PartitionChangeRecord] = []
+        answers = [
+            DirectoryResult(
+                id=directory.id,
+                topics=[
+                    TopicResult(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            PartitionResult(
+                                partition_index=wanted.partition_index,
+                                error_code=self._assign(
+                                    broker, topic.topic_id, wanted.partition_index, directory.id, records
+                                ),
+                            )
+                            for wanted in topic.partitions
+                        ],
+                    )
+                    for topic in directory.topics
+                ],
+            )
+            for directory in request.directories
+        ]
+        self._commit(records)
+        return AssignReplicasToDirsResponse(directories=answers)
+
+    def _assign(
+        self, broker: BrokerState, topic_id: UUID, index: int, directory: UUID, records: list[PartitionChangeRecord]
+    ) -> ErrorCode:
+        topic = self._state.topics_by_id.get(topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        try:
+            record = directories.assigning(self._state, broker, topic, in_sync.find_partition(topic, index), directory)
+        except BrokerError as error:
+            return error.code
+        if record is not None:
+            records.append(record)
+        return ErrorCode.NONE
+
     def _alter_partition(
         self, topic: TopicState | None, wanted: PartitionData, leader_id: int, version: int
     ) -> PartitionDataResponse:
         if topic is None:
             return in_sync.refused(wanted.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
         try:
-            record = in_sync.altering(self._state, topic, wanted, leader_id)
+            record = in_sync.altering(self._state, topic, wanted, leader_id, self._is_writable)
             self._commit([] if record is None else [record])
         except BrokerError as error:
             return in_sync.refused(wanted.partition_index, error.code)

@@ -17,7 +17,7 @@ from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ..metadata.state import NO_CHANGE, NO_LEADER, PartitionState
 
 MayLead = Callable[[int], bool]
-"""Whether a broker is active: registered, not fenced, not about to stop."""
+"""Whether a broker is active (registered, not fenced, not about to stop) and still has its replica of a partition."""
 
 
 class Election(Enum):
@@ -101,7 +101,7 @@ def electing(topic_id: UUID, partition: PartitionState, may_lead: MayLead, elect
 
 def changes_anything(record: PartitionChangeRecord) -> bool:
     """Whether a record says more than which partition it is about."""
-    lists = (record.isr, record.replicas, record.adding_replicas, record.removing_replicas)
+    lists = (record.isr, record.replicas, record.adding_replicas, record.removing_replicas, record.directories)
     return record.leader != NO_CHANGE or any(value is not None for value in lists)
 
 

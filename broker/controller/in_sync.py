@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.alter_partition import PartitionData, PartitionDataResponse
 from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ..metadata.state import ClusterState, PartitionState, TopicState
 from .elections import Target, change_of
-from .liveness import is_active
+from .liveness import may_lead_in
 
 ANY_EPOCH = -1
 FIRST_VERSION_WITH_NEW_LEADER = 1
@@ -24,10 +24,15 @@ def wanted_isr(wanted: PartitionData) -> list[tuple[int, int]]:
 
 
 def altering(
-    state: ClusterState, topic: TopicState, wanted: PartitionData, leader_id: int
+    state: ClusterState,
+    topic: TopicState,
+    wanted: PartitionData,
+    leader_id: int,
+    is_writable: Callable[[PartitionState, int], bool] = lambda *_: True,
 ) -> PartitionChangeRecord | None:
     """The record that gives a partition the in-sync set that its leader wants; None if it has it.
 
+    Nobody joins whose replica is lost, or is not ``is_writable``.
     Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, NOT_CONTROLLER (the leader knows more than we
     do), INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
@@ -42,10 +47,13 @@ def altering(
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION)
     isr = wanted_isr(wanted)
     _check_members(state, partition, isr)
+    for node_id, _ in isr:
+        if node_id not in partition.isr and not (state.holds(partition, node_id) and is_writable(partition, node_id)):
+            raise BrokerError(ErrorCode.INELIGIBLE_REPLICA)
     return change_of(
         topic.topic_id,
         partition,
-        lambda node_id: is_active(state, node_id),
+        may_lead_in(state, partition),
         target=Target(isr=[node_id for node_id, _ in isr]),
     )
 

@@ -32,9 +32,13 @@ def leads_any(state: ClusterState, node_id: int) -> bool:
     return any(partition.leader == node_id for _, partition in partitions_of(state))
 
 
-def active_but(state: ClusterState, gone: int) -> MayLead:
-    """Who may lead, now that one broker is gone."""
-    return lambda node_id: node_id != gone and is_active(state, node_id)
+def may_lead_in(
+    state: ClusterState, partition: PartitionState, *, gone: int | None = None, come: int | None = None
+) -> MayLead:
+    """Who may lead a partition, now that one broker is gone, or has come."""
+    return lambda node_id: (
+        node_id != gone and (node_id == come or is_active(state, node_id)) and state.holds(partition, node_id)
+    )
 
 
 def is_active(state: ClusterState, node_id: int) -> bool:
@@ -63,22 +67,21 @@ def restarting(state: ClusterState, node_id: int, unclean: AllowsUnclean) -> Ite
 
     A partition that has no other replica stays as it is: nobody else could tell the difference.
     """
-    may_lead = active_but(state, node_id)
     for topic, partition in partitions_of(state):
         if len(partition.replicas) > 1 and node_id in (partition.leader, *partition.isr):
-            yield from _leaving_one(topic, partition, node_id, may_lead, unclean)
+            yield from leaving_one(topic, partition, node_id, may_lead_in(state, partition, gone=node_id), unclean)
 
 
 def _leaving(state: ClusterState, node_id: int, unclean: AllowsUnclean) -> Iterator[PartitionChangeRecord]:
-    may_lead = active_but(state, node_id)
     for topic, partition in partitions_of(state):
         if node_id in (partition.leader, *partition.isr):
-            yield from _leaving_one(topic, partition, node_id, may_lead, unclean)
+            yield from leaving_one(topic, partition, node_id, may_lead_in(state, partition, gone=node_id), unclean)
 
 
-def _leaving_one(
+def leaving_one(
     topic: TopicState, partition: PartitionState, node_id: int, may_lead: MayLead, unclean: AllowsUnclean
 ) -> Iterator[PartitionChangeRecord]:
+    """The record by which a broker leads a partition no more, and is not in sync unless it is the last that was."""
     record = change_of(
         topic.topic_id,
         partition,
@@ -93,18 +96,17 @@ def _leaving_one(
 def unfencing(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) -> Iterator[Message]:
     """Unfence a broker: it leads what has no leader and can be led by it."""
     yield BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE)
-    yield from elections_of_leaderless(
-        state, unclean, lambda node_id: node_id == broker.node_id or is_active(state, node_id)
-    )
+    yield from elections_of_leaderless(state, unclean, come=broker.node_id)
 
 
 def elections_of_leaderless(
-    state: ClusterState, unclean: AllowsUnclean, may_lead: MayLead
+    state: ClusterState, unclean: AllowsUnclean, *, come: int | None = None
 ) -> Iterator[PartitionChangeRecord]:
-    """Leaders for partitions that have none and can have one."""
+    """Leaders for partitions that have none and can have one, now that one broker has come."""
     for topic, partition in partitions_of(state):
         if partition.leader == NO_LEADER:
             election = Election.UNCLEAN if unclean(topic) else Election.ONLINE
+            may_lead = may_lead_in(state, partition, come=come)
             record = change_of(topic.topic_id, partition, may_lead, election=election)
             if record is not None:
                 yield record
@@ -117,7 +119,7 @@ def preferred_elections(state: ClusterState) -> Iterator[PartitionChangeRecord]:
             record = change_of(
                 topic.topic_id,
                 partition,
-                lambda node_id: is_active(state, node_id),
+                may_lead_in(state, partition),
                 election=Election.PREFERRED,
             )
             if record is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 NOTHING_READ = -1
 
@@ -20,6 +21,8 @@ class Session:
     """Once the broker wants to stop: the record by which others lead what it led."""
     ends: bool = True
     """Whether silence ends it; a broker in the controller's own process is as alive as the controller."""
+    unwritable: frozenset[UUID] = frozenset()
+    """Log directories that take no writes, for want of space as a rule."""
 
 
 class BrokerSessions:

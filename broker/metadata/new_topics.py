@@ -153,7 +153,8 @@ def partitions_on(metadata: MetadataStore, held: Sequence[Sequence[int]], *, fir
                 "All brokers specified in the manual partition assignment for "
                 f"partition {index} are fenced or in controlled shutdown.",
             )
-        made.append(PartitionState(index, isr[0], 0, list(replicas), isr))
+        directories = [metadata.state.default_directory(node_id) for node_id in replicas]
+        made.append(PartitionState(index, isr[0], 0, list(replicas), isr, directories=directories))
     return made
 
 

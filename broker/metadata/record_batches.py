@@ -9,6 +9,8 @@ from ...protocol.errors import DecodeError
 from ...protocol.messages.cluster_metadata_records import (
     RECORD_TYPES,
     BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
 )
 from ...protocol.records import v2
@@ -17,8 +19,13 @@ from ...protocol.records.record import Record
 from ...protocol.schema import Message
 
 FRAME_VERSION = 1
-WRITTEN_VERSIONS: Mapping[type[Message], int] = {RegisterBrokerRecord: 3, BrokerRegistrationChangeRecord: 1}
-"""Others are written in version 0: what later ones add (directories of a partition, say) means nothing here."""
+WRITTEN_VERSIONS: Mapping[type[Message], int] = {
+    RegisterBrokerRecord: 3,
+    BrokerRegistrationChangeRecord: 2,
+    PartitionRecord: 1,
+    PartitionChangeRecord: 1,
+}
+"""Others are written in version 0: what later ones add means nothing here."""
 
 _TYPE_OF = {record_class: number for number, record_class in RECORD_TYPES.items()}
 

@@ -30,9 +30,11 @@ from ...protocol.messages.cluster_metadata_records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
-from ...protocol.schema import Message
+from ...protocol.schema import NO_UUID, Message
 
 NO_LEADER = -1
+UNASSIGNED = NO_UUID
+"""The directory of a replica whose broker has not told yet which it is in (Kafka `DirectoryId`)."""
 NO_CHANGE = -2
 """A PartitionChangeRecord's leader where it keeps the one before (Kafka `LeaderConstants`)."""
 
@@ -87,6 +89,18 @@ class PartitionState:
     """Replicas that a reassignment under way adds; they are among `replicas` already."""
     removing: list[int] = field(default_factory=list)
     """Replicas that it removes once the others are in sync; they are among `replicas` still."""
+    directories: list[UUID] = field(default_factory=list)
+    """Ids of the log directories that the replicas are in, in the order of `replicas` (KIP-858)."""
+
+    def __post_init__(self) -> None:
+        if len(self.directories) != len(self.replicas):
+            self.directories = [UNASSIGNED] * len(self.replicas)
+
+    def directory_of(self, node_id: int) -> UUID:
+        """The log directory of a broker's replica; UNASSIGNED if it is not known, or there is no such replica."""
+        if node_id not in self.replicas:
+            return UNASSIGNED
+        return self.directories[self.replicas.index(node_id)]
 
 
 @dataclass(slots=True)
@@ -168,6 +182,16 @@ class ClusterState:
             return topic.configs if topic else {}
         return self.configs.get((kind, name), {})
 
+    def holds(self, partition: PartitionState, node_id: int) -> bool:
+        """Whether a broker's replica may have what was replicated: its directory is not known to be lost or failed."""
+        directory, broker = partition.directory_of(node_id), self.brokers.get(node_id)
+        return directory == UNASSIGNED or broker is None or not broker.log_dirs or directory in broker.log_dirs
+
+    def default_directory(self, node_id: int) -> UUID:
+        """Where a new replica of a broker will be: UNASSIGNED unless it has one log directory only."""
+        broker = self.brokers.get(node_id)
+        return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED
+
     def _register_broker(self, record: RegisterBrokerRecord) -> None:
         self.brokers[record.broker_id] = BrokerState(
             record.broker_id,
@@ -189,6 +213,8 @@ class ClusterState:
             return
         if record.fenced:
             broker.is_fenced = record.fenced > 0
+        if record.log_dirs:
+            broker.log_dirs = record.log_dirs
         if record.in_controlled_shutdown:
             broker.in_controlled_shutdown = record.in_controlled_shutdown > 0
 
@@ -210,6 +236,7 @@ class ClusterState:
             record.partition_epoch,
             record.adding_replicas,
             record.removing_replicas,
+            record.directories,
         )
         if record.partition_id == len(topic.partitions):
             topic.partitions.append(partition)
@@ -226,7 +253,11 @@ class ClusterState:
         if record.isr is not None:
             partition.isr = record.isr
         if record.replicas is not None:
+            known = dict(zip(partition.replicas, partition.directories, strict=True))
             partition.replicas = record.replicas
+            partition.directories = [known.get(replica, UNASSIGNED) for replica in record.replicas]
+        if record.directories is not None and len(record.directories) == len(partition.replicas):
+            partition.directories = record.directories
         if record.adding_replicas is not None:
             partition.adding = record.adding_replicas
         if record.removing_replicas is not None:
@@ -317,6 +348,7 @@ def partition_record(topic_id: UUID, partition: PartitionState) -> PartitionReco
         partition_epoch=partition.partition_epoch,
         adding_replicas=partition.adding,
         removing_replicas=partition.removing,
+        directories=partition.directories,
     )
 
 

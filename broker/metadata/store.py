@@ -40,6 +40,7 @@ from .state import (
     BrokerState,
     ClusterState,
     Entity,
+    PartitionState,
     ResourceType,
     TopicState,
     partition_record,
@@ -180,6 +181,10 @@ class MetadataStore:
         """Whether a broker may lead and be in sync."""
         known = self.state.brokers.get(node_id)
         return node_id == self.node_id if self.is_alone else known is not None and known.is_active
+
+    def may_lead(self, partition: PartitionState) -> Callable[[int], bool]:
+        """Which brokers may lead a partition: those that are active and have not lost their replica of it."""
+        return lambda node_id: self.is_active(node_id) and self.state.holds(partition, node_id)
 
     def broker(self, node_id: int) -> BrokerState | None:
         """The registered broker of that number, fenced or not."""

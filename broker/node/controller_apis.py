@@ -9,6 +9,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ...protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ...protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ...protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -38,6 +39,13 @@ async def handle_broker_registration(
 async def handle_broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
     """Note that a broker lives."""
     return context.broker.controller_here.heartbeat(request)
+
+
+async def handle_assign_replicas_to_dirs(
+    request: AssignReplicasToDirsRequest, context: RequestContext
+) -> AssignReplicasToDirsResponse:
+    """Note which log directories a broker's replicas are in."""
+    return context.broker.controller_here.assign_directories(request)
 
 
 async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
@@ -95,6 +103,7 @@ CONTROLLER_APIS: Mapping[int, Api] = {key: APIS[key] for key in (*IS_FOR_CONTROL
         Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, handle_describe_controllers),
         Api(ControllerApiKey.BROKER_REGISTRATION, 0, 4, handle_broker_registration),
         Api(ControllerApiKey.BROKER_HEARTBEAT, 0, 1, handle_broker_heartbeat),
+        Api(ControllerApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, handle_assign_replicas_to_dirs),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, handle_allocate_producer_ids),
     )
 }

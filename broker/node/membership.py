@@ -36,6 +36,7 @@ from ..server.requests import RequestContext
 from ..server.server import Server
 from .controller_apis import CONTROLLER_APIS
 from .controller_link import ControllerHere
+from .directory_assignments import DirectoryAssignments
 from .forwarding import Forwarding
 from .lifecycle import NOT_REGISTERED, BrokerLifecycle
 from .topic_creation import TopicCreation
@@ -89,6 +90,10 @@ class Membership:
         self.producer_ids = (
             ProducerIdBlocks(self.link, config.node_id, self._broker_epoch) if self.controller is None else None
         )
+        self.assignments = DirectoryAssignments(
+            self.link, broker.metadata, broker.logs, broker.partitions, self._broker_epoch
+        )
+        broker.log_moves.moved = self.assignments.check
         self._controller_server: Server | None = None
         self._stop_serving = trio.Event()
 
@@ -212,6 +217,8 @@ class Membership:
                 if self.producer_ids is not None:
                     nursery.start_soon(self.producer_ids.run)
                 self._broker.replicas.take_roles()
+                self.assignments.check_all()
+                nursery.start_soon(self.assignments.run)
                 nursery.start_soon(self.replication.run)
                 nursery.start_soon(self.lifecycle.run)
             task_status.started()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 import trio
 
@@ -28,6 +29,8 @@ class LogMoves:
         self._clock = clock
         self._waiting: deque[tuple[Partition, LogMove]] = deque()
         self._asked = trio.Event()
+        self.moved: Callable[[Partition], None] = lambda partition: None
+        """Called with each partition that is in another directory now."""
 
     def start(self, partition: Partition, target: LogDirectory) -> None:
         """Move a partition there, and nowhere else; to where it is, that is to stay. Raises OSError, BrokerError."""
@@ -55,6 +58,7 @@ class LogMoves:
                 return
             partition.log = self._logs.finish_move(move)
             logger.info("%s-%d is in %s now", log.topic, log.partition, move.target.path)
+            self.moved(partition)
         except (BrokerError, OSError) as fault:
             logger.error("%s stays where it is: %s", log.directory, fault)
         finally:

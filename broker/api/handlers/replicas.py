@@ -83,7 +83,8 @@ def _election(name: str, index: int, kind: Election, context: RequestContext) ->
     if not 0 <= index < len(topic.partitions):
         return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     try:
-        metadata.commit([electing(topic.topic_id, topic.partitions[index], metadata.is_active, kind)])
+        partition = topic.partitions[index]
+        metadata.commit([electing(topic.topic_id, partition, metadata.may_lead(partition), kind)])
     except BrokerError as error:
         return _elected(index, error.code, error.message)
     return _elected(index, ErrorCode.NONE, None)
@@ -117,14 +118,14 @@ def _reassignment(name: str, wanted: ReassignablePartition, context: RequestCont
     try:
         topic, partition = _partition(name, wanted.partition_index, context)
         if wanted.replicas is None:
-            record = cancelling(topic.topic_id, partition, metadata.is_active)
+            record = cancelling(topic.topic_id, partition, metadata.may_lead(partition))
         else:
             record = reassigning(
                 topic.topic_id,
                 partition,
                 wanted.replicas,
                 registered=metadata.registered_ids,
-                may_lead=metadata.is_active,
+                may_lead=metadata.may_lead(partition),
             )
         if record is not None:
             metadata.commit([record])

@@ -16,8 +16,15 @@ from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRec
 ID = UUID(int=7)
 
 
-def partition(leader: int, isr: list[int], replicas: list[int] | None = None, **more: list[int]) -> PartitionState:
-    return PartitionState(0, leader, 5, replicas or [1, 2, 3], isr, 9, **more)
+def partition(
+    leader: int,
+    isr: list[int],
+    replicas: list[int] | None = None,
+    *,
+    adding: list[int] | None = None,
+    removing: list[int] | None = None,
+) -> PartitionState:
+    return PartitionState(0, leader, 5, replicas or [1, 2, 3], isr, 9, adding or [], removing or [])
 
 
 def active(*node_ids: int):  # type: ignore[no-untyped-def]

@@ -1,0 +1,149 @@
+"""Tells the controller which log directory each replica of this broker is in (KIP-858; Kafka `AssignmentsManager`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from itertools import islice
+from uuid import UUID
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from ...storage.log_manager import LogManager
+from ..metadata.changes import MetadataChange, PartitionsAdded, PartitionsChanged
+from ..metadata.state import TopicState
+from ..metadata.store import MetadataStore
+from ..peers.peers import ControllerLink
+from ..replicas.partition import Partition
+from ..replicas.partition_registry import PartitionRegistry
+
+logger = logging.getLogger(__name__)
+
+MOST_ASSIGNMENTS = 2250
+"""In one request (Kafka `AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST`)."""
+TIMEOUT_S = 10.0
+RETRY_S = 1.0
+
+Replica = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+class DirectoryAssignments:
+    """Compares where the replicas are with what the metadata says, as one of both changes."""
+
+    def __init__(
+        self,
+        link: ControllerLink,
+        metadata: MetadataStore,
+        logs: LogManager,
+        partitions: PartitionRegistry,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._link = link
+        self._metadata = metadata
+        self._logs = logs
+        self._partitions = partitions
+        self._broker_epoch = broker_epoch
+        self._unchecked: dict[Replica, None] = {}
+        self._has_unchecked = trio.Event()
+        metadata.subscribe(self._note)
+
+    def check(self, partition: Partition) -> None:
+        """Look at a partition whose directory may have changed."""
+        topic = self._metadata.topics.get(partition.topic)
+        if topic is not None:
+            self._add(topic, [partition.index])
+
+    def check_all(self) -> None:
+        """Look at all partitions of this broker."""
+        for partition in self._partitions:
+            self.check(partition)
+
+    def _note(self, change: MetadataChange) -> None:
+        if isinstance(change, PartitionsAdded):
+            self._add(change.topic, range(change.first, len(change.topic.partitions)))
+        elif isinstance(change, PartitionsChanged):
+            self._add(change.topic, change.indexes)
+
+    def _add(self, topic: TopicState, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            if self._metadata.node_id in topic.partitions[index].replicas:
+                self._unchecked[topic.topic_id, index] = None
+                self._has_unchecked.set()
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await self._has_unchecked.wait()
+            self._has_unchecked = trio.Event()
+            wrong = self._take_wrong()
+            if wrong and not await self._tell(wrong):
+                await trio.sleep(RETRY_S)
+                self._unchecked |= dict.fromkeys(wrong)
+            if self._unchecked:
+                self._has_unchecked.set()
+
+    def _take_wrong(self) -> dict[Replica, UUID]:
+        """Take what is to be looked at, and return where those replicas are that the metadata has elsewhere."""
+        unchecked, self._unchecked = self._unchecked, {}
+        wrong = {replica: found for replica in unchecked if (found := self._wrong_directory(replica)) is not None}
+        taken = dict(islice(wrong.items(), MOST_ASSIGNMENTS))
+        self._unchecked |= {replica: None for replica in wrong if replica not in taken}
+        return taken
+
+    def _wrong_directory(self, replica: Replica) -> UUID | None:
+        """The directory that a replica is in, if the metadata says another one."""
+        topic_id, index = replica
+        topic = self._metadata.topic_by_id(topic_id)
+        if topic is None or self._partitions.find(topic.name, index) is None:
+            return None
+        home = self._logs.directory_of(topic.name, index)
+        actual = None if home is None else home.directory_id
+        return None if actual == topic.partitions[index].directory_of(self._metadata.node_id) else actual
+
+    async def _tell(self, wrong: dict[Replica, UUID]) -> bool:
+        """Tell the controller; whether it has taken note. What it refuses for one replica waits for its next change."""
+        try:
+            answer = await self._link.ask(self._request(wrong), AssignReplicasToDirsResponse, timeout_s=TIMEOUT_S)
+            if answer.error_code:
+                raise BrokerError(ErrorCode(answer.error_code))
+        except BrokerError as error:
+            logger.info("the controller was not told where replicas are: %s", error)
+            return False
+        for directory in answer.directories:
+            for topic in directory.topics:
+                for result in topic.partitions:
+                    if result.error_code:
+                        code = ErrorCode(result.error_code).name
+                        logger.info(
+                            "partition %d of %s: its directory is not taken: %s",
+                            result.partition_index,
+                            topic.topic_id,
+                            code,
+                        )
+        return True
+
+    def _request(self, wrong: dict[Replica, UUID]) -> AssignReplicasToDirsRequest:
+        directories: dict[UUID, dict[UUID, list[PartitionData]]] = {}
+        for (topic_id, index), directory in wrong.items():
+            topics = directories.setdefault(directory, {})
+            topics.setdefault(topic_id, []).append(PartitionData(partition_index=index))
+        return AssignReplicasToDirsRequest(
+            broker_id=self._metadata.node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                DirectoryData(
+                    id=directory,
+                    topics=[TopicData(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()],
+                )
+                for directory, topics in directories.items()
+            ],
+        )
