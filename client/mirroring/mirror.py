@@ -22,7 +22,7 @@ from ..producer.sender import LOST_SEQUENCE_CODES
 from .errors import MirrorError
 from .journal_writer import JournalWriter
 from .numbered_writer import NumberedWriter
-from .topics import matching_topics, prepare_topic
+from .topics import check_clusters_differ, matching_topics, prepare_topic
 from .writers import MirrorWriter
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,7 @@ class Mirror:
             while True:
                 records_before = self.progress.records
                 try:
+                    await check_clusters_differ(source, target)
                     await self._copy(source, target)
                     return
                 except (ClientError, BrokerError) as failure:
@@ -173,7 +174,10 @@ class Mirror:
         """Begin with topics and partitions that are new; returns where each of them ends now."""
         known = set(consumer.assignment())
         places = []
-        for topic in await matching_topics(source, self._options.topics):
+        topics = await matching_topics(source, self._options.topics)
+        if not topics and self._options.once:
+            raise MirrorError(f"the source has no topic whose whole name matches {self._options.topics.pattern}")
+        for topic in topics:
             of_topic = [(topic.name, partition.index) for partition in topic.partitions]
             if not known.issuperset(of_topic):
                 size = await prepare_topic(source, target, topic, self._options.replication_factor)

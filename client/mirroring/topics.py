@@ -9,6 +9,7 @@ from ...protocol.apis import ApiKey
 from ..admin import BROKER_DEFAULT, Admin, NewTopic, ResourceType
 from ..errors import UnknownTopicError
 from ..wire.cluster import TopicMetadata
+from .errors import MirrorError
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,21 @@ OF_ITS_OWN_CLUSTER = re.compile(
     r"|min\.insync\.replicas|remote\..*|gregor\..*"
 )
 """Settings that are not copied. Those of time stamps would change or refuse what the source has accepted."""
+
+
+async def check_clusters_differ(source: Admin, target: Admin) -> None:
+    """Raise MirrorError if both are the same cluster, where each topic would be copied to itself at every run.
+
+    Clusters without an id (before Kafka 0.10.1) are the same if their brokers are.
+    """
+    here, there = await source.describe_cluster(), await target.describe_cluster()
+    has_ids = here.cluster_id is not None or there.cluster_id is not None
+    is_same = here.cluster_id == there.cluster_id if has_ids else here.brokers == there.brokers
+    if is_same:
+        raise MirrorError(
+            f"the source and the target are the same cluster, {here.cluster_id or 'by its brokers'}: a topic cannot be "
+            "mirrored to itself"
+        )
 
 
 async def matching_topics(source: Admin, pattern: re.Pattern[str]) -> list[TopicMetadata]:

@@ -57,6 +57,19 @@ async def stored_batches(bootstrap: str, topic: str) -> list[BatchView]:
     return batches
 
 
+async def test_a_cluster_is_not_mirrored_to_itself(source: str, topic: str) -> None:
+    await create(source, topic)
+    await fill(source, topic, 1, 10)
+    for options in ({}, {"keeps_offsets": True}):
+        with pytest.raises(MirrorError, match="the source and the target are the same cluster, "):
+            await mirror_once(source, source, topic, **options)
+
+
+async def test_a_topic_that_the_source_has_not(source: str, target: str, topic: str) -> None:
+    with pytest.raises(MirrorError, match=f"the source has no topic whose whole name matches {topic}"):
+        await mirror_once(source, target, topic)
+
+
 async def test_all_arrives_in_order_and_batches_are_not_opened(source: str, target: str, topic: str) -> None:
     await create(source, topic, 3, retention_ms="123456789", max_message_bytes="2000000")
     await fill(source, topic, 3, 2_000)
