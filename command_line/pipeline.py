@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from .asking import UsageError, run_tool, say
 from .progress import ProgressBar
@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True, parser_class=JobParser)
     table: dict[str, str] = importlib.import_module(f"{JOBS_ROOM}.table", __package__).JOBS
     for name, module_name in table.items():
         module = importlib.import_module(f"{JOBS_ROOM}.{module_name}", __package__)
@@ -56,6 +56,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         )
         module.add_arguments(job)
         job.set_defaults(run=_run, work=module.run)
+
+
+class JobParser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong; the options of a job fill a screen."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it on standard error, and exit with code 2."""
+        self.exit(2, f"Error: {message} (see {self.prog} --help)\n")
 
 
 def _run(options: argparse.Namespace) -> int:

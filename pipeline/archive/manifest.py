@@ -122,6 +122,13 @@ class Manifest:
             names.update(dict.fromkeys(batch.files))
         return names
 
+    def topic_ids(self) -> dict[str, str]:
+        """Return the id of each topic when it was last archived, as text; topics without one are left out."""
+        found: dict[str, str] = {}
+        for batch in self.batches:
+            found.update(batch.topic_ids)
+        return found
+
     def check_topic_ids(self, topic_ids: dict[str, str]) -> None:
         """Raise ManifestError if a topic was deleted and made again since it was last archived."""
         for batch in self.batches:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -21,6 +20,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from ..errors import OptionError
+from ..local_paths import local_path
 from .avro_types import AvroColumn, column_of
 from .description import Values
 from .json_values import MismatchError, reader_of
@@ -48,7 +48,7 @@ class ValueFormat:
             if equals and not number.isdigit():
                 raise OptionError(f"a schema is FILE or ID=FILE, not {text!r}")
             try:
-                schemas[int(number) if equals else ANY_ID] = json.loads(Path(path).read_text())
+                schemas[int(number) if equals else ANY_ID] = json.loads(local_path(path).read_text())
             except (OSError, ValueError) as fault:
                 raise OptionError(f"schema {path}: {fault}") from fault
         if kind is Values.AVRO and not schemas:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..archive.description import ArchiveDescription, Period, TableFormat, Values
 from ..archive.writer_lock import WriterLock
+from ..local_paths import path_argument
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MIB = 1 << 20
 def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     """Which archive, and what it is to hold."""
     made = parser.add_argument_group("archive")
-    made.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    made.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
     made.add_argument(
         "--format",
         type=TableFormat,

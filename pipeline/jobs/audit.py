@@ -12,18 +12,19 @@ The exit code is 1 if anything is missing, doubled or different.
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import OptionError
+from ..local_paths import directory_argument, path_argument
 from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
 from .passes import Place, make_pass
 from .sources import add_source_arguments, broker_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     import pyarrow as pa
 
@@ -58,12 +59,14 @@ class Finding:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to look at, and what to hold it against."""
     add_source_arguments(parser)
-    parser.add_argument("--archive", type=Path, metavar="DIR", help="or audit this archive")
+    parser.add_argument("--archive", type=path_argument, metavar="DIR", help="or audit this archive")
     parser.add_argument("--contents", action="store_true", help="read records too, and count equal ones")
     against = parser.add_mutually_exclusive_group()
     against.add_argument("--against-bootstrap-server", metavar="HOST:PORT,...", help="compare with these brokers")
-    against.add_argument("--against-log-dir", action="append", metavar="DIR", help="or with this log directory")
-    against.add_argument("--against-archive", type=Path, metavar="DIR", help="or with this archive")
+    against.add_argument(
+        "--against-log-dir", action="append", type=directory_argument, metavar="DIR", help="or with this log directory"
+    )
+    against.add_argument("--against-archive", type=path_argument, metavar="DIR", help="or with this archive")
     parser.add_argument(
         "--compacted", default="", metavar="NAME,...", help="topics of log directories that are compacted"
     )
@@ -75,7 +78,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     reads_records = bool(options.archive or options.contents or is_compared)
     # Before any work: an archive in Delta Lake says what Spark is to be started with.
     ours = _records(options, desk) if reads_records else {}
-    theirs = _records(_against(options), desk) if is_compared else {}
+    theirs = _records(_against(options), desk, only={topic for topic, _ in ours}) if is_compared else {}
     contents = _read_contents(ours, desk) if reads_records else {}
     if options.archive:
         if options.log_dir or options.bootstrap_server:
@@ -214,12 +217,23 @@ def _against(options: argparse.Namespace) -> argparse.Namespace:
         bootstrap_server=options.against_bootstrap_server,
         log_dir=options.against_log_dir,
         archive=options.against_archive,
-        topics=options.topics,
+        topics=None,
         option=[],
     )
 
 
-def _records(options: argparse.Namespace, desk: Desk) -> dict[Place, list[Records]]:
+def _records(
+    options: argparse.Namespace, desk: Desk, *, only: Collection[str] | None = None
+) -> dict[Place, list[Records]]:
+    """Where the records of each partition can be read; of these topics only, those that are there.
+
+    Raises PipelineError, also for a topic that `options` names and that is not there.
+    """
+    found = _all_records(options, desk, only)
+    return found if only is None else {place: records for place, records in found.items() if place[0] in only}
+
+
+def _all_records(options: argparse.Namespace, desk: Desk, only: Collection[str] | None) -> dict[Place, list[Records]]:
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
@@ -235,7 +249,10 @@ def _records(options: argparse.Namespace, desk: Desk) -> dict[Place, list[Record
         return archived_records(archived_partitions(archive, names_of(options.topics or "")))
     if options.log_dir:
         return logged_records(options.log_dir, names_of(options.topics or ""))
-    return fetched_records(ReadPlan(SourceOptions(broker_options(options), KNOWN_OPTIONS)))
+    chosen = broker_options(options)
+    if only is not None:
+        chosen["subscribePattern"] = "|".join(map(re.escape, sorted(only)))
+    return fetched_records(ReadPlan(SourceOptions(chosen, KNOWN_OPTIONS)))
 
 
 def _read_contents(sources: dict[Place, list[Records]], desk: Desk) -> dict[Place, Contents]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from ..local_paths import directory_argument
 from .archive_options import add_archive_arguments, finish, lock_of, open_writer
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
@@ -17,7 +18,14 @@ HELP = "log directories into an archive"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where."""
-    parser.add_argument("--log-dir", required=True, action="append", metavar="DIR", help="read this (repeatable)")
+    parser.add_argument(
+        "--log-dir",
+        required=True,
+        action="append",
+        type=directory_argument,
+        metavar="DIR",
+        help="read this (repeatable)",
+    )
     parser.add_argument("--topics", metavar="GLOB,...", help="only these (default: all)")
     add_data_loss_argument(parser)
     add_archive_arguments(parser)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.records.compression import Codec
+from ..local_paths import directory_argument, path_argument
 from ..logs.log_files import PartitionFiles, SegmentFile, list_partitions, mapped
 from ..logs.segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
@@ -37,8 +38,15 @@ class SegmentConversion:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where, to what."""
-    parser.add_argument("--log-dir", required=True, action="append", metavar="DIR", help="read this (repeatable)")
-    parser.add_argument("--to-log-dir", required=True, type=Path, metavar="DIR", help="write here")
+    parser.add_argument(
+        "--log-dir",
+        required=True,
+        action="append",
+        type=directory_argument,
+        metavar="DIR",
+        help="read this (repeatable)",
+    )
+    parser.add_argument("--to-log-dir", required=True, type=path_argument, metavar="DIR", help="write here")
     parser.add_argument("--to-format", required=True, type=int, choices=(0, 1, 2), help="message format version")
     parser.add_argument("--topics", action="append", default=[], metavar="GLOB", help="only these (default: all)")
     parser.add_argument(

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from ...protocol.records.compression import Codec
+from ..local_paths import path_argument
 from ..logs.segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
 from ..synthetic.synthetic import Recipe
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to make, and where."""
     parser.add_argument("--topic", required=True, help="name of the topic")
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--log-dir", type=Path, metavar="DIR", help="write segment files here")
+    target.add_argument("--log-dir", type=path_argument, metavar="DIR", help="write segment files here")
     target.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="or produce to these brokers")
     parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="about so large (default: 256 MiB)")
     made = parser.add_argument_group("records")

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..errors import OptionError, PipelineError
 from ..kafka.wire import WireSettings
+from ..local_paths import path_argument
 from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
     parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
     parser.add_argument("--name", default="mirror", help="names the progress; another one copies anew (%(default)s)")
-    parser.add_argument("--offsets-map", type=Path, metavar="DIR", help="keep a table of offsets there, as Parquet")
+    parser.add_argument(
+        "--offsets-map", type=path_argument, metavar="DIR", help="keep a table of offsets there, as Parquet"
+    )
     add_data_loss_argument(parser)
     parser.add_argument(
         "--transaction-bytes", type=int, default=16 * MIB, metavar="N", help="about so much a transaction (16 MiB)"
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
     work = plan(options)
     with desk.progress(len(work), "partitions") as progress:
-        done = run_tasks(desk.session(), work, mirror_partition, progress) if work else []
+        done = run_tasks(desk.session(), work, mirror_partition, progress)
     columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS", "BYTES", "REBUILT-BATCHES")
     rows = [
         (*each.place, each.began_at, each.until, each.records, each.size_bytes, each.rebuilt_batches) for each in done
@@ -69,8 +71,8 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
     target = WireSettings.from_options({"kafka.bootstrap.servers": options.target})
     max_batch_bytes = _prepare_topics(options, source, target)
     with ClusterView(source) as cluster, ClusterView(target) as copies:
-        topics = cluster.topics(max_batch_bytes) if max_batch_bytes else {}
-        for name, copy in copies.topics(topics).items() if topics else ():
+        topics = cluster.topics(max_batch_bytes)
+        for name, copy in copies.topics(topics).items():
             if copy.partitions != topics[name].partitions:
                 raise PipelineError(
                     f"topic {name} has {len(copy.partitions)} partitions at the target and "
@@ -98,7 +100,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
 def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: WireSettings) -> dict[str, int]:
     """Make the topics that are not there, with the source's settings; their max.message.bytes at the target by name."""
     from ...client import Admin
-    from ...client.mirroring.topics import matching_topics, prepare_topic
+    from ...client.mirroring.topics import check_clusters_differ, matching_topics, prepare_topic
     from ..kafka.clients import bootstrap_of, client_config, run_client
 
     try:
@@ -111,6 +113,7 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
             Admin(bootstrap_of(source), **client_config(source)) as here,
             Admin(bootstrap_of(target), **client_config(target)) as there,
         ):
+            await check_clusters_differ(here, there)
             sizes = {}
             for topic in await matching_topics(here, pattern):
                 try:
@@ -122,4 +125,7 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
                     sizes[topic.name] = await prepare_topic(here, there, topic)
             return sizes
 
-    return run_client("preparing topics", prepare)
+    sizes = run_client("preparing topics", prepare)
+    if not sizes:
+        raise PipelineError(f"no topic at {options.source} whose whole name matches {options.topics}")
+    return sizes

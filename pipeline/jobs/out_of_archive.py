@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..kafka.wire import WireSettings
+from ..local_paths import path_argument
 
 if TYPE_CHECKING:
     from ..archive.manifest import Manifest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
     """From where, to where; `brokers` says what is written to."""
-    parser.add_argument("--archive", type=Path, required=True, metavar="DIR", help="the archive's root")
+    parser.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
     parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
     parser.add_argument("--prefix", default="", help="put this before the names of topics")

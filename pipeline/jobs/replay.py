@@ -21,6 +21,7 @@ from .desk import Desk, Summary
 from .out_of_archive import add_target_arguments, make_target_topics, target_settings
 
 if TYPE_CHECKING:
+    from ..archive.manifest import Manifest
     from ..archive.reading import ArchivedPartition
     from ..archive.replaying import ReplayOptions, ReplayReceipt
     from ..sink.exact_copy import CopyTarget
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
     partitions = archived_partitions(archive, names_of(options.topics or ""))
     make_target_topics(options, archive.manifest, partitions)
+    _check_targets_differ(options, archive.manifest, {each.topic for each in partitions})
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]
@@ -68,6 +70,21 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     rows = [(*receipt.place, receipt.began_at, receipt.records) for receipt in done]
     notes = () if any(receipt.records for receipt in done) else ("nothing new: everything is replayed",)
     return Summary(("TOPIC", "PARTITION", "BEGAN-AT", "RECORDS"), rows, notes)
+
+
+def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topics: set[str]) -> None:
+    """Raise PipelineError where a topic would get its own records again, and be archived with them the next time."""
+    from ..kafka.cluster_view import ClusterView
+
+    with ClusterView(target_settings(options)) as cluster:
+        found = cluster.topics([options.prefix + topic for topic in sorted(topics)])
+    archived_ids = manifest.topic_ids()
+    for topic in sorted(topics):
+        name = options.prefix + topic
+        if str(found[name].topic_id) == archived_ids.get(topic):
+            raise PipelineError(
+                f"topic {name} is the one that the archive was made of: replay it under another name with --prefix"
+            )
 
 
 def milliseconds(text: str) -> int:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..errors import OptionError
+from ..local_paths import directory_argument
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
@@ -15,7 +16,13 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, and which topics."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="read through these brokers")
-    source.add_argument("--log-dir", action="append", metavar="DIR", help="or read this log directory (repeatable)")
+    source.add_argument(
+        "--log-dir",
+        action="append",
+        type=directory_argument,
+        metavar="DIR",
+        help="or read this log directory (repeatable)",
+    )
     source.add_argument("--topics", metavar="NAME,...", help="which topics; log directories take globs (default: all)")
     _add_option_argument(source, "kafka_raw or kafka_log")
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..local_paths import path_argument
 from .desk import Desk, Summary
 from .passes import Place, make_pass
 from .sources import add_source_arguments
@@ -43,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
     parser.add_argument("--compression", action="store_true", help="inflate batches and replay KIP-126's estimator")
     parser.add_argument("--latency-header", metavar="NAME", help="a record header with the time of sending")
-    parser.add_argument("--parquet", type=Path, metavar="FILE", help="write the table there too")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page with plots")
+    parser.add_argument("--parquet", type=path_argument, metavar="FILE", help="write the table there too")
+    parser.add_argument("--html", type=path_argument, metavar="FILE", help="write one self-contained page with plots")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:

@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 from ..columns.filters import Pruning, pruning_of
 from ..columns.listed_ranges import ListedRanges
 from ..columns.schemas import Mode
+from ..errors import OptionError
 from ..kafka.offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds, strategy
 from ..options import SourceOptions, names_of, parse_assign
 from .log_files import list_partitions
@@ -95,7 +96,9 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A task for each range of bytes. Raises DamagedLogError, DataLossError, OptionError."""
-        found = [item for item in list_partitions(self._paths, self._topics) if self._wants(*item.name)]
+        listed = list(list_partitions(self._paths, self._topics))
+        self._check_assigned({(item.name.topic, item.name.partition) for item in listed})
+        found = [item for item in listed if self._wants(*item.name)]
         ranges = plan(
             found,
             PlanOptions(
@@ -113,6 +116,13 @@ class KafkaLogReader(DataSourceReader):
         if not ranges or self._options.mode is Mode.RANGES:
             return [ListedRanges(tuple(map(range_row, ranges)))]
         return list(ranges)
+
+    def _check_assigned(self, known: set[tuple[str, int]]) -> None:
+        """Raise OptionError where `assign` names what is in none of the directories."""
+        for topic, numbers in (self._assigned or {}).items():
+            for number in numbers:
+                if (topic, number) not in known:
+                    raise OptionError(f"assign: no partition {topic}-{number} in {', '.join(self._paths)}")
 
     def _wants(self, topic: str, partition: int) -> bool:
         is_assigned = self._assigned is None or partition in self._assigned.get(topic, ())

@@ -32,6 +32,7 @@ from ...storage.index.offset_index import IndexDamagedError, OffsetIndex
 from ...storage.recovery.directory_verification import find_partitions
 from ...storage.recovery.recovery import ScanRules, scan
 from ..errors import DamagedLogError, OptionError, reason
+from ..local_paths import local_path
 
 MAX_INT64 = 2**63 - 1
 ANY_TIME = -(2**63)
@@ -91,21 +92,27 @@ class _DirectoryState(NamedTuple):
 def list_partitions(directories: Sequence[str], topics: Sequence[str]) -> Iterator[PartitionFiles]:
     """The partitions in log directories (or single partition directories) whose topics match one of the globs.
 
-    No globs match all. Raises OptionError for a path that is no such directory, DamagedLogError.
+    No globs match all. Raises OptionError for a path that is no such directory and, at the end, for a glob that matches
+    no topic; DamagedLogError.
     """
     files = ReadOnlyFiles()
+    in_vain = set(topics)
     for directory in directories:
         try:
-            found = find_partitions(files, directory.rstrip("/") or "/")
+            found = find_partitions(files, str(local_path(directory)))
         except OSError as fault:
             raise OptionError(f"path {directory}: {fault.strerror or fault}") from fault
         state = _read_state(files, found.log_directory, is_live=found.is_live)
         for path in found.partitions:
             name = paths.parse_partition_directory(os.path.basename(os.path.abspath(path)))
-            if name is not None and (not topics or any(fnmatch.fnmatchcase(name.topic, glob) for glob in topics)):
+            matching = {glob for glob in topics if name is not None and fnmatch.fnmatchcase(name.topic, glob)}
+            in_vain -= matching
+            if name is not None and (matching or not topics):
                 partition = _open_partition(files, path, name, state)
                 if partition is not None:
                     yield partition
+    if in_vain:
+        raise OptionError(f"no topic {min(in_vain)} in {', '.join(directories)}")
 
 
 def segments_of(files: OsFiles, directory: str) -> list[SegmentFile]:

@@ -23,6 +23,7 @@ from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce
 from tests.pipeline.job_desk import run_job, run_tasks_here
+from tests.pipeline.topics import delete_topic
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +118,30 @@ def test_an_archive_against_its_topic(broker_process: BrokerProcess, tmp_path: P
         assert [row["COMPARED"] for row in rows_by_name(summary)] == ["the same", "the same"]
         assert summary.is_clean
     assert [row["COMPARED"] for row in rows_by_name(audit("--archive", str(tmp_path)))] == ["as noted"] * 2
+
+
+def test_only_what_the_archive_has_is_compared_with_brokers(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    for topic in ("here", "here.not"):
+        make_topic(broker_process, topic, 1)
+        produce(broker_process, topic, [b"1", b"2"], 1)
+    run_job("archive", *arguments(broker_process, "here", tmp_path))
+    logs = str(broker_process.directory / "logs")
+    for against in (["--against-bootstrap-server", broker_process.bootstrap], ["--against-log-dir", logs]):
+        summary = audit("--archive", str(tmp_path), *against)
+        assert [(row["TOPIC"], row["COMPARED"]) for row in rows_by_name(summary)] == [("here", "the same")]
+        assert summary.is_clean
+    summary = audit("--log-dir", logs, "--topics", "here,here.not", "--against-archive", str(tmp_path))
+    assert [row["COMPARED"] for row in rows_by_name(summary)] == ["the same", "DIFFERS: 2 records here only"]
+
+
+def test_a_topic_that_the_brokers_have_no_more_differs(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    make_topic(broker_process, "deleted", 1)
+    produce(broker_process, "deleted", [b"1"], 1)
+    run_job("archive", *arguments(broker_process, "deleted", tmp_path))
+    delete_topic(broker_process.bootstrap, "deleted")
+    for named in ([], ["--topics", "deleted"]):
+        summary = audit("--archive", str(tmp_path), "--against-bootstrap-server", broker_process.bootstrap, *named)
+        assert [row["COMPARED"] for row in rows_by_name(summary)] == ["DIFFERS: 1 records here only"]
 
 
 def _reversed(broker: BrokerProcess, root: Path) -> list[str]:

@@ -185,12 +185,15 @@ def test_topics_by_glob_and_several_directories(indexed: Path, plain: Path) -> N
         ("other", 0),
         ("other", 1),
     }
-    assert rows(reader(indexed, topic="nothing")) == []
+    with pytest.raises(OptionError, match=r"no topic nothing in /.*"):
+        rows(reader(indexed, topic="ev*,nothing"))
 
 
 def test_partitions_by_name(indexed: Path) -> None:
-    found = rows(reader(indexed, assign='{"events": [1], "other": [0, 7]}', mode="ranges"))
+    found = rows(reader(indexed, assign='{"events": [1], "other": [0]}', mode="ranges"))
     assert {(row["topic"], row["partition"]) for row in found} == {("events", 1), ("other", 0)}
+    with pytest.raises(OptionError, match=r"assign: no partition other-7 in /.*"):
+        rows(reader(indexed, assign='{"events": [1], "other": [0, 7]}', mode="ranges"))
 
 
 def test_a_path_that_is_not_there() -> None:

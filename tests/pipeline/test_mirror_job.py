@@ -159,7 +159,17 @@ def test_what_cannot_be_mirrored_is_told(broker_process: BrokerProcess, target: 
     make_anew(broker_process, "anew", [b"2", b"3"])
     with pytest.raises(PipelineError, match="choose another --name"):
         mirror(broker_process, target, "anew")
-    assert mirror(broker_process, target, "nothing-at-all") == []
+    with pytest.raises(PipelineError, match=r"no topic at .* whose whole name matches nothing-at-all"):
+        mirror(broker_process, target, "nothing-at-all")
+
+
+def test_a_cluster_is_not_mirrored_to_itself(broker_process: BrokerProcess) -> None:
+    make_topic(broker_process, "mine", 1)
+    produce(broker_process, "mine", [b"1"], 1)
+    for _ in range(2):
+        with pytest.raises(PipelineError, match="the source and the target are the same cluster, "):
+            mirror(broker_process, broker_process, "mine")
+    assert len(records_of(broker_process, "mine", 0)) == 1
 
 
 def make_anew(broker: BrokerProcess, topic: str, values: list[bytes]) -> None:

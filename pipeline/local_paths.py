@@ -1,0 +1,44 @@
+"""Paths that users give: those of this machine's file system, plain or as `file:` URIs; others are refused."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from .errors import OptionError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
+
+
+def local_path(text: str) -> Path:
+    """Return the path that `text` means: `/lake`, `lake`, `file:/lake` and `file:///lake`.
+
+    Raises OptionError for a URI of another scheme or host, which would else become a folder of that name.
+    """
+    found = _URI.fullmatch(text)
+    if found is None:
+        return Path(text)
+    scheme = found[1].lower()
+    if scheme != "file":
+        raise OptionError(f"{text}: {scheme} is not supported: a path of this machine, or file:///path, is needed")
+    uri = urlsplit(text)
+    if uri.netloc not in ("", "localhost"):
+        raise OptionError(f"{text} is on the host {uri.netloc}: write file:///path, with three slashes")
+    if uri.query or uri.fragment:
+        raise OptionError(f"{text}: a file has no query and no fragment: write %3F for ? and %23 for #")
+    return Path(unquote(uri.path))
+
+
+def path_argument(text: str) -> Path:
+    """As `local_path`, for argparse. Raises ArgumentTypeError."""
+    try:
+        return local_path(text)
+    except OptionError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from fault
+
+
+def directory_argument(text: str) -> str:
+    """As `path_argument`, as text."""
+    return str(path_argument(text))
