@@ -7,7 +7,7 @@ at, not what it claims. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, K
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -24,6 +24,10 @@ PIECE_BYTES = 128 * 1024
 
 DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
 """How far one batch may inflate unless the caller says otherwise. Kafka has no such limit."""
+
+FED_BYTES = 16 * 1024
+"""How much input a decompressor gets at a time. The libraries copy what they did not take, so with all of it each
+member or piece would cost as much as there is input left."""
 
 GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 6
@@ -99,17 +103,22 @@ def decompressed_pieces(
     """Decompress step by step; a caller that stops early has paid for what it took. Raises as `decompress` does."""
     total = 0
     try:
-        for piece in _DECOMPRESSORS[codec](data, magic):
+        for piece in _DECOMPRESSORS[codec](data, magic, limit_bytes):
             total += len(piece)
             if total > limit_bytes:
-                raise BrokerError(
-                    ErrorCode.MESSAGE_TOO_LARGE, f"The {codec.name.lower()} batch inflates beyond {limit_bytes} bytes"
-                )
-            yield piece
+                raise _inflates_beyond(codec, limit_bytes)
+            if piece:
+                yield piece
     except _CODEC_FAULTS as fault:
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE, f"Broken {codec.name.lower()} data in a record batch: {fault}"
         ) from fault
+
+
+def _inflates_beyond(codec: Codec, limit_bytes: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"The {codec.name.lower()} batch inflates beyond {limit_bytes} bytes"
+    )
 
 
 class _BrokenStreamError(ValueError):
@@ -135,7 +144,7 @@ def _keep(pieces: Iterable[Buffer], magic: int) -> bytes:
     return b"".join(map(bytes, pieces))
 
 
-def _pass_through(data: Buffer, magic: int) -> Iterator[bytes]:
+def _pass_through(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
     yield bytes(data)
 
 
@@ -147,21 +156,33 @@ def _gzip(pieces: Iterable[Buffer], magic: int) -> bytes:
     return b"".join([*map(compressor.compress, pieces), compressor.flush()])
 
 
-def _gunzip(data: Buffer, magic: int) -> Iterator[bytes]:
-    pending: Buffer = data
+def _gunzip(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
+    view = memoryview(data)
+    position = 0
     while True:
-        stream = isal_zlib.decompressobj(GZIP_WINDOW_BITS)
-        while not stream.eof:
-            piece = stream.decompress(pending, PIECE_BYTES)
-            pending = stream.unconsumed_tail
-            if piece:
-                yield piece
-            elif not stream.eof and not pending:
-                raise _BrokenStreamError("the data ends too early")
+        position = yield from _gunzip_member(view, position)
         # Members may follow each other (RFC 1952); anything else after the end is ignored, as Java's reader does.
-        pending = stream.unused_data
-        if bytes(pending[:2]) != b"\x1f\x8b":
+        if bytes(view[position : position + 2]) != b"\x1f\x8b":
             return
+
+
+def _gunzip_member(view: memoryview, position: int) -> Generator[bytes, None, int]:
+    """What the member at `position` holds; returns the position after it."""
+    stream = isal_zlib.decompressobj(GZIP_WINDOW_BITS)
+    piece: bytes = b""
+    pending: Buffer = b""
+    while not stream.eof:
+        # A full piece may not have been all that the input so far gives.
+        if not pending and len(piece) < PIECE_BYTES:
+            pending = view[position : position + FED_BYTES]
+            if not pending:
+                raise _BrokenStreamError("the data ends too early")
+            position += len(pending)
+        piece = stream.decompress(pending, PIECE_BYTES)
+        pending = stream.unconsumed_tail
+        if piece:
+            yield piece
+    return position - len(stream.unused_data)
 
 
 # --- snappy ---
@@ -178,10 +199,10 @@ def _snappy(pieces: Iterable[Buffer], magic: int) -> bytes:
     return bytes(out)
 
 
-def _unsnappy(data: Buffer, magic: int) -> Iterator[bytes]:
+def _unsnappy(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        yield _unsnappy_block(view)
+        yield _unsnappy_block(view, limit_bytes)
         return
     position = XERIAL_HEADER_SIZE
     while position < len(view):
@@ -195,11 +216,11 @@ def _unsnappy(data: Buffer, magic: int) -> Iterator[bytes]:
         position += INT32.size
         if not 0 < size <= len(view) - position:
             raise _BrokenStreamError(f"a snappy block of {size} bytes in {len(view) - position}")
-        yield _unsnappy_block(view[position : position + size])
+        yield _unsnappy_block(view[position : position + size], limit_bytes)
         position += size
 
 
-def _unsnappy_block(block: memoryview) -> bytes:
+def _unsnappy_block(block: memoryview, limit_bytes: int) -> bytes:
     promised, shift = 0, 0
     for byte in block[:5]:
         promised |= (byte & 0x7F) << shift
@@ -208,6 +229,8 @@ def _unsnappy_block(block: memoryview) -> bytes:
             break
     if promised > SNAPPY_MAX_RATIO * len(block):
         raise _BrokenStreamError(f"a snappy block of {len(block)} bytes promises {promised}")
+    if promised > limit_bytes:
+        raise _inflates_beyond(Codec.SNAPPY, limit_bytes)
     return bytes(snappy.uncompress(bytes(block)))
 
 
@@ -225,21 +248,23 @@ def _lz4(pieces: Iterable[Buffer], magic: int) -> bytes:
     return b"".join([head, *map(compressor.compress, pieces), compressor.flush()])
 
 
-def _unlz4(data: Buffer, magic: int) -> Iterator[bytes]:
+def _unlz4(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if magic == 0:
         view = memoryview(_with_right_header_checksum(view))
     if len(view) > 4 and not view[4] & LZ4_INDEPENDENT_BLOCKS_FLAG:
         raise _BrokenStreamError("dependent lz4 blocks are not supported")
     stream = lz4.frame.LZ4FrameDecompressor()
-    pending: Buffer = view
+    position = 0
     while not stream.eof:
-        piece = stream.decompress(pending, PIECE_BYTES)
-        pending = b""
-        if piece:
+        fed: Buffer = b""
+        if stream.needs_input:
+            fed = view[position : position + FED_BYTES]
+            if not fed:
+                raise _BrokenStreamError("the data ends too early")
+            position += len(fed)
+        if piece := stream.decompress(fed, PIECE_BYTES):
             yield piece
-        elif stream.needs_input and not stream.eof:
-            raise _BrokenStreamError("the data ends too early")
 
 
 def _with_right_header_checksum(view: memoryview) -> bytes:
@@ -281,7 +306,7 @@ _idle_zstd_decompressors: list[zstandard.ZstdDecompressor] = []
 """Each is for one stream at a time, and takes longer to make than a small batch takes to decompress."""
 
 
-def _unzstd(data: Buffer, magic: int) -> Iterator[bytes]:
+def _unzstd(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
     window_bytes = _largest_zstd_window(memoryview(data))
     decompressor = _idle_zstd_decompressors.pop() if _idle_zstd_decompressors else zstandard.ZstdDecompressor()
     with decompressor.stream_reader(data, read_across_frames=True) as stream:
@@ -329,7 +354,7 @@ _COMPRESSORS: dict[Codec, Callable[[Iterable[Buffer], int], bytes]] = {
     Codec.ZSTD: _zstd,
 }
 
-_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Iterator[bytes]]] = {
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int, int], Iterator[bytes]]] = {
     Codec.NONE: _pass_through,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,

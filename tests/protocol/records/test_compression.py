@@ -1,13 +1,27 @@
 """Codecs: round trips in pieces, foreign framings, and data that claims more than it should."""
 
+import random
 import tracemalloc
+from typing import Any
 
+import lz4.frame
 import pytest
+import snappy
 from hypothesis import given
 from hypothesis import strategies as st
+from isal import isal_zlib
 
 from gregor.protocol.errors import BrokerError, ErrorCode
-from gregor.protocol.records.compression import PIECE_BYTES, Codec, codec_of, compress, decompress, decompressed_pieces
+from gregor.protocol.records.compression import (
+    FED_BYTES,
+    PIECE_BYTES,
+    Codec,
+    codec_of,
+    compress,
+    decompress,
+    decompressed_pieces,
+)
+from gregor.protocol.records.record import Buffer
 from tests.protocol.records.record_strategies import documented_failures
 
 CODECS = list(Codec)
@@ -107,3 +121,59 @@ def test_unknown_codecs_are_corrupt() -> None:
     assert codec_of(0xFC) is Codec.ZSTD
     with pytest.raises(BrokerError, match="Unknown compression type id: 5"):
         codec_of(5)
+
+
+class CountingStream:
+    """A decompressor that notes how much it is given in each call."""
+
+    def __init__(self, stream: Any, given: list[int]) -> None:
+        self._stream = stream
+        self._given = given
+
+    def decompress(self, data: Buffer, max_length: int) -> bytes:
+        self._given.append(len(data))
+        piece: bytes = self._stream.decompress(data, max_length)
+        return piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@pytest.mark.parametrize("members", [1, 1000, 4000])
+def test_empty_gzip_members_cost_as_much_as_there_are(monkeypatch: pytest.MonkeyPatch, members: int) -> None:
+    given: list[int] = []
+    real = isal_zlib.decompressobj
+    monkeypatch.setattr(isal_zlib, "decompressobj", lambda window_bits: CountingStream(real(window_bits), given))
+    data = compress(Codec.GZIP, b"") * members + compress(Codec.GZIP, b"the tail")
+    assert decompress(Codec.GZIP, data) == b"the tail"
+    assert len(given) <= members + 1 + len(data) // FED_BYTES + 1
+    assert max(given) <= FED_BYTES, "the library copies what it does not take"
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_no_library_is_given_more_than_it_takes_in_a_few_pieces(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
+    given: list[int] = []
+    gunzip, unlz4 = isal_zlib.decompressobj, lz4.frame.LZ4FrameDecompressor
+    monkeypatch.setattr(isal_zlib, "decompressobj", lambda window_bits: CountingStream(gunzip(window_bits), given))
+    monkeypatch.setattr(lz4.frame, "LZ4FrameDecompressor", lambda: CountingStream(unlz4(), given))
+    data = random.Random(1).randbytes(300_000) + bytes(3_000_000)
+    assert decompress(codec, compress(codec, data)) == data
+    assert max(given) <= FED_BYTES
+    assert sum(given) < 60 * FED_BYTES
+
+
+@pytest.mark.parametrize("size_bytes", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
+@pytest.mark.parametrize("codec", REAL_CODECS)
+def test_data_as_long_as_a_piece_comes_back(codec: Codec, size_bytes: int) -> None:
+    for data in (bytes(size_bytes), random.Random(size_bytes).randbytes(size_bytes)):
+        packed = compress(codec, data)
+        assert decompress(codec, packed) == data
+        if codec is Codec.GZIP:
+            assert decompress(codec, packed * 3) == data * 3
+
+
+def test_a_snappy_block_that_promises_too_much_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = snappy.compress(bytes(2_000_000))
+    monkeypatch.setattr(snappy, "uncompress", None)
+    with pytest.raises(BrokerError, match="inflates beyond 1000000 bytes"):
+        decompress(Codec.SNAPPY, packed, limit_bytes=1_000_000)
