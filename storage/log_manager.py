@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,9 +15,10 @@ from .clock import Clock
 from .compaction.cleaner import LogCleaner
 from .compaction.compaction import Compaction
 from .disk import paths
-from .disk.checkpoints import encode_uuid, write_topic_id
+from .disk.directory_health import SHORTAGES
 from .disk.files import Files, OsFiles
-from .disk.log_directory import LogDirectory, StorageUnavailableError
+from .disk.log_directories import LogDirectories, unusable
+from .disk.log_directory import LogDirectory, StorageUnavailableError, UnopenedLog
 from .disk.open_files import OpenFiles
 from .disk.paths import TopicPartition
 from .log.head_space import due_reclaiming
@@ -64,9 +67,9 @@ class LogManager:
         """Known after `open_all`: that of the directories, or a new one."""
         self._clock = clock
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self._files = OsFiles() if files is None else files
+        self._directories = LogDirectories(OsFiles() if files is None else files, log_dirs)
+        self._files = self._directories.files
         self._pool = OpenFiles(self._files, max_open_files)
-        self._directories = [LogDirectory(self._files, path.rstrip("/") or "/") for path in log_dirs]
         self._cleaner = LogCleaner(self._files, clock)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
@@ -80,7 +83,12 @@ class LogManager:
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
         """The log directories, in the order of `log.dirs`."""
-        return tuple(self._directories)
+        return self._directories.all
+
+    @property
+    def health(self) -> LogDirectories:
+        """The same for who watches over their health."""
+        return self._directories
 
     # --- beginning and end ---
 
@@ -90,25 +98,13 @@ class LogManager:
         A log that cannot be opened is left out, with one line. Raises StorageUnavailableError if a directory cannot be
         used; its text is one line for the user.
         """
-        opened: list[LogDirectory] = []
-        try:
-            for directory in self._directories:
-                self.cluster_id = directory.open(node_id=self.node_id, cluster_id=self.cluster_id)
-                opened.append(directory)
-            self._settle_cluster_id()
-        except StorageUnavailableError:
-            for directory in opened:
-                directory.unlock()
-            raise
+        self.cluster_id = self._directories.open(self.node_id, self.cluster_id)
         for directory in self._directories:
-            self._open_directory(directory, config_of)
-
-    def _settle_cluster_id(self) -> None:
-        """Give directories that are new to any cluster the id of the others, or all of them a new one."""
-        if self.cluster_id is None:
-            self.cluster_id = encode_uuid(uuid.uuid4())
-        for directory in self._directories:
-            directory.identify(self.node_id, self.cluster_id)
+            try:
+                self._open_directory(directory, config_of)
+            except OSError as fault:
+                self._directories.unlock()
+                raise StorageUnavailableError(unusable(directory.path, fault)) from fault
 
     def _open_directory(self, directory: LogDirectory, config_of: ConfigOf | None) -> None:
         recovery_points = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
@@ -120,44 +116,65 @@ class LogManager:
             if name in self._logs:
                 logger.error("%s is also in %s: left alone", directory.partition_path(name), self._homes[name].path)
                 continue
+            directory.unopened[name] = UnopenedLog(
+                max(recovery_points.get(name, 0), 0),
+                max(log_starts.get(name, 0), 0),
+                self._high_watermarks.get(name, 0),
+            )
             try:
-                self._add(
-                    directory,
-                    name,
-                    PartitionLog.open(
-                        directory.partition_path(name),
-                        config_of(name.topic) if config_of else self.defaults,
-                        self._clock,
-                        pool=self._pool,
-                        log_start_offset=max(log_starts.get(name, 0), 0),
-                        recovery_point=max(recovery_points.get(name, 0), 0),
-                        is_clean=directory.was_closed_cleanly,
-                    ),
-                )
+                self._open_log(directory, name, config_of(name.topic) if config_of else self.defaults)
             except (OSError, BrokerError) as fault:
                 logger.error("%s cannot be opened: %s", directory.partition_path(name), fault)
         self._deleted.extend((0, path) for path in directory.removable())
 
+    def _open_log(
+        self, directory: LogDirectory, name: TopicPartition, config: LogConfig, topic_id: uuid.UUID | None = None
+    ) -> PartitionLog:
+        """Open a log that is in `directory`, or make it there. Raises OSError, BrokerError."""
+        known = directory.unopened.get(name)
+        log = PartitionLog.open(
+            directory.partition_path(name),
+            config,
+            self._clock,
+            pool=self._pool,
+            topic_id=topic_id,
+            log_start_offset=known.log_start_offset if known else 0,
+            recovery_point=known.recovery_point if known else 0,
+            is_clean=known is not None and directory.was_closed_cleanly,
+            health=directory.health,
+        )
+        directory.unopened.pop(name, None)
+        self._add(directory, name, log)
+        return log
+
     def close(self) -> None:
-        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock; moves are given up."""
+        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock; moves are given up.
+
+        A directory in which a log could not be opened or closed gets no marker, one that has failed nothing at all.
+        """
         for name in list(self._moves):
             try:
                 self.give_up_move(*name)
             except OSError as fault:
                 logger.error("%s: its move leaves something behind: %s", name, fault)
         for directory in self._directories:
-            is_clean = all(list(for_many(_close, self._logs_in(directory))))
-            try:
-                _write_checkpoints(directory, self._logs_in(directory))
-                if known := _high_watermarks(self._logs_in(directory)):
-                    directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
-                if is_clean:
-                    directory.mark_closed()
-            except OSError as fault:
-                logger.error("%s: no checkpoints written: %s", directory.path, fault)
-            directory.unlock()
+            self._close_directory(directory)
+        self._directories.unlock()
         self._logs.clear()
         self._homes.clear()
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        is_clean = all(list(for_many(_close, self._logs_in(directory)))) and not directory.unopened
+        if directory.health.failure is not None:
+            return
+        try:
+            _write_checkpoints(directory, self._logs_in(directory))
+            if known := _high_watermarks(directory, self._logs_in(directory)):
+                directory.write_checkpoint(paths.REPLICATION_CHECKPOINT, known)
+            if is_clean:
+                directory.mark_closed()
+        except (OSError, BrokerError) as fault:
+            logger.error("%s: no checkpoints written: %s", directory.path, fault)
 
     # --- logs ---
 
@@ -182,30 +199,34 @@ class LogManager:
     ) -> PartitionLog:
         """The partition's log, made in the log directory with the fewest partitions if there is none.
 
-        Raises OSError.
+        A log that could not be opened before is tried again where it is. What a creation leaves that fails is removed.
+        Raises OSError, BrokerError.
         """
         name = TopicPartition(topic, partition)
         log = self._logs.get(name)
         if log is not None:
             return log
-        directory = min(self._directories, key=lambda candidate: candidate.partition_count)
-        log = PartitionLog.open(
-            directory.partition_path(name), config or self.defaults, self._clock, pool=self._pool, topic_id=topic_id
-        )
-        self._add(directory, name, log)
-        return log
+        directory = self._directories.for_new_log(name)
+        is_new = name not in directory.unopened and not self._files.exists(directory.partition_path(name))
+        try:
+            return self._open_log(directory, name, config or self.defaults, topic_id)
+        except OSError as fault:
+            if fault.errno in SHORTAGES:
+                directory.health.write_refused(fault)
+            if is_new:
+                self._remove_half_made(directory, name)
+            raise
+
+    def _remove_half_made(self, directory: LogDirectory, name: TopicPartition) -> None:
+        try:
+            self._files.remove_tree(directory.partition_path(name))
+        except OSError:
+            # No other directory may get the log while this one has a part of it: a start would find two.
+            directory.unopened[name] = UnopenedLog(0, 0, 0)
 
     def checkpointed_recovery_point(self, topic: str, partition: int) -> int | None:
         """Up to where the last checkpoint before `open_all` says that the log was on the disk; None if unknown."""
         return self._recovery_points.get(TopicPartition(topic, partition))
-
-    def note_topic_id(self, log: PartitionLog, topic_id: uuid.UUID) -> None:
-        """Give a log the id that it came without: who made it was killed in the middle, or knew no ids. Raises OSError.
-
-        Source: Kafka `UnifiedLog.assignTopicId`.
-        """
-        write_topic_id(self._files, f"{log.directory}/{paths.PARTITION_METADATA}", topic_id)
-        log.topic_id = topic_id
 
     def restore_high_watermark(self, log: PartitionLog) -> None:
         """Begin with a log that has other replicas: no more counts as replicated than the last checkpoint knew of."""
@@ -218,7 +239,7 @@ class LogManager:
         return [
             _logged(partial(directory.write_checkpoint, paths.REPLICATION_CHECKPOINT, known))
             for directory in self._directories
-            if (known := _high_watermarks(self._logs_in(directory)))
+            if directory.health.failure is None and (known := _high_watermarks(directory, self._logs_in(directory)))
         ]
 
     def delete(self, topic: str, partition: int) -> None:
@@ -227,8 +248,12 @@ class LogManager:
         Raises OSError.
         """
         self.give_up_move(topic, partition)
-        if TopicPartition(topic, partition) in self._logs:
+        name = TopicPartition(topic, partition)
+        if name in self._logs:
             self._retire(topic, partition)
+        for directory in self._directories:
+            if directory.unopened.pop(name, None) is not None and directory.health.failure is None:
+                self._doom(directory, name, self.defaults)
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Drop the partition's log and keep its files, in a directory `*-stray`; returns its path.
@@ -244,11 +269,33 @@ class LogManager:
         return stray
 
     def _retire(self, topic: str, partition: int) -> None:
-        log, directory = self._forget(TopicPartition(topic, partition))
+        name = TopicPartition(topic, partition)
+        log, directory = self._forget(name)
         log.abandon()
-        doomed = f"{directory.path}/{paths.deleted_directory(topic, partition, uuid.uuid4().hex)}"
-        self._files.rename(log.directory, doomed)
-        self._deleted.append((self._clock.now_ms() + log.config.file_delete_delay_ms, doomed))
+        self._doom(directory, name, log.config)
+
+    def _doom(self, directory: LogDirectory, name: TopicPartition, config: LogConfig) -> None:
+        """Rename a partition's directory, so that it is removed later."""
+        doomed = f"{directory.path}/{paths.deleted_directory(*name, uuid.uuid4().hex)}"
+        self._files.rename(directory.partition_path(name), doomed)
+        self._deleted.append((self._clock.now_ms() + config.file_delete_delay_ms, doomed))
+
+    def drop_failed(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Let go of a directory that has failed, without a word to its disk; returns the partitions that were in it.
+
+        Source: Kafka `LogManager.handleLogDirFailure`.
+        """
+        for name, move in list(self._moves.items()):
+            if move.target is directory or self._homes.get(name) is directory:
+                with suppress(OSError):
+                    self.give_up_move(*name)
+        lost = self._logs_in(directory)
+        for name, log in lost:
+            self._forget(name)
+            with suppress(OSError):
+                log.abandon()
+        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if os.path.dirname(path) != directory.path]
+        return [*(name for name, _ in lost), *directory.unopened]
 
     def _forget(self, name: TopicPartition) -> tuple[PartitionLog, LogDirectory]:
         log, directory = self._logs.pop(name), self._homes.pop(name)
@@ -273,6 +320,7 @@ class LogManager:
             self._clock,
             pool=self._pool,
             topic_id=log.topic_id,
+            health=target.health,
         )
         move = self._moves[name] = LogMove(log, copy, target, folder, self._files)
         return move
@@ -296,6 +344,7 @@ class LogManager:
             log_start_offset=source.log_start_offset,
             recovery_point=source.log_end_offset,
             is_clean=True,
+            health=move.target.health,
         )
         moved.producers = source.producers
         self.give_up_move(*name)
@@ -348,7 +397,9 @@ class LogManager:
     def due_checkpoints(self) -> list[Slow]:
         """Write down recovery points and log starts that have changed."""
         return [
-            _logged(partial(_write_checkpoints, directory, self._logs_in(directory))) for directory in self._directories
+            _logged(partial(_write_checkpoints, directory, self._logs_in(directory)))
+            for directory in self._directories
+            if directory.health.failure is None
         ]
 
     def expire_producers(self, now_ms: int) -> None:
@@ -392,15 +443,25 @@ def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
 
 
 def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
-    directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, {name: log.recovery_point for name, log in logs})
-    directory.write_checkpoint(
-        paths.LOG_START_CHECKPOINT,
-        {name: log.log_start_offset for name, log in logs if log.log_start_offset > log.segment_list.base_offset},
+    """Write recovery points and log starts down. Raises OSError, and BrokerError if the directory has failed."""
+    directory.health.check()
+    unopened = directory.unopened.items()
+    recovery_points = {name: known.recovery_point for name, known in unopened}
+    log_starts = {name: known.log_start_offset for name, known in unopened if known.log_start_offset}
+    recovery_points.update((name, log.recovery_point) for name, log in logs)
+    log_starts.update(
+        (name, log.log_start_offset) for name, log in logs if log.log_start_offset > log.segment_list.base_offset
     )
+    directory.write_checkpoint(paths.RECOVERY_POINT_CHECKPOINT, recovery_points)
+    directory.write_checkpoint(paths.LOG_START_CHECKPOINT, log_starts)
 
 
-def _high_watermarks(logs: list[tuple[TopicPartition, PartitionLog]]) -> dict[TopicPartition, int]:
-    return {name: log.high_watermark for name, log in logs if not log.sole_replica}
+def _high_watermarks(
+    directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]
+) -> dict[TopicPartition, int]:
+    known = {name: log.high_watermark for name, log in logs if not log.sole_replica}
+    known.update((name, it.high_watermark) for name, it in directory.unopened.items() if it.high_watermark)
+    return known
 
 
 def _logged(step: Slow) -> Slow:

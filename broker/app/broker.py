@@ -11,6 +11,8 @@ import trio
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ...storage.clock import Clock, SystemClock
+from ...storage.disk.log_directories import unusable
+from ...storage.disk.log_directory import StorageUnavailableError
 from ...storage.log_manager import LogManager
 from ..api.dispatch import APIS, Api, Dispatcher, with_transactions_v2
 from ..config import BrokerConfig
@@ -27,6 +29,7 @@ from ..metadata.store import MetadataStore
 from ..monitoring.metrics import Metrics
 from ..quotas.connection_rates import ConnectionRates
 from ..quotas.enforcement import ClientQuotas
+from ..replicas.directories import Directories
 from ..replicas.fetching.conversion_pool import ConversionPool
 from ..replicas.fetching.purgatory import Purgatory
 from ..replicas.fetching.sessions import FetchSessionCache
@@ -82,6 +85,7 @@ class Broker:
         self.remote_transactions = self.membership.remote_transactions if self.membership else None
         replication = self.membership.replication if self.membership else None
         self.replicas = Replicas(self.metadata, self.logs, self.partitions, replication)
+        self.directories = Directories(self.logs, self.replicas)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)
         self.producer_ids = self._new_producer_ids()
         self.groups = GroupCoordinator(config, self.clock, internal_topics, self.metadata)
@@ -119,18 +123,20 @@ class Broker:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the logs, serve until `stop`, close the logs; started once connections are accepted.
 
-        Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if it cannot start; the text of each
-        is one line for the operator.
+        Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if it cannot start, and
+        StorageUnavailableError when it cannot go on; the text of each is one line for the operator.
         """
         server = self._open_listeners()
         try:
             if self.membership is not None:
                 self.membership.open_listener()
                 self.logs.cluster_id = await self.membership.find_cluster_id()
-            self._open_logs()
+            self.logs.open_all()
             try:
+                self._open_logs()
                 monitoring = self._open_monitoring()
                 async with trio.open_nursery() as upkeep:
+                    upkeep.start_soon(self.directories.run)
                     await upkeep.start(self.groups.run)
                     upkeep.start_soon(maintain_logs, self.logs, self.config, self.clock)
                     upkeep.start_soon(compact_logs, self.logs, self.config)
@@ -271,8 +277,10 @@ class Broker:
         )
 
     def _open_logs(self) -> None:
-        self.logs.open_all()
-        self.metadata.open(self.logs)
+        try:
+            self.metadata.open(self.logs)
+        except OSError as fault:
+            raise StorageUnavailableError(unusable(self.config.log_dirs[0], fault)) from fault
         self.replicas.start()
         self.metadata.subscribe(self._follow)
         self._take_faults()

@@ -18,6 +18,7 @@ class PartitionRegistry:
         self._exists = exists
         self._topics: dict[str, dict[int, Partition]] = {}
         self._encoded: dict[bytes, dict[int, Partition]] = {}
+        self._offline: set[tuple[str, int]] = set()
         for partition in partitions:
             self.add(partition)
 
@@ -52,7 +53,13 @@ class PartitionRegistry:
         return partition
 
     def why_missing(self, topic: str, index: int) -> ErrorCode:
-        """What to tell who asks for a partition that is not here: look elsewhere, or that there is none."""
+        """Return what to tell a client that asks for a partition that is not here.
+
+        That is KAFKA_STORAGE_ERROR for a partition whose log is offline here, NOT_LEADER_OR_FOLLOWER for one that other
+        brokers have, else UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if (topic, index) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         is_elsewhere = self._exists(topic, index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -64,10 +71,29 @@ class PartitionRegistry:
         """Start serving a partition."""
         partitions = self._topics.setdefault(partition.topic, {})
         partitions[partition.index] = partition
+        self._offline.discard((partition.topic, partition.index))
         self._encoded[partition.topic.encode()] = partitions
+
+    @property
+    def offline_count(self) -> int:
+        """How many partitions of this broker have a log that cannot be used."""
+        return len(self._offline)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether this broker has the partition, and its log cannot be used."""
+        return (topic, index) in self._offline
+
+    def take_offline(self, topic: str, index: int) -> Partition | None:
+        """Serve a partition no more whose log cannot be used (Kafka `HostedPartition.Offline`), until `add`."""
+        partition = self.remove(topic, index)
+        self._offline.add((topic, index))
+        if partition is not None:
+            partition.wake_waiters()
+        return partition
 
     def remove(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition; its waiters look again and find it gone."""
+        self._offline.discard((topic, index))
         partitions = self._topics.get(topic)
         partition = None if partitions is None else partitions.pop(index, None)
         if partition is not None:

@@ -1,4 +1,4 @@
-"""What the storage has to tell, under the names of `kafka.log:type=LogCleaner` and `LogCleanerManager`."""
+"""The metrics of the storage, named as in `kafka.log:type=LogCleaner`, `LogCleanerManager` and `LogManager`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ def log_families(broker: Broker) -> Iterator[Family]:
         ("logcleaner_deadthreadcount", 0),
     ):
         yield Family(f"kafka_log_{name}", [(NO_LABELS, value)])
+    offline = [({"logDirectory": home.path}, int(home.health.failure is not None)) for home in broker.logs.directories]
+    yield Family("kafka_log_logmanager_offlinelogdirectorycount", [(NO_LABELS, sum(value for _, value in offline))])
+    yield Family("kafka_log_logmanager_logdirectoryoffline", offline)
     given_up = [({"logDirectory": home.path}, cleaner.uncleanable(home)) for home in broker.logs.directories]
     counts = [(labels, found.partition_count) for labels, found in given_up]
     sizes = [(labels, found.size_bytes) for labels, found in given_up]

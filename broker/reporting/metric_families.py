@@ -108,7 +108,7 @@ def _server_families(broker: Broker) -> Iterator[Family]:
         ("kafka_server_replicamanager_leadercount", len(led)),
         ("kafka_server_replicamanager_underreplicatedpartitions", len(behind)),
         ("kafka_server_replicamanager_underminisrpartitioncount", len(too_few)),
-        ("kafka_server_replicamanager_offlinereplicacount", 0),
+        ("kafka_server_replicamanager_offlinereplicacount", broker.partitions.offline_count),
         ("kafka_brokers", len(broker.metadata.broker_ids)),
     ):
         yield Family(name, [(NO_LABELS, value)])

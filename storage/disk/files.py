@@ -185,7 +185,14 @@ class OsFile:
         return bool(done == 0)
 
     def sync(self) -> None:
-        os.fsync(self.descriptor)
+        try:
+            os.fsync(self.descriptor)
+        except OSError:
+            # The kernel may count pages as clean that never came to the disk: whoever reads the file again, such as the
+            # recovery of the next start, must see what the disk holds.
+            with suppress(OSError):
+                os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            raise
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -205,12 +212,17 @@ class OsFiles:
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            # On a full disk the half of a file would keep the space that is lacking.
+            self.remove(temporary)
+            raise
         if sync:
             self.sync_directory(os.path.dirname(path))
 

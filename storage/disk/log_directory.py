@@ -7,29 +7,45 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from . import checkpoints, paths
+from .directory_health import DirectoryHealth
 from .files import Files
 from .paths import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+KNOWN_VERSIONS = ("0", "1")
+"""Of meta.properties: that of brokers with ZooKeeper, and ours."""
 
 
 class StorageUnavailableError(Exception):
     """A log directory that cannot be used; `str()` is one line that says what to change."""
 
 
+class UnopenedLog(NamedTuple):
+    """What the checkpoint files say of a log that could not be opened."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+
+
 class LogDirectory:
     """A directory of partitions, owned by one broker as long as it is open."""
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, health: DirectoryHealth | None = None) -> None:
         self._files = files
+        self.health = DirectoryHealth(path) if health is None else health
         self._lock: int | None = None
         self.path = path
         self.was_closed_cleanly = False
         self.partition_count = 0
         """Logs in use here; new ones go where there are fewest."""
         self.directory_id: uuid.UUID | None = None
+        self.unopened: dict[TopicPartition, UnopenedLog] = {}
+        """Logs that could not be opened; what the checkpoint files say of them stays there."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self, *, node_id: int, cluster_id: str | None) -> str | None:
@@ -75,7 +91,8 @@ class LogDirectory:
     def identify(self, node_id: int, cluster_id: str | None) -> str | None:
         """Compare with meta.properties, and note there what it lacks; returns the cluster id, if there is one yet.
 
-        Raises StorageUnavailableError if the directory belongs to another cluster or node, OSError.
+        Raises StorageUnavailableError if the directory belongs to another cluster or node, or its file is of a version
+        that is not known; OSError.
         """
         path = self._named(paths.META_PROPERTIES)
         try:
@@ -83,6 +100,7 @@ class LogDirectory:
         except checkpoints.MalformedCheckpointError as fault:
             logger.warning("%s: %s: writing it anew", path, fault)
             properties = {}
+        self._check_version(path, properties)
         found_cluster = properties.get("cluster.id")
         found_node = properties.get("node.id") or properties.get("broker.id")
         if found_cluster and cluster_id and found_cluster != cluster_id:
@@ -106,6 +124,15 @@ class LogDirectory:
         if properties != wanted:
             checkpoints.write_properties(self._files, path, wanted)
         return cluster
+
+    def _check_version(self, path: str, properties: dict[str, str]) -> None:
+        """Refuse what a later version may mean by the same keys (Kafka `MetaPropertiesVersion.fromNumberString`)."""
+        version = properties.get("version", KNOWN_VERSIONS[0])
+        if version not in KNOWN_VERSIONS:
+            raise StorageUnavailableError(
+                f"log directory {self.path} cannot be used (Unknown meta.properties version number {version}): "
+                f"it was written by a later version; name another one in log.dirs, or mend {path}"
+            )
 
     def partitions(self) -> Iterator[TopicPartition]:
         """The partitions that have a directory here. Raises OSError."""
@@ -144,9 +171,14 @@ class LogDirectory:
 
     def write_checkpoint(self, file_name: str, offsets: dict[TopicPartition, int]) -> None:
         """Replace one of the checkpoint files, if anything has changed. Raises OSError."""
-        if self._written.get(file_name) != offsets:
+        if self._written.get(file_name) == offsets:
+            return
+        try:
             checkpoints.write_offsets(self._files, self._named(file_name), offsets)
-            self._written[file_name] = offsets
+        except OSError as fault:
+            self.health.write_refused(fault)
+            raise
+        self._written[file_name] = offsets
 
     def mark_closed(self) -> None:
         """Note that every log in it was closed. Raises OSError."""

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..clock import Clock
+from ..disk.directory_health import DirectoryHealth
 from .leader_epochs import LeaderEpochs
 from .log_config import LogConfig
 from .log_segments import LogSegments
+from .segment import Segment
+from .topic_id_file import TopicIdFile
+
+
+class PendingFlush:
+    """A flush that was begun: up to which offset the log was when that happened."""
+
+    __slots__ = ("end_offset",)
+
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset = end_offset
 
 
 class Flusher:
     """The flush state of one log."""
 
-    __slots__ = ("_clock", "_epochs", "flushed_at_ms", "recovery_point", "unflushed_count")
+    __slots__ = (
+        "_clock",
+        "_epochs",
+        "_health",
+        "_identity",
+        "_lock",
+        "_pending",
+        "flushed_at_ms",
+        "recovery_point",
+        "unflushed_count",
+    )
 
-    def __init__(self, clock: Clock, epochs: LeaderEpochs) -> None:
+    def __init__(self, clock: Clock, epochs: LeaderEpochs, identity: TopicIdFile, health: DirectoryHealth) -> None:
         self._clock = clock
         self._epochs = epochs
+        self._identity = identity
+        self._health = health
+        self._lock = threading.Lock()
+        """Held while the recovery point moves, which happens in worker threads and in the thread that appends."""
+        self._pending: list[PendingFlush] = []
         self.recovery_point = 0
         """All records below it are known to be on the disk; what a crash leaves is checked from here on."""
         self.flushed_at_ms = clock.now_ms()
@@ -25,32 +54,82 @@ class Flusher:
         """Records appended since the last flush."""
 
     def start(self, segments: LogSegments, end_offset: int, *, with_active: bool = True) -> Callable[[], None]:
-        """What a flush up to `end_offset` has to do, as a function for any thread.
+        """Return what a flush up to `end_offset` has to do, as a function for any thread.
 
         Without the active segment only those are flushed that were finished since the last time. Both raise OSError.
+        The recovery point does not move if an fsync fails, nor ever again in a log directory in which one has failed.
         """
         unflushed = segments.all[segments.number_at(self.recovery_point) :]
-        if with_active:
-            self.unflushed_count = 0
-        else:
+        if not with_active:
             unflushed = unflushed[:-1]
             end_offset = segments.active.base_offset
-        # The epochs first: a record of an epoch that nobody has heard of would not be believed after a crash.
-        held = [self._epochs.hold_for_sync(), *(segment.hold_for_sync() for segment in unflushed)]
+        held = self._hold(segments, unflushed)
+        if with_active:
+            self.unflushed_count = 0
+        pending = PendingFlush(end_offset)
+        with self._lock:
+            self._pending.append(pending)
 
         def finish() -> None:
-            for sync in held:
-                sync()
-            self.recovery_point = max(self.recovery_point, end_offset)
+            try:
+                _run_all(held)
+            except OSError:
+                with self._lock:
+                    self._pending.remove(pending)
+                raise
+            self._settle(pending)
             if with_active:
                 self.flushed_at_ms = self._clock.now_ms()
 
         return finish
 
+    def _hold(self, segments: LogSegments, unflushed: list[Segment]) -> list[Callable[[], None]]:
+        """Functions that force files to the disk, in their order, and let go of them. Raises OSError."""
+        # The topic's id and the epochs first: a record of a topic or of an epoch that nobody has heard of would not be
+        # believed after a crash.
+        held = [self._identity.hold_for_sync(), self._epochs.hold_for_sync()]
+        try:
+            held.extend(segment.hold_for_sync() for segment in unflushed)
+        except OSError:
+            with suppress(OSError):
+                _run_all(held)
+            raise
+        if any(segment.base_offset >= self.recovery_point for segment in unflushed):
+            # A new segment's name is in the directory, not in the file (Kafka `LocalLog.flush`).
+            held.append(segments.sync_names)
+        return held
+
+    def _settle(self, pending: PendingFlush) -> None:
+        with self._lock:
+            self._pending.remove(pending)
+            if self._health.failure is None:
+                self.recovery_point = max(self.recovery_point, pending.end_offset)
+
+    def truncated_to(self, end_offset: int) -> None:
+        """Note that the log ends at `end_offset` now, also for flushes that were begun before."""
+        with self._lock:
+            self.recovery_point = min(self.recovery_point, end_offset)
+            for pending in self._pending:
+                pending.end_offset = min(pending.end_offset, end_offset)
+
     def due(self, segments: LogSegments, end_offset: int, config: LogConfig, now_ms: int) -> Callable[[], None] | None:
-        """The flush that `flush.ms` or a finished segment asks for now, as `start` gives it. Raises OSError."""
+        """Return the flush that `flush.ms` or a finished segment asks for now, as `start` gives it. Raises OSError."""
+        if self._health.failure is not None:
+            return None
         if self.recovery_point < end_offset and now_ms - self.flushed_at_ms >= config.flush_ms:
             return self.start(segments, end_offset)
         if self.recovery_point < segments.active.base_offset:
             return self.start(segments, end_offset, with_active=False)
         return None
+
+
+def _run_all(held: list[Callable[[], None]]) -> None:
+    """Run every function, as each has a file to let go of; then raise the OSError of the first that failed."""
+    faults: list[OSError] = []
+    for sync in held:
+        try:
+            sync()
+        except OSError as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]

@@ -148,6 +148,10 @@ class LogSegments:
 
         return remove
 
+    def sync_names(self) -> None:
+        """Force the names of the segments to the disk, in any thread. Raises OSError."""
+        self._pool.files.sync_directory(self._directory)
+
     def close(self) -> None:
         """Let go of all files."""
         for segment in self.all:

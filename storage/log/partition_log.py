@@ -22,6 +22,7 @@ from ...protocol.records.offsets import assign_offsets
 from ...protocol.records.produced import Produced, ProducedBatch
 from ..clock import Clock
 from ..disk import paths
+from ..disk.directory_health import DirectoryHealth, WatchedFiles
 from ..disk.files import Buffer, OsFiles
 from ..disk.open_files import OpenFiles
 from ..index.offset_index import NO_RECEIPT
@@ -63,6 +64,7 @@ class PartitionLog:
         "_config",
         "_epochs",
         "_flusher",
+        "_identity",
         "_pool",
         "_rolling",
         "_segments",
@@ -71,6 +73,7 @@ class PartitionLog:
         "_tail_offset",
         "_tail_position",
         "directory",
+        "health",
         "high_watermark",
         "is_closed",
         "log_end_offset",
@@ -79,10 +82,17 @@ class PartitionLog:
         "producers",
         "sole_replica",
         "topic",
-        "topic_id",
     )
 
-    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles, facts: OpeningFacts) -> None:
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        pool: OpenFiles,
+        facts: OpeningFacts,
+        health: DirectoryHealth,
+    ) -> None:
         """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`, OSError."""
         name = paths.parse_partition_directory(os.path.basename(directory))
         if name is None:
@@ -93,11 +103,13 @@ class PartitionLog:
         self.config = config
         self._pool = pool
         opened = open_log(pool, directory, config, clock.now_ms(), facts)
-        self.topic_id = opened.topic_id
+        self._identity = opened.identity
+        self.health = health
+        """Of the log directory that this log is in."""
         self._segments = opened.segments
         self._epochs = opened.epochs
         self._snapshots = opened.snapshots
-        self._flusher = Flusher(clock, self._epochs)
+        self._flusher = Flusher(clock, self._epochs, opened.identity, health)
         self.producers = ProducerStates()
         self.sole_replica = True
         """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
@@ -108,7 +120,11 @@ class PartitionLog:
         self._closed_end_offset = end_offset if facts.is_clean else NOT_CLOSED
         self._tail_offset = NO_TAIL
         self._tail_position = 0
-        self._load_producers(had_none=not self._segments.active.had_producers)
+        try:
+            self._load_producers(had_none=not self._segments.active.had_producers)
+        except OSError:
+            self._segments.close()
+            raise
 
     # --- opening and settings ---
 
@@ -124,15 +140,20 @@ class PartitionLog:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         is_clean: bool = False,
+        health: DirectoryHealth | None = None,
     ) -> PartitionLog:
         """Open the log in `directory`, or make an empty one there.
 
         `is_clean`: it was closed by `close`, so what its indexes say of its size is believed. Otherwise everything
         from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
-        Raises OSError.
+        The files of a `pool` tell `health` of an fsync that fails (`directory_health.WatchedFiles`). Raises OSError.
         """
-        pool = OpenFiles(OsFiles()) if pool is None else pool
-        return cls(directory, config, clock, pool, OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean))
+        facts = OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean)
+        if health is None:
+            health = DirectoryHealth(os.path.dirname(directory))
+        if pool is None:
+            pool = OpenFiles(WatchedFiles(OsFiles(), lambda _: health))
+        return cls(directory, config, clock, pool, facts, health)
 
     @property
     def config(self) -> LogConfig:
@@ -150,6 +171,15 @@ class PartitionLog:
         load_producers(self.producers, self._segments, self._snapshots, extent, had_none=had_none)
 
     # --- facts ---
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """The id of the topic that the records belong to, None if it is not known."""
+        return self._identity.topic_id
+
+    def note_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Give a log the id that it came without. Raises OSError. Source: Kafka `UnifiedLog.assignTopicId`."""
+        self._identity.note(topic_id)
 
     @property
     def last_stable_offset(self) -> int:
@@ -193,15 +223,20 @@ class PartitionLog:
         """Number the validated batches and write them to the page cache.
 
         Raises BrokerError for a producer out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the
-        disk fails; nothing is appended then.
+        disk fails. Nothing is appended then, unless it was the fsync of `flush.messages` that failed, after which the
+        log is offline.
         """
         batches = produced.batches
         if not batches:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
         batch = batches[0]
         if batch.producer_id >= 0:
-            return self._append_of_producer(produced, batch, leader_epoch, origin)
-        return self._write(produced, batch, leader_epoch)
+            result = self._append_of_producer(produced, batch, leader_epoch, origin)
+        else:
+            result = self._write(produced, batch, leader_epoch)
+        if self._flusher.unflushed_count >= self._config.flush_messages:
+            self.flush()
+        return result
 
     def _append_of_producer(
         self, produced: Produced, batch: ProducedBatch, leader_epoch: int, origin: AppendOrigin
@@ -229,7 +264,7 @@ class PartitionLog:
         try:
             record_transaction_end(self.producers, self._segments.active, batch, marker)
         except OSError as fault:
-            self._storage_failed("index a transaction of", fault)
+            self._write_failed("index a transaction of", fault)
         self.producers.high_watermark_advanced(self.high_watermark)
 
     def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
@@ -249,6 +284,8 @@ class PartitionLog:
 
     def _store(self, data: Buffer, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> None:
         """Write a batch that has its offsets, in a new segment if one is due."""
+        if self.health.failure is not None:
+            self.health.check()
         active = self._segments.active
         last_offset = batch.last_offset
         try:
@@ -260,7 +297,7 @@ class PartitionLog:
             position = active.size_bytes
             active.append(data, batch, receipt_ms)
         except OSError as fault:
-            self._storage_failed("append to", fault)
+            self._write_failed("append to", fault)
         if batch.magic == 2 or batch.codec:
             self._tail_offset, self._tail_position = batch.base_offset, position
         else:
@@ -268,10 +305,7 @@ class PartitionLog:
         self.log_end_offset = end_offset = last_offset + 1
         if self.sole_replica:
             self.high_watermark = end_offset
-        flusher = self._flusher
-        flusher.unflushed_count += batch.record_count
-        if flusher.unflushed_count >= self._config.flush_messages:
-            self.flush()
+        self._flusher.unflushed_count += batch.record_count
 
     def append_as_follower(self, records: Buffer, *, unversioned_epoch: int = -1) -> AppendResult:
         """Write batches that another log has numbered already: offsets, leader epochs and gaps stay as they are.
@@ -287,6 +321,8 @@ class PartitionLog:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
         for item in numbered:
             self._store_numbered(item, unversioned_epoch)
+        if self._flusher.unflushed_count >= self._config.flush_messages:
+            self.flush()
         first, last = numbered[0].batch, numbered[-1].batch
         return AppendResult(first.base_offset, last.last_offset, -1, self.log_start_offset, duplicate=False)
 
@@ -296,7 +332,7 @@ class PartitionLog:
             try:
                 active.note_gaps()
             except OSError as fault:
-                self._storage_failed("append to", fault)
+                self._write_failed("append to", fault)
         epoch = item.leader_epoch if item.batch.magic == v2.MAGIC else unversioned_epoch
         self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms)
         view = item.view
@@ -315,7 +351,7 @@ class PartitionLog:
         try:
             self._roll(self.log_end_offset)
         except OSError as fault:
-            self._storage_failed("roll", fault)
+            self._write_failed("roll", fault)
 
     def _roll(self, base_offset: int) -> Segment:
         if self._segments.active.base_offset == base_offset:
@@ -327,8 +363,14 @@ class PartitionLog:
         self._snapshots.write(base_offset, self.producers.snapshot())
         return segment
 
+    def _write_failed(self, verb: str, fault: OSError) -> NoReturn:
+        self.health.write_refused(fault)
+        self._storage_failed(verb, fault)
+
     def _storage_failed(self, verb: str, fault: OSError) -> NoReturn:
-        logger.error("cannot %s %s: %s", verb, self.directory, fault)
+        # Of a directory that is known to be full or to have failed one line is enough.
+        is_known = self.health.failure is not None or self.health.refusal is not None
+        logger.log(logging.DEBUG if is_known else logging.ERROR, "cannot %s %s: %s", verb, self.directory, fault)
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing to {self.directory}: {fault}") from fault
 
     # --- reading ---
@@ -342,6 +384,8 @@ class PartitionLog:
         Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the file is damaged (bad bytes are never
         served); KAFKA_STORAGE_ERROR.
         """
+        if self.health.failure is not None:
+            self.health.check()
         end_offset = self.log_end_offset
         if offset > end_offset or offset < self.log_start_offset:
             raise BrokerError(
@@ -387,6 +431,7 @@ class PartitionLog:
 
     @contextmanager
     def _read_faults(self) -> Iterator[None]:
+        self.health.check()
         try:
             yield
         except SegmentDamagedError as fault:
@@ -465,7 +510,7 @@ class PartitionLog:
         self._closed_end_offset = NOT_CLOSED
         self.high_watermark = offset if self.sole_replica else min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
-        self._flusher.recovery_point = min(self._flusher.recovery_point, offset)
+        self._flusher.truncated_to(offset)
         self._tail_offset = NO_TAIL
         self._epochs.truncate_from_end(offset)
 
@@ -478,6 +523,7 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        self.health.check()
         try:
             self._flusher.start(self._segments, self.log_end_offset)()
         except OSError as fault:
@@ -491,7 +537,11 @@ class PartitionLog:
         return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
 
     def close(self) -> None:
-        """Flush, note where the log ends, let go of the files; then it is of no more use. Raises OSError."""
+        """Flush, note where the log ends, let go of the files; then it is of no more use.
+
+        Raises OSError, and BrokerError KAFKA_STORAGE_ERROR in a log directory that has failed.
+        """
+        self.health.check()
         if self.is_closed or self.log_end_offset == self._closed_end_offset:
             # Nothing was written since it was closed the last time: all that follows is on the disk already.
             self.abandon()

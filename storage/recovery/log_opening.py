@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from ...protocol.records import v2
 from ..disk import paths
-from ..disk.checkpoints import MalformedCheckpointError, read_topic_id, write_topic_id
+from ..disk.checkpoints import MalformedCheckpointError
 from ..disk.files import Files
 from ..disk.open_files import OpenFiles
 from ..log.leader_epochs import LeaderEpochs
 from ..log.log_config import LogConfig
 from ..log.log_segments import LogSegments
+from ..log.topic_id_file import TopicIdFile
 from ..producers.snapshot_files import SnapshotFiles
 from .segment_opening import SegmentOpener
 
@@ -27,7 +28,7 @@ class OpenedLog(NamedTuple):
     epochs: LeaderEpochs
     snapshots: SnapshotFiles
     log_start_offset: int
-    topic_id: uuid.UUID | None
+    identity: TopicIdFile
 
 
 class OpeningFacts(NamedTuple):
@@ -59,20 +60,9 @@ def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, fa
         # What is not synced in order may be newer than the log that survived.
         snapshots.remove_outside(0, opened.recovered_from)
     _fit_epochs(epochs, segments, log_start_offset)
-    topic_id = _load_topic_id(pool.files, directory, facts.topic_id)
-    return OpenedLog(segments, epochs, snapshots, log_start_offset, topic_id)
-
-
-def _load_topic_id(files: Files, directory: str, given: uuid.UUID | None) -> uuid.UUID | None:
-    path = f"{directory}/{paths.PARTITION_METADATA}"
-    try:
-        found = read_topic_id(files, path)
-    except MalformedCheckpointError as fault:
-        logger.warning("%s: %s: not believed", path, fault)
-        found = None
-    if found is None and given is not None:
-        write_topic_id(files, path, given)
-    return found or given
+    identity = TopicIdFile(pool.files, directory)
+    identity.load(facts.topic_id)
+    return OpenedLog(segments, epochs, snapshots, log_start_offset, identity)
 
 
 def _load_epochs(files: Files, directory: str) -> LeaderEpochs:

@@ -46,9 +46,21 @@ class SegmentOpener:
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
+        self._made: list[Segment] = []
 
     def open(self, *, is_clean: bool, recovery_point: int, first_offset: int) -> OpenedSegments:
-        """Open the segments; an empty directory gets one that begins at `first_offset`. Raises OSError."""
+        """Open the segments; an empty directory gets one that begins at `first_offset`.
+
+        Raises OSError, with no file left open.
+        """
+        try:
+            return self._open(is_clean=is_clean, recovery_point=recovery_point, first_offset=first_offset)
+        except OSError:
+            for segment in self._made:
+                segment.close()
+            raise
+
+    def _open(self, *, is_clean: bool, recovery_point: int, first_offset: int) -> OpenedSegments:
         names = self._files.list(self._directory)
         if any(name.endswith((paths.SWAP, paths.RECLAIM)) for name in names):
             finish_swaps_of_before(self._files, self._directory)
@@ -156,4 +168,5 @@ class SegmentOpener:
     def _segment(self, base_offset: int) -> Segment:
         segment = Segment(self._pool, self._directory, base_offset, self._config.index_interval_bytes)
         segment.epochs = self._epochs
+        self._made.append(segment)
         return segment

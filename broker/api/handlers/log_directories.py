@@ -37,6 +37,8 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
 def _described_directory(
     directory: LogDirectory, wanted: set[tuple[str, int]] | None, context: RequestContext
 ) -> DescribeLogDirsResult:
+    if directory.health.failure is not None:
+        return DescribeLogDirsResult(log_dir=os.path.abspath(directory.path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     logs = context.broker.logs
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for log in logs.logs():
@@ -89,6 +91,8 @@ def _begin_move(path: str, topic: str, index: int, context: RequestContext) -> E
     target = next((home for home in broker.logs.directories if _is_same(home.path, path)), None)
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
+    if target.health.failure is not None or broker.partitions.is_offline(topic, index):
+        return ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partitions.find(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

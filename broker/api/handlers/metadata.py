@@ -21,6 +21,7 @@ from ...server.advertised import visible_brokers
 from ...server.requests import RequestContext
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from ..turns import in_turns
+from .alive_replicas import alive_for
 
 FIRST_VERSION_THAT_FORBIDS_CREATION = 4
 FIRST_VERSION_BY_ID = 12
@@ -71,12 +72,12 @@ async def _topics(
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     known = context.broker.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return [_described(topic, operations, alive) async for topic in in_turns(list(known.values()))]
+        return [_described(topic, operations, alive, context) async for topic in in_turns(list(known.values()))]
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
         found = [(topic_id, context.broker.metadata.topic_by_id(topic_id)) for topic_id in by_id]
         return [
-            _described(topic, operations, alive)
+            _described(topic, operations, alive, context)
             if topic
             else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
             async for topic_id, topic in in_turns(found)
@@ -86,7 +87,9 @@ async def _topics(
     )
     names = dict.fromkeys(topic.name or "" for topic in request.topics)
     return [
-        _described(known[name], operations, alive) if name in known else _missing(name, context, may_create=may_create)
+        _described(known[name], operations, alive, context)
+        if name in known
+        else _missing(name, context, may_create=may_create)
         async for name in in_turns(names)
     ]
 
@@ -104,12 +107,17 @@ def _missing(name: str, context: RequestContext, *, may_create: bool) -> Metadat
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _described(topic: TopicState, operations: int, alive: frozenset[int]) -> MetadataResponseTopic:
+def _described(
+    topic: TopicState, operations: int, alive: frozenset[int], context: RequestContext
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_described_partition(partition, alive) for partition in topic.partitions],
+        partitions=[
+            _described_partition(partition, alive_for(context, alive, topic.name, partition.index))
+            for partition in topic.partitions
+        ],
         topic_authorized_operations=operations,
     )
 

@@ -17,6 +17,7 @@ from ...metadata.topic_names import why_invalid
 from ...server.advertised import visible_brokers
 from ...server.requests import RequestContext
 from ..authorized_operations import TOPIC_OPERATIONS
+from .alive_replicas import alive_for
 
 
 async def handle_describe_topic_partitions(
@@ -43,7 +44,7 @@ async def handle_describe_topic_partitions(
             continue
         first = _first_partition(request.cursor, name)
         page = topic.partitions[first : first + limit]
-        response.topics.append(_described(topic, page, alive))
+        response.topics.append(_described(topic, page, alive, context))
         if first + len(page) < len(topic.partitions):
             response.next_cursor = CursorResponse(topic_name=name, partition_index=first + len(page))
             break
@@ -78,25 +79,30 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    topic: TopicState, page: list[PartitionState], alive: frozenset[int]
+    topic: TopicState, page: list[PartitionState], alive: frozenset[int], context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader in alive else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=partition.index,
-                leader_id=partition.leader if partition.leader in alive else NO_LEADER,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[replica for replica in partition.replicas if replica not in alive],
-            )
+            _described_partition(partition, alive_for(context, alive, topic.name, partition.index))
             for partition in page
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _described_partition(partition: PartitionState, alive: frozenset[int]) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader in alive
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
     )

@@ -79,6 +79,7 @@ class LaterLogs:
         self._queue.append((topic_id, index))
         self._counts[topic_id] += 1
         self._is_failing = True
+        self._work.set()
 
     async def wait_for(self, topic_id: UUID) -> None:
         """Return when no partition of the topic is in the queue."""

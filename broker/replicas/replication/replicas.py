@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import CLUSTER_METADATA
 from ....protocol.schema import NO_UUID
+from ....storage.disk.paths import TopicPartition
+from ....storage.log.log_config import LogConfig
 from ....storage.log.partition_log import PartitionLog
 from ....storage.log_manager import LogManager
 from ...metadata.changes import (
@@ -75,6 +77,8 @@ class Replicas:
         self._listeners: list[LeadershipListener] = []
         self._knows_roles = replication is None
         self._later = LaterLogs()
+        self._unmade: dict[tuple[str, int], str] = {}
+        """Partitions whose logs could not be made or opened, and why; they are in `_later`."""
 
     def listen(self, listener: LeadershipListener) -> None:
         """Tell ``listener`` of every partition that is led here from now on, or no more."""
@@ -98,11 +102,10 @@ class Replicas:
                 topic = self._metadata.topic_by_id(topic_id)
                 if topic is None or index >= len(topic.partitions) or self._partitions.find(topic.name, index):
                     continue
-                try:
-                    self._add_partitions(topic, [topic.partitions[index]])
-                except (OSError, BrokerError) as error:
-                    logger.error("%s-%d has no log yet, trying again: %s", topic.name, index, error)
-                    self._later.try_again(topic_id, index)
+                if self._partitions.is_offline(topic.name, index) and (topic.name, index) not in self._unmade:
+                    # Its log directory has failed meanwhile.
+                    continue
+                self._add_partitions(topic, [topic.partitions[index]])
 
     async def wait_for_logs(self, topics: Collection[str]) -> None:
         """Return when this broker has made the logs of these topics, as far as they exist."""
@@ -181,22 +184,53 @@ class Replicas:
         for state in states:
             if self._metadata.node_id not in state.replicas:
                 continue
-            log = self._logs.get(topic.name, state.index)
-            if log is not None and self._is_of_older_topic(log, topic):
-                self._drop_older(log)
-                log = None
-            if log is None:
-                log = self._logs.create(topic.name, state.index, topic.topic_id, config)
-            else:
-                log.config = config
-                if log.topic_id is None:
-                    self._logs.note_topic_id(log, topic.topic_id)
+            try:
+                log = self._log_of(topic, state.index, config)
+            except (OSError, BrokerError) as fault:
+                self._make_later(topic, state.index, fault)
+                continue
+            if self._unmade.pop((topic.name, state.index), None) is not None:
+                logger.info("%s-%d is online now", topic.name, state.index)
             partition = Partition(log, leader_epoch=state.leader_epoch)
             if not self._is_alone(state):
                 self._logs.restore_high_watermark(log)
                 partition.become_follower(_leaderless(state))
             self._partitions.add(partition)
             self._assign(partition, state, is_here_since_now=True)
+
+    def _log_of(self, topic: TopicState, index: int, config: LogConfig) -> PartitionLog:
+        """The log of a partition, made if there is none. Raises OSError, BrokerError."""
+        log = self._logs.get(topic.name, index)
+        if log is not None and self._is_of_older_topic(log, topic):
+            self._drop_older(log)
+            log = None
+        if log is None:
+            return self._logs.create(topic.name, index, topic.topic_id, config)
+        log.config = config
+        if log.topic_id is None:
+            log.note_topic_id(topic.topic_id)
+        return log
+
+    def _make_later(self, topic: TopicState, index: int, fault: OSError | BrokerError) -> None:
+        """Leave a partition offline until its log can be made or opened; one line for each reason."""
+        reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
+        if self._unmade.get((topic.name, index)) != reason:
+            logger.error("%s-%d is offline, its log cannot be opened: %s: trying again", topic.name, index, reason)
+        self._unmade[topic.name, index] = reason
+        self._partitions.take_offline(topic.name, index)
+        self._later.try_again(topic.topic_id, index)
+
+    def take_offline(self, names: Iterable[TopicPartition]) -> None:
+        """Stop serving partitions whose log directory has failed (Kafka `ReplicaManager.handleLogDirFailure`)."""
+        for topic, index in names:
+            self._unmade.pop((topic, index), None)
+            partition = self._partitions.find(topic, index)
+            if partition is not None:
+                self._stop_copying(partition)
+            was_leader = partition is not None and partition.is_leader
+            self._partitions.take_offline(topic, index)
+            if partition is not None and was_leader:
+                self._tell_resigned(partition)
 
     def _is_of_older_topic(self, log: PartitionLog, topic: TopicState) -> bool:
         """Whether the name is all that they have in common: such records must not count as the leader's."""
@@ -215,7 +249,8 @@ class Replicas:
             if self._metadata.node_id not in state.replicas:
                 self._remove(topic, state.index, is_recorded=is_recorded)
             elif partition is None:
-                self._add_partitions(topic, [state])
+                if not self._partitions.is_offline(topic.name, state.index):
+                    self._add_partitions(topic, [state])
             else:
                 self._assign(partition, state)
 
@@ -228,12 +263,15 @@ class Replicas:
             self._partitions.remove(topic.name, index)
             if was_leader:
                 self._tell_resigned(partition)
-        if self._logs.get(topic.name, index) is None:
-            return
-        if is_recorded:
-            self._logs.delete(topic.name, index)
-        else:
-            self._set_aside(topic.name, index, "a snapshot of the metadata does not give it to this broker")
+        self._partitions.remove(topic.name, index)
+        self._unmade.pop((topic.name, index), None)
+        try:
+            if is_recorded:
+                self._logs.delete(topic.name, index)
+            elif self._logs.get(topic.name, index) is not None:
+                self._set_aside(topic.name, index, "a snapshot of the metadata does not give it to this broker")
+        except OSError as fault:
+            logger.error("%s-%d is not deleted: %s", topic.name, index, fault)
 
     def _configure(self, topic: TopicState) -> None:
         config = self._metadata.topic_config(topic.name)

@@ -16,7 +16,7 @@ from tests.broker.faults.faulty_broker import START_MS, FaultyBroker
 
 @pytest.fixture
 def properties() -> dict[str, str]:
-    """The broker's configuration; a test parametrises this fixture to change it."""
+    """The broker's configuration; a test parametrises this fixture to change it, `{tmp}` being its directory."""
     return {}
 
 
@@ -30,7 +30,8 @@ async def faulty(tmp_path: Path, nursery: trio.Nursery, properties: dict[str, st
         "gregor.shutdown.timeout.ms": "0",
         "offsets.topic.num.partitions": "1",
     }
-    broker = Broker(BrokerConfig({**defaults, **properties}), ManualClock(START_MS))
+    own = {key: value.replace("{tmp}", str(tmp_path)) for key, value in properties.items()}
+    broker = Broker(BrokerConfig({**defaults, **own}), ManualClock(START_MS))
     await nursery.start(broker.run)
     broker.metadata.create_topic("orders", partitions=2)
     broker.metadata.create_topic("payments")

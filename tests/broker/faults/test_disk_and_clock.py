@@ -7,16 +7,23 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
 
+from gregor.broker.app.broker import Broker
+from gregor.broker.config import BrokerConfig
 from gregor.broker.faults.clock import MovableClock
 from gregor.broker.faults.disk import DiskPlace, place_of
 from gregor.broker.faults.injection import FaultInjection
 from gregor.broker.metadata.state import ResourceType
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from gregor.protocol.messages.metadata import MetadataRequest
 from gregor.storage.clock import ManualClock
+from gregor.storage.disk.log_directory import StorageUnavailableError
 from tests.broker.faults.faulty_broker import START_MS, FaultyBroker, ask, produce
+from tests.wire import Wire
 
 ORDERS, PAYMENTS = ("orders", 0), ("payments", 0)
 
@@ -65,11 +72,63 @@ async def test_a_slow_disk_holds_appends_up(faulty: FaultyBroker) -> None:
     assert time.monotonic() - began >= 0.03
 
 
-@pytest.mark.parametrize("properties", [{"log.flush.interval.messages": "1"}])
+TWO_DIRECTORIES = {"log.flush.interval.messages": "1", "log.dirs": "{tmp}/metadata,{tmp}/logs"}
+"""The first one has the metadata log and orders-1, the second one orders-0."""
+
+
+@pytest.mark.parametrize("properties", [TWO_DIRECTORIES])
 async def test_a_sync_that_fails_is_no_acknowledgement(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     faulty.rules(failing="disk=fsync topic=orders error=EIO")
     assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@pytest.mark.parametrize("properties", [TWO_DIRECTORIES])
+async def test_a_directory_in_which_an_fsync_has_failed_is_offline(faulty: FaultyBroker, tmp_path: Path) -> None:
+    wire = await faulty.connect()
+    broker, elsewhere = faulty.broker, ("orders", 1)
+    log = tmp_path / "logs" / "orders-0" / f"{0:020d}.log"
+    faulty.rules(failing="disk=fsync topic=orders partition=0 error=EIO")
+    await produce(wire, ORDERS)
+    size_bytes = log.stat().st_size
+    while not broker.partitions.is_offline(*ORDERS):
+        await broker.directories.wait_for_change()
+    # The disk is well again, but what it holds is not known.
+    faulty.rules()
+    assert await produce(wire, ORDERS, elsewhere) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR, elsewhere: 0}
+    assert log.stat().st_size == size_bytes, "a refused record is not written again"
+    assert broker.logs.health.failed_ids() == [broker.logs.directories[1].directory_id]
+    described = (await ask(wire, ApiKey.METADATA, 9, MetadataRequest(topics=None))).topics
+    leaders = {(t.name, p.partition_index): (p.leader_id, p.error_code) for t in described for p in t.partitions}
+    assert leaders[ORDERS] == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert leaders[elsewhere] == (1, 0)
+    directories = (await ask(wire, ApiKey.DESCRIBE_LOG_DIRS, 1, DescribeLogDirsRequest(topics=None))).results
+    assert [found.error_code for found in directories] == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+async def run_and_produce(broker: Broker, topic: str) -> None:
+    """Run a broker until it ends by itself, after one record to a new topic."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        broker.metadata.create_topic(topic)
+        wire = await trio.to_thread.run_sync(Wire, ("127.0.0.1", broker.listening[0].port))
+        with wire:
+            await produce(wire, (topic, 0))
+            await trio.sleep_forever()
+
+
+async def test_a_broker_ends_when_its_last_directory_has_failed(tmp_path: Path) -> None:
+    faults = {"gregor.fault.injection.enable": "true", "gregor.fault.rule.f": "disk=fsync topic=orders error=EIO"}
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "log.flush.interval.messages": "1"}
+    broker = Broker(BrokerConfig({**settings, **faults}), ManualClock(START_MS))
+    with pytest.raises(ExceptionGroup) as caught:
+        await run_and_produce(broker, "orders")
+    failure: BaseException = caught.value
+    while isinstance(failure, ExceptionGroup):
+        (failure,) = failure.exceptions
+    assert isinstance(failure, StorageUnavailableError)
+    assert "metadata log dir" in str(failure)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_files_say_whose_they_are(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""All entries of `log.dirs` together: opening them, their health, and which one a new log is made in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+from .checkpoints import encode_uuid
+from .directory_health import DirectoryHealth, WatchedFiles
+from .files import Files
+from .log_directory import LogDirectory, StorageUnavailableError
+from .paths import TopicPartition
+
+
+class LogDirectories:
+    """The log directories of one broker, in the order of `log.dirs`."""
+
+    def __init__(self, files: Files, log_dirs: Sequence[str]) -> None:
+        self.files = WatchedFiles(files, self._health_of)
+        """`files`, watched for an fsync that fails."""
+        self.on_health_change: Callable[[], None] | None = None
+        """Called after each change of a directory's health, in any thread."""
+        paths = [path.rstrip("/") or "/" for path in log_dirs]
+        self.all = tuple(LogDirectory(self.files, path, DirectoryHealth(path, self._health_changed)) for path in paths)
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self.all)
+
+    def open(self, node_id: int, cluster_id: str | None) -> str:
+        """Lock and identify all directories; returns the cluster id that they have now.
+
+        Raises StorageUnavailableError, with no directory locked.
+        """
+        try:
+            for directory in self.all:
+                cluster_id = directory.open(node_id=node_id, cluster_id=cluster_id)
+            cluster_id = cluster_id or encode_uuid(uuid.uuid4())
+            for directory in self.all:
+                try:
+                    directory.identify(node_id, cluster_id)
+                except OSError as fault:
+                    raise StorageUnavailableError(unusable(directory.path, fault)) from fault
+        except StorageUnavailableError:
+            self.unlock()
+            raise
+        return cluster_id
+
+    def unlock(self) -> None:
+        """Let another broker have the directories."""
+        for directory in self.all:
+            directory.unlock()
+
+    def for_new_log(self, name: TopicPartition) -> LogDirectory:
+        """Return where to make a log: where it is already but could not be opened, else where there are fewest.
+
+        Directories that refuse writes come last, those that have failed are left out. Raises OSError if there is none.
+        """
+        usable = [directory for directory in self.all if directory.health.failure is None]
+        if not usable:
+            raise OSError(errno.EIO, "No log directories available")
+        for directory in usable:
+            if name in directory.unopened:
+                return directory
+        return min(usable, key=lambda directory: (directory.health.refusal is not None, directory.partition_count))
+
+    def failed_ids(self) -> list[uuid.UUID]:
+        """Ids of the directories that are offline until the next start."""
+        return [it.directory_id for it in self.all if it.directory_id and it.health.failure is not None]
+
+    def unwritable_ids(self) -> list[uuid.UUID]:
+        """Ids of the directories that refuse writes for now, and have not failed."""
+        return [
+            it.directory_id
+            for it in self.all
+            if it.directory_id and it.health.failure is None and it.health.refusal is not None
+        ]
+
+    def probe(self) -> None:
+        """Try whether directories that refuse writes take them again; for a worker thread."""
+        for directory in self.all:
+            directory.health.probe(self.files)
+
+    def _health_changed(self) -> None:
+        if self.on_health_change is not None:
+            self.on_health_change()
+
+    def _health_of(self, path: str) -> DirectoryHealth | None:
+        found = [it for it in self.all if path == it.path or path.startswith(it.path.rstrip("/") + "/")]
+        return max(found, key=lambda it: len(it.path)).health if found else None
+
+
+def unusable(path: str, fault: OSError) -> str:
+    """One line for the operator about a directory or file that a start needs."""
+    return f"{os.fspath(fault.filename or path)} cannot be used: {fault.strerror or fault}"
