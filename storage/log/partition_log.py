@@ -10,11 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NoReturn
+from collections.abc import Callable
 
-from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView
 from ...protocol.records.control import EndTransactionMarker
@@ -35,6 +32,7 @@ from ..recovery.transaction_rebuilding import aborted_transactions, mend_transac
 from .append_result import AppendOrigin, AppendResult
 from .flushing import Flusher
 from .log_config import LogConfig
+from .log_faults import LogFaults
 from .log_reading import read_segment
 from .log_segments import LogSegments
 from .log_slice import LogSlice
@@ -63,9 +61,9 @@ class PartitionLog:
         "_closed_end_offset",
         "_config",
         "_epochs",
+        "_faults",
         "_flusher",
         "_identity",
-        "_pool",
         "_rolling",
         "_segments",
         "_snapshots",
@@ -84,15 +82,7 @@ class PartitionLog:
         "topic",
     )
 
-    def __init__(
-        self,
-        directory: str,
-        config: LogConfig,
-        clock: Clock,
-        pool: OpenFiles,
-        facts: OpeningFacts,
-        health: DirectoryHealth,
-    ) -> None:
+    def __init__(self, directory: str, config: LogConfig, clock: Clock, pool: OpenFiles, facts: OpeningFacts) -> None:
         """Use `PartitionLog.open`. Raises ValueError if the directory's name is not `<topic>-<partition>`, OSError."""
         name = paths.parse_partition_directory(os.path.basename(directory))
         if name is None:
@@ -101,15 +91,15 @@ class PartitionLog:
         self.directory = directory
         self._clock = clock
         self.config = config
-        self._pool = pool
         opened = open_log(pool, directory, config, clock.now_ms(), facts)
         self._identity = opened.identity
-        self.health = health
+        self.health = facts.health
         """Of the log directory that this log is in."""
+        self._faults = LogFaults(directory, f"{self.topic}-{self.partition}", facts.health)
         self._segments = opened.segments
         self._epochs = opened.epochs
         self._snapshots = opened.snapshots
-        self._flusher = Flusher(clock, self._epochs, opened.identity, health)
+        self._flusher = Flusher(clock, self._epochs, opened.identity, facts.health)
         self.producers = ProducerStates()
         self.sole_replica = True
         """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
@@ -148,12 +138,10 @@ class PartitionLog:
         from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
         The files of a `pool` tell `health` of an fsync that fails (`directory_health.WatchedFiles`). Raises OSError.
         """
-        facts = OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean)
-        if health is None:
-            health = DirectoryHealth(os.path.dirname(directory))
-        if pool is None:
-            pool = OpenFiles(WatchedFiles(OsFiles(), lambda _: health))
-        return cls(directory, config, clock, pool, facts, health)
+        own = health or DirectoryHealth(os.path.dirname(directory))
+        pool = OpenFiles(WatchedFiles(OsFiles(), lambda _: own)) if pool is None else pool
+        facts = OpeningFacts(topic_id, log_start_offset, recovery_point, is_clean, own)
+        return cls(directory, config, clock, pool, facts)
 
     @property
     def config(self) -> LogConfig:
@@ -264,7 +252,7 @@ class PartitionLog:
         try:
             record_transaction_end(self.producers, self._segments.active, batch, marker)
         except OSError as fault:
-            self._write_failed("index a transaction of", fault)
+            self._faults.write_failed("index a transaction of", fault)
         self.producers.high_watermark_advanced(self.high_watermark)
 
     def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
@@ -297,7 +285,7 @@ class PartitionLog:
             position = active.size_bytes
             active.append(data, batch, receipt_ms)
         except OSError as fault:
-            self._write_failed("append to", fault)
+            self._faults.write_failed("append to", fault)
         if batch.magic == 2 or batch.codec:
             self._tail_offset, self._tail_position = batch.base_offset, position
         else:
@@ -332,7 +320,7 @@ class PartitionLog:
             try:
                 active.note_gaps()
             except OSError as fault:
-                self._write_failed("append to", fault)
+                self._faults.write_failed("append to", fault)
         epoch = item.leader_epoch if item.batch.magic == v2.MAGIC else unversioned_epoch
         self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms)
         view = item.view
@@ -351,7 +339,7 @@ class PartitionLog:
         try:
             self._roll(self.log_end_offset)
         except OSError as fault:
-            self._write_failed("roll", fault)
+            self._faults.write_failed("roll", fault)
 
     def _roll(self, base_offset: int) -> Segment:
         if self._segments.active.base_offset == base_offset:
@@ -362,16 +350,6 @@ class PartitionLog:
         self._tail_offset = NO_TAIL
         self._snapshots.write(base_offset, self.producers.snapshot())
         return segment
-
-    def _write_failed(self, verb: str, fault: OSError) -> NoReturn:
-        self.health.write_refused(fault)
-        self._storage_failed(verb, fault)
-
-    def _storage_failed(self, verb: str, fault: OSError) -> NoReturn:
-        # Of a directory that is known to be full or to have failed one line is enough.
-        is_known = self.health.failure is not None or self.health.refusal is not None
-        logger.log(logging.DEBUG if is_known else logging.ERROR, "cannot %s %s: %s", verb, self.directory, fault)
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing to {self.directory}: {fault}") from fault
 
     # --- reading ---
 
@@ -388,11 +366,7 @@ class PartitionLog:
             self.health.check()
         end_offset = self.log_end_offset
         if offset > end_offset or offset < self.log_start_offset:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.topic}-{self.partition}, but we only have "
-                f"log segments in the range {self.log_start_offset} to {end_offset}.",
-            )
+            self._faults.out_of_range(offset, self.log_start_offset, end_offset)
         bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
         if offset >= bound:
             return LogSlice(None, 0, 0, start_offset=offset)
@@ -404,11 +378,9 @@ class PartitionLog:
         try:
             return read_segment(self._segments, offset, max_bytes, bound, at_least_one, known, self._stamps_append_time)
         except SegmentDamagedError as fault:
-            raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} at offset {offset} is {fault}"
-            ) from fault
+            self._faults.damaged(fault, offset)
         except OSError as fault:
-            self._storage_failed("read", fault)
+            self._faults.storage_failed("read", fault)
 
     # --- looking up ---
 
@@ -418,7 +390,7 @@ class PartitionLog:
         v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
         KAFKA_STORAGE_ERROR.
         """
-        with self._read_faults():
+        with self._faults.told():
             return first_record_since(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
@@ -426,24 +398,12 @@ class PartitionLog:
 
         Raises as `offset_for_timestamp`.
         """
-        with self._read_faults():
+        with self._faults.told():
             return newest_record(self._segments, self.log_start_offset)
-
-    @contextmanager
-    def _read_faults(self) -> Iterator[None]:
-        self.health.check()
-        try:
-            yield
-        except SegmentDamagedError as fault:
-            raise BrokerError(
-                ErrorCode.CORRUPT_MESSAGE, f"The log of {self.topic}-{self.partition} is {fault}"
-            ) from fault
-        except OSError as fault:
-            self._storage_failed("read", fault)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
-        with self._read_faults():
+        with self._faults.told():
             return aborted_transactions(self._segments, self._snapshots, first_offset, last_offset)
 
     # --- moving the ends ---
@@ -462,11 +422,7 @@ class PartitionLog:
         if offset == -1:
             offset = self.high_watermark
         if not 0 <= offset <= self.high_watermark:
-            raise BrokerError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot increment the log start offset to {offset} of partition {self.topic}-{self.partition} since "
-                f"it is larger than the high watermark {self.high_watermark}",
-            )
+            self._faults.beyond_high_watermark(offset, self.high_watermark)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._drop_head()
@@ -479,12 +435,12 @@ class PartitionLog:
                 self._snapshots.remove_outside(self._segments.base_offset, self.log_end_offset)
             self._epochs.truncate_from_start(self.log_start_offset)
         except OSError as fault:
-            self._storage_failed("delete from", fault)
+            self._faults.storage_failed("delete from", fault)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
         if self._segments.base_offset < offset < self.log_end_offset:
-            with self._read_faults():
+            with self._faults.told():
                 mend_transactions(self._segments, self._snapshots)
                 self._ended_at(self._segments.truncate_to(offset))
                 self._snapshots.remove_outside(0, self.log_end_offset)
@@ -495,7 +451,7 @@ class PartitionLog:
 
     def truncate_fully(self, offset: int) -> None:
         """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        with self._read_faults():
+        with self._faults.told():
             self._segments.restart(
                 offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
             )
@@ -523,11 +479,8 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        self.health.check()
-        try:
+        with self._faults.told("flush"):
             self._flusher.start(self._segments, self.log_end_offset)()
-        except OSError as fault:
-            self._storage_failed("flush", fault)
 
     def due_flush(self, now_ms: int) -> Callable[[], None] | None:
         """The flush that `flush.ms` or a finished segment asks for now, to be run in a worker thread.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ...protocol.records import v2
 from ..disk import paths
 from ..disk.checkpoints import MalformedCheckpointError
+from ..disk.directory_health import DirectoryHealth
 from ..disk.files import Files
 from ..disk.open_files import OpenFiles
 from ..log.leader_epochs import LeaderEpochs
@@ -38,6 +39,8 @@ class OpeningFacts(NamedTuple):
     log_start_offset: int
     recovery_point: int
     is_clean: bool
+    health: DirectoryHealth
+    """Of the log directory."""
 
 
 def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, facts: OpeningFacts) -> OpenedLog:
