@@ -67,12 +67,12 @@ def test_tags_of_every_kind(log: PartitionLog) -> None:
 
 
 def test_they_survive_a_kill(log: PartitionLog) -> None:
-    again = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(), pool=log._pool)
+    again = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(), pool=log.segment_list._pool)
     assert all_tags(again) == EXPECTED
 
 
 def test_without_the_index_only_receipt_times_are_guessed(log: PartitionLog) -> None:
-    files = log._pool.files
+    files = log.segment_list._pool.files
     assert isinstance(files, ForgetfulFiles)
     files.remove(log.segments[0].index.path)
     modified_ms = files.modified_ms(log.segments[0].path)
