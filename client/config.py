@@ -14,8 +14,12 @@ from typing import Any, ClassVar, Self, get_type_hints
 from ..protocol.records.compression import Codec
 from .errors import ConfigError
 from .producer.partitioner import Partitioner
+from .wire.api_versions import PINNED_RELEASES
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+LONGEST_TEXT_BYTES = 2**15 - 1
+"""What a STRING of Kafka's protocol can hold."""
 
 _TRUE_WORDS = {"true": True, "false": False}
 
@@ -43,7 +47,36 @@ class ClientConfig:
     explicit: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """Names of the keys that the user set, for the rules that treat defaults more leniently."""
 
-    _AT_LEAST: ClassVar[Mapping[str, int]] = {}
+    _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        "metadata_max_age_ms": 0,
+        "request_timeout_ms": 0,
+        "reconnect_backoff_ms": 0,
+        "reconnect_backoff_max_ms": 0,
+        "retry_backoff_ms": 0,
+        "retry_backoff_max_ms": 0,
+        "socket_connection_setup_timeout_ms": 0,
+        "send_buffer_bytes": -1,
+        "receive_buffer_bytes": -1,
+    }
+    """The smallest value of each key, as Kafka's ConfigDef has it; a subclass adds to its parent's."""
+
+    _LONG: ClassVar[frozenset[str]] = frozenset(
+        {
+            "buffer_memory",
+            "connections_max_idle_ms",
+            "linger_ms",
+            "max_block_ms",
+            "metadata_evict_ms",
+            "metadata_max_age_ms",
+            "partitioner_availability_timeout_ms",
+            "reconnect_backoff_max_ms",
+            "reconnect_backoff_ms",
+            "retry_backoff_max_ms",
+            "retry_backoff_ms",
+            "socket_connection_setup_timeout_ms",
+        }
+    )
+    """The keys that Kafka has as LONG; all other numbers are INT."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
@@ -67,8 +100,26 @@ class ClientConfig:
         for name, least in self._AT_LEAST.items():
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        for item in fields(self):
+            self._check_size(item.name, getattr(self, item.name))
+        if self.api_version is not None and self.api_version not in PINNED_RELEASES:
+            raise ConfigError(f"api_version must be one of {', '.join(PINNED_RELEASES)}, not {self.api_version!r}")
         if self.security_protocol not in ("PLAINTEXT", "SSL"):
             raise ConfigError(f"security_protocol must be PLAINTEXT or SSL, not {self.security_protocol!r}")
+
+    def _check_size(self, name: str, value: object) -> None:
+        """Raise ConfigError for what no request could carry: a background task would fail over it, long after."""
+        if isinstance(value, int):
+            most = INT64_MAX if name in self._LONG else INT32_MAX
+            if value > most:
+                raise ConfigError(f"{name} must be at most {most}, not {value}")
+        elif isinstance(value, str):
+            try:
+                size = len(value.encode())
+            except UnicodeEncodeError as fault:
+                raise ConfigError(f"{name} cannot be written as UTF-8: {fault}") from None
+            if size > LONGEST_TEXT_BYTES:
+                raise ConfigError(f"{name} must be at most {LONGEST_TEXT_BYTES} bytes long, not {size}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +148,18 @@ class ProducerConfig(ClientConfig):
 
     _ALIASES: ClassVar[Mapping[str, str]] = {"metadata_max_idle_ms": "metadata_evict_ms"}
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        **ClientConfig._AT_LEAST,
         "batch_size": 0,
         "buffer_memory": 0,
+        "delivery_timeout_ms": 0,
         "linger_ms": 0,
         "max_block_ms": 0,
         "max_in_flight_requests_per_connection": 1,
         "max_request_size": 0,
         "metadata_evict_ms": 5_000,
+        "partitioner_availability_timeout_ms": 0,
         "retries": 0,
+        "transaction_timeout_ms": 1,
     }
 
     @property
@@ -194,6 +249,9 @@ class ConsumerConfig(ClientConfig):
     session_timeout_ms: int = 45_000
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        **ClientConfig._AT_LEAST,
+        "auto_commit_interval_ms": 0,
+        "default_api_timeout_ms": 0,
         "fetch_max_bytes": 0,
         "fetch_max_wait_ms": 0,
         "fetch_min_bytes": 0,
@@ -225,20 +283,31 @@ class AdminConfig(ClientConfig):
     connections_max_idle_ms: int = 300_000
     default_api_timeout_ms: int = 60_000
 
+    _AT_LEAST: ClassVar[Mapping[str, int]] = {**ClientConfig._AT_LEAST, "default_api_timeout_ms": 0}
+
 
 def _convert(name: str, value: object, wanted: object) -> object:
-    """Strings and numbers become what the field wants; all else passes as it is."""
+    """Make of texts and numbers what the field wants; all else passes as it is. Raises ConfigError."""
     if name == "acks" and isinstance(value, int):
         return str(value)
     try:
-        if wanted is int and not isinstance(value, bool):
-            return int(value)  # type: ignore[call-overload]
+        if wanted is int:
+            return _whole_number(value)
         if wanted is bool:
             return value if isinstance(value, bool) else _TRUE_WORDS[str(value).lower()]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         pass
     else:
-        if wanted is not str or isinstance(value, str):
+        is_text = isinstance(value, str) or (value is None and wanted == str | None)
+        if is_text or wanted not in (str, str | None):
             return value
     kind = getattr(wanted, "__name__", str(wanted))
     raise ConfigError(f"{name} must be of type {kind}, not {value!r}")
+
+
+def _whole_number(value: Any) -> int:
+    """Return a number, or a text that is one, as int. Raises ValueError or TypeError for others, 0.5 and True too."""
+    number = int(value)
+    if isinstance(value, bool) or (not isinstance(value, str) and number != value):
+        raise ValueError(value)
+    return number

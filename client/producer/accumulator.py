@@ -17,13 +17,13 @@ import trio
 
 from ...protocol.records.compression import Codec
 from ..config import ProducerConfig
-from ..record_checks import Headers
 from .appending_cy import Delivery
 from .batch import BatchState, ProducerBatch
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
 from .partitioner import StickyPartitioner, adaptive_weights
 from .raw_batch import RawBatch
+from .record_checks import Headers
 from .sequences import PartitionSequence
 
 ANY_PARTITION = -1

@@ -27,8 +27,8 @@ from ..errors import anew
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
-    from ..record_checks import Headers
     from .batch import ProducerBatch
+    from .record_checks import Headers
 
 MAX_RECORD_OVERHEAD = 21
 """Bytes that a record can take beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""

@@ -42,7 +42,6 @@ from ..errors import (
 )
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
-from ..record_checks import Headers, check_partition, check_timestamp, check_topic
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
@@ -52,6 +51,7 @@ from .compression_estimator import CompressionRatioEstimator
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
 from .raw_batch import read_raw
+from .record_checks import Headers, check_partition, check_timestamp, check_topic
 from .sender import Sender
 from .sequences import PartitionSequence
 from .transactions import TopicPartition, TransactionManager

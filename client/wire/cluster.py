@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -23,6 +22,7 @@ from ..metrics import Metrics
 from .api_versions import SpokenVersions
 from .backoff import backoff_seconds
 from .connection import Connection
+from .dialling import Outages, open_stream
 
 Response = TypeVar("Response", bound=Message)
 
@@ -67,7 +67,7 @@ class TopicMetadata:
 class _Broker:
     """The way to one broker: at most one connection, and when the next attempt to make one may be."""
 
-    __slots__ = ("connection", "dialling", "failures", "host", "not_before", "port")
+    __slots__ = ("connection", "dialling", "failures", "host", "is_gone", "last_failure", "not_before", "port")
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -75,7 +75,21 @@ class _Broker:
         self.connection: Connection | None = None
         self.dialling = trio.Lock()
         self.failures = 0
+        self.last_failure = ""
         self.not_before = 0.0
+        self.is_gone = False
+        """Whether the cluster no longer has it at this address; a connection that is being made then ends."""
+
+    @property
+    def address(self) -> str:
+        """Host and port, as in `bootstrap.servers`."""
+        return f"{self.host}:{self.port}"
+
+    def leave(self, reason: str) -> None:
+        """End the connection, also one that is being made."""
+        self.is_gone = True
+        if self.connection is not None:
+            self.connection.close(reason)
 
 
 class Cluster:
@@ -93,6 +107,7 @@ class Cluster:
         self._seed = [_Broker(host, port) for host, port in self._bootstrap]
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._ways_to_coordinators: dict[int, _Broker] = {}
+        self._outages = Outages()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -137,7 +152,7 @@ class Cluster:
         known = list(self._brokers.items())
         self._random.shuffle(known)
         candidates = [(broker, f"node-{node}") for node, broker in known]
-        candidates += [(broker, f"{broker.host}:{broker.port}") for broker in self._seed]
+        candidates += [(broker, broker.address) for broker in self._seed]
         reasons = []
         for broker, name in candidates:
             try:
@@ -154,42 +169,45 @@ class Cluster:
         async with broker.dialling:
             if broker.connection is not None and not broker.connection.is_closed:
                 return broker.connection
+            if broker.is_gone:
+                raise ConnectionLostError(f"{name} is no longer at {broker.address}")
             now = trio.current_time()
             if now < broker.not_before:
-                rest = broker.not_before - now
-                raise ConnectionLostError(f"{name} was not reachable and is left alone for {rest:.3f} s more")
+                rest_ms = (broker.not_before - now) * 1000
+                raise ConnectionLostError(f"{broker.last_failure or name} (left alone for {rest_ms:.0f} ms more)")
             try:
-                broker.connection = await self._dial(broker, name)
-            except ConnectionLostError:
-                broker.failures += 1
-                broker.not_before = trio.current_time() + backoff_seconds(
-                    broker.failures,
-                    self.config.reconnect_backoff_ms,
-                    self.config.reconnect_backoff_max_ms,
-                    self._random,
-                )
+                connection = await self._dial(broker, name)
+            except ConnectionLostError as failure:
+                self._note_failure(broker, failure)
                 raise
             broker.failures = 0
-            return broker.connection
+            self._outages.ended(broker.address)
+            if broker.is_gone:
+                connection.close()
+                raise ConnectionLostError(f"{name} is no longer at {broker.address}")
+            broker.connection = connection
+            return connection
+
+    def _note_failure(self, broker: _Broker, failure: ConnectionLostError) -> None:
+        broker.failures += 1
+        broker.last_failure = str(failure)
+        self._outages.failed(broker.address, failure)
+        broker.not_before = trio.current_time() + backoff_seconds(
+            broker.failures, self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms, self._random
+        )
 
     async def _dial(self, broker: _Broker, name: str) -> Connection:
         if self._nursery is None:
             raise ClientError("the client is not running")
-        address = f"{broker.host}:{broker.port}"
-        stream: trio.abc.Stream
-        try:
-            with trio.fail_after(self.config.socket_connection_setup_timeout_ms / 1000):
-                tcp = await trio.open_tcp_stream(broker.host, broker.port)
-                stream = tcp
-                if self.config.security_protocol == "SSL":
-                    context = self.config.ssl_context or ssl.create_default_context()
-                    stream = trio.SSLStream(tcp, context, server_hostname=broker.host)
-                    await stream.do_handshake()
-        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as failure:
-            raise ConnectionLostError(f"cannot connect to {address}: {failure or 'it takes too long'}") from failure
-        _set_socket_options(tcp, self.config)
+        stream = await open_stream(broker.host, broker.port, self.config)
         connection = Connection(stream, name, self.config, self.metrics)
-        await self._nursery.start(connection.run)
+        try:
+            await self._nursery.start(connection.run)
+        except BaseException:
+            # Usually `run` has closed it; not if it never ran.
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+            raise
         return connection
 
     async def request(self, node: int, message: Message, answer: type[Response], **options: int) -> Response:
@@ -225,17 +243,16 @@ class Cluster:
         for described in answer.brokers:
             known = self._brokers.get(described.node_id)
             if known is None or (known.host, known.port) != (described.host, described.port):
-                if known is not None and known.connection is not None:
-                    known.connection.close("the broker has moved")
+                if known is not None:
+                    known.leave("the broker has moved")
                 self._brokers[described.node_id] = _Broker(described.host, described.port)
         for gone in [node for node in self._brokers if node not in alive and alive]:
-            if (connection := self._brokers.pop(gone).connection) is not None:
-                connection.close("the broker has left the cluster")
+            self._brokers.pop(gone).leave("the broker has left the cluster")
         for topic in answer.topics:
             if topic.name is None:
                 continue
             if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
-                self.topics[topic.name] = _topic_metadata(topic)
+                self.topics[topic.name] = _topic_metadata(topic, self.topics.get(topic.name))
             elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.topics.pop(topic.name, None)
 
@@ -268,8 +285,8 @@ class Cluster:
             node = LAST_NODE_ID - answer.node_id
             way = self._ways_to_coordinators.get(node)
             if way is None or (way.host, way.port) != (answer.host, answer.port):
-                if way is not None and way.connection is not None:
-                    way.connection.close("the coordinator has moved")
+                if way is not None:
+                    way.leave("the coordinator has moved")
                 self._ways_to_coordinators[node] = _Broker(answer.host, answer.port)
         elif node not in self._brokers:
             self._brokers[node] = _Broker(answer.host, answer.port)
@@ -299,16 +316,6 @@ def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
     return addresses
 
 
-def _set_socket_options(stream: trio.SocketStream, config: ClientConfig) -> None:
-    for option, size in (
-        (trio.socket.SO_SNDBUF, config.send_buffer_bytes),
-        (trio.socket.SO_RCVBUF, config.receive_buffer_bytes),
-    ):
-        # -1 leaves the system's own size, as in Kafka; so does the default here, which lets Linux tune it.
-        if size > 0 and size not in (ClientConfig.send_buffer_bytes, ClientConfig.receive_buffer_bytes):
-            stream.setsockopt(trio.socket.SOL_SOCKET, option, size)
-
-
 def _wanted(topics: Iterable[str] | None, version: int) -> list[MetadataRequestTopic] | None:
     if topics is None:
         # In version 0 no topics mean all of them.
@@ -316,15 +323,25 @@ def _wanted(topics: Iterable[str] | None, version: int) -> list[MetadataRequestT
     return [MetadataRequestTopic(name=topic) for topic in topics]
 
 
-def _topic_metadata(topic: MetadataResponseTopic) -> TopicMetadata:
-    partitions = [
-        PartitionMetadata(
-            index=partition.partition_index,
-            leader=partition.leader_id if partition.leader_id >= 0 else None,
-            leader_epoch=partition.leader_epoch,
-            replicas=partition.replica_nodes,
-            in_sync_replicas=partition.isr_nodes,
+def _topic_metadata(topic: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
+    """Describe a topic by an answer, but for the partitions of which a later leader epoch is known already.
+
+    Answers of several brokers arrive in any order, and a broker may be behind (KIP-320; Kafka's
+    `Metadata.updateLatestMetadata`). Without topic ids (brokers before 2.8) the answer counts: the topic may have been
+    made anew, its epochs beginning at 0 again.
+    """
+    is_same = known is not None and topic.topic_id == known.topic_id != NO_UUID
+    before = {partition.index: partition for partition in known.partitions} if known is not None and is_same else {}
+    partitions = []
+    for described in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+        partition = PartitionMetadata(
+            index=described.partition_index,
+            leader=described.leader_id if described.leader_id >= 0 else None,
+            leader_epoch=described.leader_epoch,
+            replicas=described.replica_nodes,
+            in_sync_replicas=described.isr_nodes,
         )
-        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-    ]
+        newer = before.get(partition.index)
+        is_older = newer is not None and 0 <= partition.leader_epoch < newer.leader_epoch
+        partitions.append(newer if newer is not None and is_older else partition)
     return TopicMetadata(topic.name or "", topic.topic_id, topic.is_internal, partitions)

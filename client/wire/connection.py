@@ -71,7 +71,8 @@ class Connection:
                 task_status.started()
                 has_started = True
         except* (ConnectionLostError, BrokerError) as group:
-            raise ConnectionLostError(f"no Kafka answers at {self.node}: {group.exceptions[0]}") from None
+            reason = self.close_reason if self.is_closed else group.exceptions[0]
+            raise ConnectionLostError(f"no Kafka answers at {self.node}: {reason}") from None
         finally:
             self._fail_pending()
             with trio.move_on_after(0):
@@ -101,11 +102,12 @@ class Connection:
     async def request(
         self, message: Message, answer: type[Response], *, version: int | None = None, timeout_ms: int | None = None
     ) -> Response:
-        """Send a request and wait for its answer, decoded as `answer`.
+        """Send a request and wait for its answer, decoded as `answer`. In a cancelled scope nothing is sent.
 
         Raises ConnectionLostError when the connection ends first or `timeout_ms` (default `request.timeout.ms`)
         passes, which ends the connection as in Kafka; BrokerError UNSUPPORTED_VERSION if the broker lacks the API.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         return await self.submit(message, answer, version=version, timeout_ms=timeout_ms).wait()
 
     def submit(
@@ -183,6 +185,7 @@ class Connection:
         """Match answers to requests until the broker hangs up, falls silent or sends nonsense, or until `close`."""
         reader = FrameReader(MAX_ANSWER_BYTES)
         reason = "the broker hung up"
+        is_first = True
         try:
             with self._patience:
                 while True:
@@ -191,6 +194,9 @@ class Connection:
                     if not data:
                         break
                     self._metrics.received(self.node, len(data))
+                    if is_first:
+                        is_first = False
+                        _check_first_bytes(data)
                     reader.feed(data)
                     while (frame := reader.next_frame()) is not None:
                         self._deliver(frame)
@@ -233,6 +239,18 @@ class Connection:
             self._pending.popleft().finish()
         while self._unwritten:
             self._unwritten.pop(0)()
+
+
+def _check_first_bytes(data: bytes | bytearray) -> None:
+    """Raise DecodeError if these are the first bytes of another protocol.
+
+    Taken for the size of a frame they announce hundreds of megabytes, for which the client would wait in silence.
+    """
+    if data[:1] in (b"\x15", b"\x16") and data[1:2] == b"\x03":
+        raise DecodeError("TLS is spoken there; security_protocol=SSL speaks it")
+    start = bytes(data[:4])
+    if len(start) == 4 and start.isascii() and start.decode().isprintable():
+        raise DecodeError(f"no Kafka broker begins with {bytes(data[:12])!r}")
 
 
 def api_key_of(message: Message) -> AnyApiKey:

@@ -1,6 +1,7 @@
 """Kafka's names, Kafka's defaults, and what is said of mistakes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,41 @@ def test_metadata_max_idle_ms_is_the_shipped_name_of_metadata_evict_ms() -> None
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
         ({"transactional_id": "t", "retries": 0}, "retries"),
         ({"delivery_timeout_ms": 10, "linger_ms": 5}, "delivery_timeout_ms"),
+        ({"linger_ms": 0.5}, "linger_ms must be of type int"),
+        ({"linger_ms": float("inf")}, "linger_ms must be of type int"),
+        ({"linger_ms": True}, "linger_ms must be of type int"),
+        ({"transactional_id": 5}, "transactional_id must be of type str"),
+        ({"transactional_id": "t" * 40_000}, "transactional_id must be at most 32767 bytes"),
+        ({"client_id": "\ud800"}, "client_id cannot be written"),
+        ({"client_id": None}, "client_id must be of type str"),
+        ({"api_version": "1.1"}, "api_version must be one of 0.8"),
+        ({"transaction_timeout_ms": 0}, "at least 1"),
     ],
 )
 def test_mistakes_are_named(properties: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ProducerConfig.from_properties(properties)
+
+
+@pytest.mark.skipif(not KAFKA_CONFIGS.exists(), reason="Kafka's table of keys is not beside the repository")
+@pytest.mark.parametrize(("kind", "config_class"), [("producer", ProducerConfig), ("admin", AdminConfig)])
+def test_numbers_have_the_limits_of_kafka(kind: str, config_class: type[ClientConfig]) -> None:
+    table = json.loads(KAFKA_CONFIGS.read_text())[kind]
+    numbers = {key: entry for key, entry in table.items() if entry["type"] in ("INT", "LONG")}
+    checked = 0
+    for key, entry in numbers.items():
+        name = {"metadata.max.idle.ms": "metadata_evict_ms"}.get(key, key.replace(".", "_"))
+        if name not in vars(config_class()):
+            continue
+        least = re.match(r"\[(-?\d+)", entry.get("valid", ""))
+        if least is not None:
+            with pytest.raises(ConfigError, match=f"{name} must be at least {least[1]}, not"):
+                config_class.from_properties({key: int(least[1]) - 1})
+            checked += 1
+        most = 2**31 - 1 if entry["type"] == "INT" else 2**63 - 1
+        with pytest.raises(ConfigError, match=f"{name} must be at most {most}, not"):
+            config_class.from_properties({key: most + 1})
+    assert checked >= 8
 
 
 def test_idempotence_steps_aside_when_it_was_not_asked_for() -> None:

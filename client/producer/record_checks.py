@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from operator import index
 
-from .errors import InvalidTopicError
+from ..errors import InvalidTopicError
 
 Headers = Sequence[tuple[str | bytes, bytes | None]]
 """Names are text in Kafka; bytes, as a consumer's records have them, are taken for UTF-8."""

@@ -1,0 +1,192 @@
+"""Ways to brokers: those that cannot be reached are named, a cancelled dial leaves nothing, older answers too."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+import trio
+
+from gregor.client import Admin, Producer
+from gregor.client.config import AdminConfig
+from gregor.client.errors import ConnectionLostError, DeadlineExceededError
+from gregor.client.metrics import Metrics
+from gregor.client.wire.cluster import Cluster
+from gregor.client.wire.dialling import open_stream
+from gregor.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from gregor.protocol.schema import NO_UUID
+from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def test_a_wrong_port_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    host, port = free_address()
+    reason = f"cannot connect to {host}:{port}: Connection refused"
+    async with Producer(f"{host}:{port}", max_block_ms=300) as producer:
+        with pytest.raises(DeadlineExceededError, match=reason):
+            await producer.send("t", b"v")
+    async with Admin(f"{host}:{port}", default_api_timeout_ms=300) as admin:
+        with pytest.raises(DeadlineExceededError, match=reason):
+            await admin.list_topics()
+    assert warnings(caplog) == [f"{reason}; trying again"] * 2, "once for each client, not for each attempt"
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka broker begins with b'HTTP/1.1 400'"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "TLS is spoken there"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no Kafka broker begins with b'SSH-2.0-Open'"),
+    ],
+)
+async def test_what_is_no_broker_is_told_and_not_waited_for(
+    says: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.send_all(says)
+        await trio.sleep_forever()
+
+    async with listening(serve) as port, Admin(f"127.0.0.1:{port}", default_api_timeout_ms=1_000) as admin:
+        with pytest.raises(DeadlineExceededError, match=f"no Kafka answers at 127.0.0.1:{port}: .*{reason}"):
+            await admin.list_topics()
+    assert reason in warnings(caplog)[0]
+
+
+@asynccontextmanager
+async def listening(serve: Callable[[trio.SocketStream], Awaitable[object]]) -> AsyncIterator[int]:
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        yield listeners[0].socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("host", "port"), [("a" * 70, 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1), ("a\0b", 1)])
+async def test_an_address_that_is_none_is_a_lost_connection(host: str, port: int) -> None:
+    """A broker may advertise anything; no background task dies of it."""
+    with pytest.raises(ConnectionLostError, match="cannot connect to"):
+        await open_stream(host, port, AdminConfig())
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
+async def test_a_dial_that_is_cancelled_in_its_handshake_leaves_no_socket(protocol: str) -> None:
+    connected, left = trio.Event(), trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        """Read whatever comes, and say nothing."""
+        connected.set()
+        while await stream.receive_some(1_000):
+            pass
+        left.set()
+
+    async with listening(serve) as port, trio.open_nursery() as nursery:
+        cluster = Cluster(
+            f"127.0.0.1:{port}",
+            AdminConfig.from_properties({"security_protocol": protocol, "ssl_context": ssl.create_default_context()}),
+            Metrics(),
+        )
+        await nursery.start(cluster.run)
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_after, connected, scope)
+            await cluster.any_connection()
+        assert scope.cancelled_caught
+        with trio.fail_after(PATIENCE_S):
+            await left.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+# --- metadata ---
+
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+def answer(leader: int, epoch: int, topic_id: UUID = FIRST, partitions: int = 1) -> MetadataResponse:
+    described = [
+        MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch)
+        for index in range(partitions)
+    ]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=node, host="127.0.0.1", port=1 + node) for node in (1, 2)],
+        topics=[MetadataResponseTopic(name="t", topic_id=topic_id, partitions=described)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "leader"),
+    [
+        (answer(1, 5), answer(2, 4), 1),
+        (answer(1, 5), answer(2, 5), 2),
+        (answer(1, 5), answer(2, 6), 2),
+        (answer(1, 5), answer(2, -1), 2),
+        (answer(1, 5), answer(-1, 4), 1),
+        (answer(1, 5), answer(-1, 6), None),
+        (answer(1, 5), answer(2, 0, SECOND), 2),
+        (answer(1, 5, NO_UUID), answer(2, 4, NO_UUID), 2),
+        (answer(1, 5), answer(2, 4, NO_UUID), 2),
+    ],
+    ids=["older", "same", "newer", "no epoch", "older without", "newer without", "made anew", "no ids", "id lost"],
+)
+async def test_an_older_leader_epoch_changes_nothing(
+    before: MetadataResponse, then: MetadataResponse, leader: int | None
+) -> None:
+    cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
+    cluster._learn(before)
+    cluster._learn(then)
+    assert cluster.leader("t", 0) == leader
+
+
+async def test_new_partitions_come_with_an_answer_that_is_older_for_others() -> None:
+    cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
+    cluster._learn(answer(1, 5))
+    cluster._learn(answer(2, 4, partitions=2))
+    assert [cluster.leader("t", index) for index in (0, 1)] == [1, 2]
+
+
+async def test_a_connection_to_where_a_broker_no_longer_is_is_not_kept() -> None:
+    asked, moved = trio.Event(), trio.Event()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        request = await stream.receive_some(1_000)
+        asked.set()
+        await moved.wait()
+        # ApiVersions v3: its correlation id, no error, no keys, no throttling, no tags.
+        body = request[8:12] + b"\0\0" + b"\1" + b"\0\0\0\0" + b"\0"
+        await stream.send_all(len(body).to_bytes(4, "big") + body)
+        await trio.sleep_forever()
+
+    async with listening(serve) as port, trio.open_nursery() as nursery:
+        cluster = Cluster(f"127.0.0.1:{port}", AdminConfig(), Metrics())
+        await nursery.start(cluster.run)
+        here = answer(1, 1)
+        here.brokers[0].port = port
+        cluster._learn(here)
+
+        async def dial() -> None:
+            with pytest.raises(ConnectionLostError, match="node-1 is no longer at"):
+                await cluster.connection(1)
+
+        async with trio.open_nursery() as dialling:
+            dialling.start_soon(dial)
+            await asked.wait()
+            cluster._learn(answer(1, 1))
+            moved.set()
+        assert cluster.established(1) is None
+        nursery.cancel_scope.cancel()
