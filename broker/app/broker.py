@@ -84,6 +84,8 @@ class Broker:
         """This node's place among others; None for a broker that is a cluster of its own."""
         self.remote_transactions = self.membership.remote_transactions if self.membership else None
         replication = self.membership.replication if self.membership else None
+        self.leader_throttle = replication.throttles.leader if replication else None
+        """What lets followers wait that are not in sync."""
         self.replicas = Replicas(self.metadata, self.logs, self.partitions, replication)
         self.directories = Directories(self.logs, self.replicas)
         internal_topics = InternalTopicPartitions(self.metadata, self.partitions)

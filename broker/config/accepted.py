@@ -120,8 +120,6 @@ remote.log.storage.manager.class.path STRING
 remote.log.storage.manager.impl.prefix STRING rsm.config.
 remote.log.storage.system.enable BOOLEAN false
 replica.socket.receive.buffer.bytes INT 65536
-replication.quota.window.num INT 11
-replication.quota.window.size.seconds INT 1
 request.timeout.ms INT 30000
 reserved.broker.max.id INT 1000
 sasl.client.callback.handler.class CLASS

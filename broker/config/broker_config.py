@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...storage.log.log_config import LogConfig
 from .accepted import accepted_keys
+from .dynamic_only import DYNAMIC_ONLY_KEYS
 from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
@@ -189,7 +190,8 @@ def check_faults_allowed(config: BrokerConfig, name: str) -> None:
 
 
 def _key_called(name: str) -> Key | None:
-    return SUPPORTED_KEYS.get(name) or accepted_keys().get(name) or fault_rule_key(name)
+    known = SUPPORTED_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or accepted_keys().get(name)
+    return known or fault_rule_key(name)
 
 
 def _rules_of_file(path: str) -> dict[str, str]:

@@ -28,4 +28,8 @@ class ReplicationKeys:
         "Who tells consumers which replica to read from; the rack-aware one sends them to their own rack.",
         one_of=(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
     )
+    replication_quota_window_num = integer(11, "Samples over which the rate of throttled copying is measured.", least=1)
+    replication_quota_window_size_seconds = integer(
+        1, "Seconds of one sample of the rate of throttled copying.", least=1
+    )
     replica_socket_timeout_ms = integer(30000, "Milliseconds after which a follower gives up on an answer.", least=1)

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from ..config import BrokerConfig
 from ..config.accepted import accepted_keys
+from ..config.dynamic_only import DYNAMIC_ONLY_KEYS
 from ..config.fault_keys import RULE_PREFIX
 from ..config.keys import Key, Update
 from ..config.table import SUPPORTED_KEYS
@@ -82,6 +83,7 @@ def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
     for key in (*SUPPORTED_KEYS.values(), *accepted_keys().values(), *filter(None, rules)):
         if not key.internal or config.is_set(key.name):
             yield _broker_entry(config, key)
+    yield from (_broker_entry(config, key) for key in DYNAMIC_ONLY_KEYS.values() if config.is_set(key.name))
     for name in {*config.properties, *config.cluster_overrides, *config.broker_overrides}:
         if config.key(name) is None:
             synonyms = _broker_synonyms(config, name)

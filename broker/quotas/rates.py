@@ -53,6 +53,11 @@ class SampledRate:
         rate = sum(units for _, units in self._samples) * 1000 / elapsed_ms
         return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
 
+    def exceeds(self, limit: float, now_ms: int) -> bool:
+        """Whether the rate is above ``limit`` units per second."""
+        self._forget_obsolete(now_ms)
+        return sum(units for _, units in self._samples) * 1000 > limit * self._elapsed_ms(now_ms)
+
     def _forget_obsolete(self, now_ms: int) -> None:
         span_ms = self._window.sample_count * self._window.sample_ms
         while self._samples and now_ms - self._samples[0][0] >= span_ms:

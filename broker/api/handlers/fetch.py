@@ -20,6 +20,7 @@ from ...replicas.fetching.reading import (
     FIRST_VERSION_FROM_FOLLOWERS,
     FetchLimits,
     PartitionRead,
+    count_copied,
     failed_partition,
     read_partitions,
 )
@@ -77,8 +78,10 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         replica_epoch=replica.replica_epoch,
         wants_tags=request.gregor_with_tags,
         near_replicas=_near_replicas(request, context),
+        throttle=broker.leader_throttle if replica.replica_id >= 0 else None,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
+    count_copied(reads, limits)
     if has_quota and quotas.fetch_exceeds(context, sum(read.size_bytes for read in reads)):
         for read in reads:
             read.release()

@@ -16,7 +16,7 @@ import trio
 from ....protocol.codec import decode, encode
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.fetch import FetchRequest, FetchResponse
-from ...replicas.fetching.reading import FetchLimits, PartitionRead, note_all_is_copied, read_partitions
+from ...replicas.fetching.reading import FetchLimits, PartitionRead, count_copied, note_all_is_copied, read_partitions
 from ...replicas.fetching.sessions import FetchContext, FetchedPartition
 from ...replicas.partition import Partition
 from ...server.late_answer import LateAnswer
@@ -115,6 +115,7 @@ class FollowerFetch:
             read_committed=False,
             replica_id=replica.replica_id,
             replica_epoch=replica.replica_epoch,
+            throttle=broker.leader_throttle,
         )
         self.deadline = trio.current_time() + request.max_wait_ms / 1000
         self._min_bytes = min(request.min_bytes, self._limits.max_bytes)
@@ -206,6 +207,7 @@ class FollowerFetch:
         return False
 
     def _answer_of(self, reads: list[PartitionRead]) -> bytes:
+        count_copied(reads, self._limits)
         for read in reads:
             if read.records is not None:
                 read.answer.records = read.records.read()

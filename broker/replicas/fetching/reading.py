@@ -23,6 +23,7 @@ from ....protocol.records.v0 import OFFSET_AND_SIZE
 from ....storage.index.slice_tags import tags_in
 from ....storage.log.partition_log import LogSlice, PartitionLog
 from ..partition import Partition
+from ..replication.throttle import ReplicationThrottle
 from .near_replicas import RackAwareSelector
 from .sessions import FetchedPartition
 
@@ -52,11 +53,19 @@ class FetchLimits:
     """Whether the enriched tags of the batches are to be told (`gregor_with_tags`)."""
     near_replicas: RackAwareSelector | None = None
     """Who knows whether the consumer should rather read elsewhere (KIP-392)."""
+    throttle: ReplicationThrottle | None = None
+    """What lets a follower wait that is not in sync (KIP-73)."""
 
     @property
     def is_follower(self) -> bool:
         """Whether another broker asks, to copy."""
         return self.replica_id >= 0
+
+    def must_wait(self, partition: Partition) -> bool:
+        """Whether a follower gets no records for the throttle's sake (Kafka `ReplicaManager.shouldLeaderThrottle`)."""
+        if self.throttle is None or partition.leadership is None or self.replica_id in partition.leadership.in_sync:
+            return False
+        return self.throttle.must_wait(partition.topic, partition.index)
 
     @property
     def leader_only(self) -> bool:
@@ -117,6 +126,14 @@ def read_partitions(
             at_least_one = False
             remaining_bytes = max(0, remaining_bytes - read.size_bytes)
     return reads
+
+
+def count_copied(reads: Iterable[PartitionRead], limits: FetchLimits) -> None:
+    """Count what a follower is answered with, for the throttle."""
+    if limits.throttle is not None:
+        for read in reads:
+            if read.partition is not None:
+                limits.throttle.record(read.partition.topic, read.partition.index, read.size_bytes)
 
 
 def failed_partition(index: int, code: ErrorCode) -> PartitionData:
@@ -240,8 +257,9 @@ def _read(
             for aborted in log.aborted_transactions(wanted.fetch_offset, records.end_offset)
         ]
     is_cut = records.size_bytes == max_bytes and not at_least_one
+    must_wait = limits.is_follower and limits.must_wait(partition)
     is_useless = is_cut and limits.version > LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records)
-    if is_useless or not records.size_bytes:
+    if is_useless or must_wait or not records.size_bytes:
         records.release()
         return PartitionRead(fetched, partition, answer)
     if limits.wants_tags:

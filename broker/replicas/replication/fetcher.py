@@ -37,6 +37,7 @@ from ..partition import Partition
 from .fetch_lane import FetchLane, GivenUpError
 from .fetch_session import PartitionId, ReplicaFetchSession
 from .following import Followed, Outcome
+from .throttle import ReplicationThrottle
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 17, 9, 4
 """What every broker that can be a member of the cluster speaks."""
 EARLIEST, LATEST = -2, -1
 TURN_BYTES = 128 * 1024
+THROTTLED_PAUSE_S = 0.1
+"""Between two looks whether the throttle lets anything be copied again."""
 FIRST_PAUSE_S = 0.02
 """After a first failure; each further one doubles it, up to `replica.fetch.backoff.ms`."""
 
@@ -59,6 +62,7 @@ class CopyingBroker:
     """Its broker epoch: leaders take only a living broker into the in-sync set."""
     config: BrokerConfig
     peers: Peers
+    throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
@@ -100,14 +104,30 @@ class ReplicaFetcher:
             self._news = trio.Event()
             now = trio.current_time()
             due = {key: followed for key, followed in self._followed.items() if followed.wait_until <= now}
+            throttled = self._take_throttled(due)
             if due:
                 try:
                     await self._fetch(due)
                 except GivenUpError:
                     self._session.reset()
             else:
-                with trio.move_on_at(min((f.wait_until for f in self._followed.values()), default=math.inf)):
+                waits = [followed.wait_until for followed in self._followed.values()]
+                with trio.move_on_at(now + THROTTLED_PAUSE_S if throttled else min(waits, default=math.inf)):
                     await self._news.wait()
+
+    def _take_throttled(self, due: dict[PartitionId, Followed]) -> bool:
+        """Take those out of ``due`` that the throttle lets wait (Kafka `shouldFollowerThrottle`); whether any are."""
+        throttle = self._here.throttle
+        if not (throttle.is_active and throttle.is_exceeded):
+            return False
+        waiting = [
+            key
+            for key, followed in due.items()
+            if not followed.is_caught_up and throttle.is_throttled(followed.log.topic, followed.log.partition)
+        ]
+        for key in waiting:
+            del due[key]
+        return bool(waiting)
 
     async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
         """One round. Raises GivenUpError."""
@@ -152,6 +172,8 @@ class ReplicaFetcher:
             if followed.lacks_epochs(data.records):
                 followed.epoch_starts = await self._epoch_starts(followed)
             outcome = followed.take(data, asked_offset)
+            if isinstance(data.records, bytes | memoryview):
+                self._here.throttle.record(followed.log.topic, followed.log.partition, len(data.records))
             if outcome is Outcome.OUT_OF_RANGE:
                 await self._find_range(followed)
         except BrokerError as error:

@@ -46,6 +46,8 @@ class Followed:
     """(start offset, leader epoch) as the leader knows them, ascending; asked for only where records do not say."""
     wait_until: float = 0.0
     """In the event loop's clock: not to be asked for before."""
+    is_caught_up: bool = False
+    """Whether the copy reached the leader's high watermark at the last answer (Kafka `PartitionFetchState.lag`)."""
     failures: int = 0
     """Answers in a row that made it wait."""
 
@@ -141,6 +143,7 @@ class Followed:
 
     def _move_ends(self, data: PartitionData) -> None:
         log = self.log
+        self.is_caught_up = data.high_watermark <= log.log_end_offset
         before = log.high_watermark
         log.advance_high_watermark(data.high_watermark)
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:

@@ -17,6 +17,7 @@ from .fetcher import CopyingBroker, ReplicaFetchers
 from .in_sync_changes import InSyncChanges
 from .leadership import NO_BROKER_EPOCH, ReplicationRules
 from .replicas import Copying
+from .throttle import ReplicationThrottles
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,10 @@ class Replication:
         self._partitions = partitions
         self._changes = InSyncChanges(link, config.node_id, broker_epoch, partitions)
         self.copying: Copying
-        self._fetchers = self.copying = ReplicaFetchers(CopyingBroker(config.node_id, broker_epoch, config, peers))
+        self.throttles = ReplicationThrottles(config, metadata, clock.now_ms)
+        self._fetchers = self.copying = ReplicaFetchers(
+            CopyingBroker(config.node_id, broker_epoch, config, peers, self.throttles.follower)
+        )
         self.rules = ReplicationRules(
             config.node_id, config.replica_lag_time_max_ms, clock.now_ms, self._may_join, self._changes.wish
         )
@@ -56,6 +60,7 @@ class Replication:
 
     async def run(self) -> None:
         """Replicate until cancelled."""
+        self.throttles.start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fetchers.run)
             nursery.start_soon(self._changes.run)

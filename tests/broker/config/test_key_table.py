@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.config.accepted import accepted_keys
+from gregor.broker.config.dynamic_only import DYNAMIC_ONLY_KEYS
 from gregor.broker.config.keys import Key
 from gregor.broker.config.table import SUPPORTED_KEYS
 from gregor.broker.config.topic_keys import TOPIC_KEYS
@@ -57,6 +58,10 @@ def differences(keys: dict[str, Key], facts: dict[str, Any]) -> list[str]:
 
 def test_every_broker_key_of_kafka_is_known(facts: dict[str, dict[str, Any]]) -> None:
     assert set(facts["broker"]) == {name for name in all_broker_keys() if not name.startswith("gregor.")}
+
+
+def test_keys_that_are_dynamic_only_are_in_no_table_of_kafka(facts: dict[str, dict[str, Any]]) -> None:
+    assert not set(facts["broker"]) & set(DYNAMIC_ONLY_KEYS)
 
 
 def test_types_and_defaults_of_broker_keys_are_kafkas(facts: dict[str, dict[str, Any]]) -> None:

@@ -1,0 +1,106 @@
+"""The replication throttle: who has to wait by the configuration and the rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from gregor.broker.config import BrokerConfig
+from gregor.broker.metadata.changes import BrokerConfigChanged, TopicConfigChanged, TopicDeleted
+from gregor.broker.metadata.state import PartitionState, TopicState
+from gregor.broker.metadata.store import MetadataStore
+from gregor.broker.quotas.rates import Window
+from gregor.broker.replicas.replication.throttle import (
+    LEADER_REPLICAS,
+    RecentRate,
+    ReplicationThrottle,
+    ReplicationThrottles,
+)
+from gregor.storage.clock import ManualClock
+
+ME = 1
+
+
+def topic(name: str, replicas: str) -> TopicState:
+    partitions = [PartitionState(index, ME, 0, [ME, 2], [ME, 2]) for index in range(3)]
+    return TopicState(name, UUID(int=7), partitions, {LEADER_REPLICAS: replicas})
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def throttle(clock: ManualClock) -> ReplicationThrottle:
+    made = ReplicationThrottle(Window(11, 1000), ME, clock.now_ms, LEADER_REPLICAS)
+    made.limit = 1000
+    return made
+
+
+@pytest.mark.parametrize(
+    ("replicas", "throttled"),
+    [("", []), ("*", [0, 1, 2]), ("0:1,1:2,2:1", [0, 2]), (" 1 : 1 ", [1]), ("0:2", [])],
+)
+def test_which_replicas_are_named(throttle: ReplicationThrottle, replicas: str, throttled: list[int]) -> None:
+    throttle.take_topic(topic("t", replicas))
+    assert [index for index in range(3) if throttle.is_throttled("t", index)] == throttled
+    assert not throttle.is_throttled("another", 0)
+    assert throttle.is_active == bool(throttled)
+
+
+def test_who_has_copied_too_much_waits_until_the_rate_is_down(
+    throttle: ReplicationThrottle, clock: ManualClock
+) -> None:
+    throttle.take_topic(topic("t", "0:1"))
+    assert not throttle.must_wait("t", 0)
+    throttle.record("t", 1, 10_000)
+    assert not throttle.must_wait("t", 0)
+    throttle.record("t", 0, 5_000)
+    assert throttle.must_wait("t", 0)
+    assert not throttle.must_wait("t", 1)
+    clock.advance(4_999)
+    assert throttle.must_wait("t", 0)
+    clock.advance(1)
+    assert not throttle.must_wait("t", 0)
+
+
+def test_a_rate_is_that_of_the_time_since_it_was_begun() -> None:
+    """As Kafka's SimpleRate: over one sample at least, not over all that there may be."""
+    rate = RecentRate(Window(11, 1000))
+    rate.record(1500, 0)
+    assert rate.exceeds(1000, 500)
+    assert rate.exceeds(1000, 1499)
+    assert not rate.exceeds(1000, 1500)
+    assert not rate.exceeds(0, 11_000)
+
+
+@pytest.fixture
+def throttles(tmp_path: Path, clock: ManualClock) -> tuple[ReplicationThrottles, MetadataStore]:
+    metadata = MetadataStore(BrokerConfig({"node.id": "1", "log.dirs": str(tmp_path)}), clock)
+    return ReplicationThrottles(metadata.config, metadata, clock.now_ms), metadata
+
+
+def test_configurations_count_as_they_change(throttles: tuple[ReplicationThrottles, MetadataStore]) -> None:
+    both, metadata = throttles
+    known = topic("t", "*")
+    metadata.state.topics["t"] = known
+    both.start()
+    (tell,) = metadata._subscribers
+    assert not both.leader.is_active
+    metadata.config.override({}, {"leader.replication.throttled.rate": "10"})
+    tell(BrokerConfigChanged())
+    assert (both.leader.limit, both.leader.is_active, both.follower.is_active) == (10, True, False)
+    known.configs.clear()
+    tell(TopicConfigChanged(known))
+    assert not both.leader.is_active
+    known.configs[LEADER_REPLICAS] = "*"
+    tell(TopicConfigChanged(known))
+    assert both.leader.is_throttled("t", 2)
+    tell(TopicDeleted(known))
+    metadata.config.override({}, {})
+    tell(BrokerConfigChanged())
+    assert not both.leader.is_active
+    assert not both.leader.is_throttled("t", 2)
