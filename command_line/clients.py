@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 
-from ..broker.monitoring.kafka_4_floor import api_name, refused_by_kafka_4, verdict
 from ..client.admin import Admin
 from ..client.errors import ConnectionLostError
 from ..client.wire.connection import SOFTWARE_NAME
 from ..protocol.apis import AnyApiKey, ApiKey, api_key
+from ..protocol.kafka_4_floor import api_name, refused_by_kafka_4, verdict
 from ..protocol.messages.describe_clients import ConversionWork, DescribedClient
 from .asking import UsageError, add_connection_options, client_properties, run_client, say
 from .text_table import format_table

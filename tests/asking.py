@@ -8,9 +8,10 @@ from typing import Any
 
 import trio
 
-from gregor.broker.api.dispatch import APIS
+from gregor.broker.api.contract import RequestContext
+from gregor.broker.api.table import APIS
 from gregor.broker.app.broker import Broker
-from gregor.broker.server.requests import ClientConnection, RequestContext
+from gregor.broker.server.client_connection import ClientConnection
 
 DIALLED = ("192.0.2.1", 9092)
 """The address at which the client of `asking` reached the broker."""
@@ -27,7 +28,8 @@ class Asking:
         """The handler's response to the request, in the newest version of its API or the one given."""
         api = next(api for api in APIS.values() if api.handler is handler)
         asked = api.max_version if version is None else version
-        context = RequestContext(self.broker, self.client, api.key, asked, client_id="tester")
+        broker = self.broker
+        context = RequestContext(broker.services, self.client, api.key, asked, broker.dispatcher, client_id="tester")
         return await handler(request, context)
 
 

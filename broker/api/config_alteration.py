@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConfigError
@@ -21,9 +21,7 @@ from ..metadata.new_topics import validate_properties
 from ..metadata.state import ResourceType
 from ..monitoring.loggers import LEVELS, ROOT, logger_levels, reset_level, set_level
 from ..monitoring.subscriptions import validate_subscription
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
+from .services import Services
 
 
 class Operation(IntEnum):
@@ -43,7 +41,7 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
-def alter(broker: Broker, kind: int, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+def alter(services: Services, kind: int, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
     """Change keys of one resource. Raises BrokerError with Kafka's code and words."""
     if max(Counter(change.name for change in changes).values(), default=0) > 1:
         raise _invalid("Error due to duplicate config keys")
@@ -51,15 +49,15 @@ def alter(broker: Broker, kind: int, name: str, changes: Sequence[ConfigChange],
     if nulls:
         raise _invalid(f"Null value not supported for : {','.join(nulls)}")
     if kind == ResourceType.BROKER_LOGGER:
-        _alter_loggers(broker, name, changes, validate_only)
+        _alter_loggers(services, name, changes, validate_only)
         return
-    resource = _checked_resource(broker, kind, name)
-    configs = _changed(broker, resource, name, changes)
-    _store(broker, resource, name, configs, {change.name for change in changes}, validate_only)
+    resource = _checked_resource(services, kind, name)
+    configs = _changed(services, resource, name, changes)
+    _store(services, resource, name, configs, {change.name for change in changes}, validate_only)
 
 
 def replace(
-    broker: Broker, kind: int, name: str, wanted: Iterable[tuple[str, str | None]], validate_only: bool
+    services: Services, kind: int, name: str, wanted: Iterable[tuple[str, str | None]], validate_only: bool
 ) -> None:
     """Make ``wanted`` the whole configuration of one resource. Raises BrokerError with Kafka's code and words."""
     pairs = list(wanted)
@@ -67,21 +65,21 @@ def replace(
     if nulls:
         raise _invalid(f"Null value not supported for : {','.join(nulls)}")
     configs = {key: value or "" for key, value in pairs}
-    resource = _checked_resource(broker, kind, name)
-    _store(broker, resource, name, configs, set(configs), validate_only)
+    resource = _checked_resource(services, kind, name)
+    _store(services, resource, name, configs, set(configs), validate_only)
 
 
-def _checked_resource(broker: Broker, kind: int, name: str) -> ResourceType:
+def _checked_resource(services: Services, kind: int, name: str) -> ResourceType:
     """The kind of a resource that exists, or may. Raises BrokerError."""
     if kind == ResourceType.TOPIC:
         if not name:
             raise _invalid("Default topic resources are not allowed.")
-        if name not in broker.metadata.topics:
+        if name not in services.metadata.topics:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return ResourceType.TOPIC
     if kind == ResourceType.BROKER:
         if name:
-            _check_node(broker, name, "Unexpected broker id, expected {}, but received {}")
+            _check_node(services, name, "Unexpected broker id, expected {}, but received {}")
         return ResourceType.BROKER
     if kind == ResourceType.CLIENT_METRICS:
         if not name:
@@ -90,22 +88,24 @@ def _checked_resource(broker: Broker, kind: int, name: str) -> ResourceType:
     raise _invalid(f"Unknown resource type {kind}")
 
 
-def _check_node(broker: Broker, name: str, message: str) -> None:
+def _check_node(services: Services, name: str, message: str) -> None:
     if not name.lstrip("-").isdigit():
         raise _invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) != broker.metadata.node_id and (broker.metadata.is_alone or broker.metadata.broker(int(name)) is None):
-        raise _invalid(message.format(broker.metadata.node_id, name))
+    if int(name) != services.metadata.node_id and (
+        services.metadata.is_alone or services.metadata.broker(int(name)) is None
+    ):
+        raise _invalid(message.format(services.metadata.node_id, name))
 
 
-def _changed(broker: Broker, kind: ResourceType, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
-    configs = dict(broker.metadata.configs_of(kind, name))
+def _changed(services: Services, kind: ResourceType, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:
+    configs = dict(services.metadata.configs_of(kind, name))
     for change in changes:
         if change.operation is Operation.DELETE:
             configs.pop(change.name, None)
         elif change.operation is Operation.SET:
             configs[change.name] = change.value or ""
         else:
-            elements = _list_elements(broker, kind, change, configs)
+            elements = _list_elements(services, kind, change, configs)
             named = [element.strip() for element in (change.value or "").split(",")]
             if change.operation is Operation.APPEND:
                 elements += [element for element in named if element not in elements]
@@ -115,20 +115,20 @@ def _changed(broker: Broker, kind: ResourceType, name: str, changes: Sequence[Co
     return configs
 
 
-def _list_elements(broker: Broker, kind: ResourceType, change: ConfigChange, configs: dict[str, str]) -> list[str]:
+def _list_elements(services: Services, kind: ResourceType, change: ConfigChange, configs: dict[str, str]) -> list[str]:
     """What a list holds now, the default where it was never set. Raises BrokerError for what is not a list."""
     row = TOPIC_KEYS.get(change.name) if kind is ResourceType.TOPIC else None
     key = row.key if row else SUPPORTED_KEYS.get(change.name) if kind is ResourceType.BROKER else None
     if kind is not ResourceType.CLIENT_METRICS and (key is None or key.type is not ConfigType.LIST):
         what = change.operation.name
         raise BrokerError(ErrorCode.INVALID_CONFIG, f"Can't {what} to key {change.name} because its type is not LIST.")
-    default = broker.config.topic_default(change.name) if row else broker.config.text(change.name)
+    default = services.config.topic_default(change.name) if row else services.config.text(change.name)
     current = configs.get(change.name, default) or ""
     return [element.strip() for element in current.split(",")] if current else []
 
 
 def _store(
-    broker: Broker, kind: ResourceType, name: str, configs: dict[str, str], touched: set[str], validate_only: bool
+    services: Services, kind: ResourceType, name: str, configs: dict[str, str], touched: set[str], validate_only: bool
 ) -> None:
     if kind is ResourceType.TOPIC:
         validate_properties(configs)
@@ -138,17 +138,17 @@ def _store(
         for key in sorted(touched & set(configs)):
             try:
                 validate_broker_change(key, configs[key], per_broker=bool(name))
-                check_faults_allowed(broker.config, key)
+                check_faults_allowed(services.config, key)
             except InvalidFaultError as error:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
             except ConfigError as error:
                 raise _invalid(str(error)) from None
     if not validate_only:
-        broker.metadata.set_configs(kind, name, configs)
+        services.metadata.set_configs(kind, name, configs)
 
 
-def _alter_loggers(broker: Broker, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
-    _check_node(broker, name, "Unexpected node id. Expected {}, but received {}")
+def _alter_loggers(services: Services, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
+    _check_node(services, name, "Unexpected node id. Expected {}, but received {}")
     known = logger_levels()
     for change in changes:
         if change.operation in (Operation.APPEND, Operation.SUBTRACT):

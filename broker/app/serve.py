@@ -85,7 +85,7 @@ def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
 async def _stop_at_signal(signals: AsyncIterator[int], broker: Broker, everything: trio.CancelScope) -> None:
     async for number in signals:
         logger.info("%s: stopping", signal.Signals(number).name)
-        if broker.is_ready:
+        if broker.services.serving.is_ready:
             broker.stop()
         else:
             # Nobody has been served: a broker that waits for its controller need not go on waiting.
@@ -99,11 +99,11 @@ def _say_started(broker: Broker) -> None:
         "gregor %s accepts connections on %s; log.dirs=%s node.id=%d cluster.id=%s; %d partitions, up after %d ms, "
         "record kernel %s",
         __version__,
-        ",".join(map(str, broker.listening)),
+        ",".join(map(str, broker.services.serving.listening)),
         ",".join(broker.config.log_dirs),
         node_id,
-        broker.metadata.cluster_id,
-        len(broker.partitions),
+        broker.services.metadata.cluster_id,
+        len(broker.services.partitions),
         milliseconds_since_exec(),
         "compiled" if is_kernel_compiled() else "in pure Python",
     )

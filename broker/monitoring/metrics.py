@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
 from ...protocol.records.produced import Produced
-from ..server.requests import ConversionCost
+from ..server.client_connection import ConversionCost
 
 logger = logging.getLogger(__name__)
 

@@ -8,57 +8,53 @@ from ...protocol.apis import ApiKey, ControllerApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ...protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from ...protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ...protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ...protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ..api.dispatch import APIS, IS_FOR_CONTROLLER, Api
-from ..api.handlers.api_versions import api_versions_of
+from ..api.contract import Api, RequestContext
+from ..api.handlers.api_versions import handle_api_versions
 from ..api.handlers.cluster import CONTROLLERS
-from ..controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
+from ..api.table import APIS
 from ..metadata.producer_ids import BLOCK_SIZE
-from ..server.requests import RequestContext
 from .forwarding import open_envelope
-
-
-async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Tell what the controller serves."""
-    return api_versions_of(request, context, context.broker.controller_dispatcher.offered)
+from .metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 
 
 async def handle_broker_registration(
     request: BrokerRegistrationRequest, context: RequestContext
 ) -> BrokerRegistrationResponse:
     """Register a broker, fenced."""
-    is_here = context.broker.metadata.node_id == request.broker_id
-    return BrokerRegistrationResponse(broker_epoch=context.broker.controller_here.register(request, is_here=is_here))
+    is_here = context.services.metadata.node_id == request.broker_id
+    return BrokerRegistrationResponse(
+        broker_epoch=context.services.node.controller_here.register(request, is_here=is_here)
+    )
 
 
 async def handle_broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
     """Note that a broker lives."""
-    return context.broker.controller_here.heartbeat(request)
+    return context.services.node.controller_here.heartbeat(request)
 
 
 async def handle_assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: RequestContext
 ) -> AssignReplicasToDirsResponse:
     """Note which log directories a broker's replicas are in."""
-    return context.broker.controller_here.assign_directories(request)
+    return context.services.node.controller_here.assign_directories(request)
 
 
 async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Give partitions the in-sync sets that their leader wants."""
-    return context.broker.controller_here.alter_partitions(request, context.api_version)
+    return context.services.node.controller_here.alter_partitions(request, context.api_version)
 
 
 async def handle_allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: RequestContext
 ) -> AllocateProducerIdsResponse:
     """Give a broker a block of producer ids (KIP-730)."""
-    context.broker.controller_here.registered(request.broker_id, request.broker_epoch)
-    first = context.broker.metadata.allocate_producer_ids(BLOCK_SIZE)
+    context.services.node.controller_here.registered(request.broker_id, request.broker_epoch)
+    first = context.services.metadata.allocate_producer_ids(BLOCK_SIZE)
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)
 
 
@@ -72,7 +68,7 @@ async def handle_describe_controllers(
             error_message="The request was sent to an endpoint of type CONTROLLER, "
             "but we wanted an endpoint of type BROKER",
         )
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     host, port = context.local_address
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
@@ -86,13 +82,15 @@ async def handle_envelope(request: EnvelopeRequest, context: RequestContext) -> 
     """Answer a client's request that a broker has sent on (KIP-590)."""
     if context.is_forwarded:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    return await open_envelope(request, context, context.broker.controller_dispatcher)
+    return await open_envelope(request, context)
 
 
 FOR_TOOLS = (ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS)
 """What else Kafka's tools ask a controller that they know by --bootstrap-controller."""
 
-CONTROLLER_APIS: Mapping[int, Api] = {key: APIS[key] for key in (*IS_FOR_CONTROLLER, *FOR_TOOLS)} | {
+CONTROLLER_APIS: Mapping[int, Api] = {
+    key: api for key, api in APIS.items() if api.is_for_controller is not None or key in FOR_TOOLS
+} | {
     api.key: api
     for api in (
         Api(ApiKey.FETCH, 12, 17, handle_fetch_metadata),

@@ -1,34 +1,37 @@
-"""The way to a controller in this process (a `ControllerLink`): its handlers are called, and nothing is sent."""
+"""The link to a controller in the same process (a `ControllerLink`): its handlers are called, and nothing is sent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import trio
 
 from ...client.wire.connection import api_key_of
 from ...protocol.schema import Message
-from ..server.requests import ClientConnection, RequestContext
+from ..api.contract import RequestContext
+from ..api.dispatch import Dispatcher
+from ..server.client_connection import ClientConnection
 from .controller_apis import CONTROLLER_APIS
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
 
 Response = TypeVar("Response", bound=Message)
 NOWHERE = ("127.0.0.1", 0)
 
 
 class ControllerHere:
-    """Asks the controller of the same node."""
+    """A link that asks the controller of the same node."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, dispatcher: Callable[[], Dispatcher]) -> None:
+        """Ask the dispatcher that `dispatcher` returns, which need not exist before the first question."""
+        self._dispatcher = dispatcher
         self._client = ClientConnection(NOWHERE, NOWHERE, "", "this broker", trio.Event())
 
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = 30.0, version: int | None = None
     ) -> Response:
-        """See `peers.ControllerLink`; what is asked here is answered at once."""
+        """Return the controller's answer, which is there at once; see `peers.ControllerLink`."""
         api = CONTROLLER_APIS[api_key_of(request)]
-        context = RequestContext(self._broker, self._client, api.key, api.max_version if version is None else version)
-        return cast(Response, await self._broker.controller_dispatcher.respond(api, request, context))
+        dispatcher = self._dispatcher()
+        asked = api.max_version if version is None else version
+        context = RequestContext(dispatcher.services, self._client, api.key, asked, dispatcher)
+        return cast(Response, await dispatcher.respond(api, request, context))

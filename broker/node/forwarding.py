@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,12 +18,10 @@ from ...protocol.messages.default_principal_data import DefaultPrincipalData
 from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ...protocol.messages.header import RequestHeader, ResponseHeader
 from ...protocol.schema import Message
+from ..api.contract import RequestContext
 from ..peers.peers import ControllerLink
+from ..server.client_connection import ClientConnection
 from ..server.connection import UnanswerableError
-from ..server.requests import ClientConnection, RequestContext
-
-if TYPE_CHECKING:
-    from ..api.dispatch import Dispatcher
 
 PRINCIPAL_VERSION = struct.Struct(">h")
 USER = "User"
@@ -69,11 +66,11 @@ def _response_in(frame: memoryview, context: RequestContext) -> Message:
     return decode(response_class(key), frame[position:], version)
 
 
-async def open_envelope(request: EnvelopeRequest, context: RequestContext, dispatcher: Dispatcher) -> EnvelopeResponse:
+async def open_envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
     """The controller's side: answer the request inside as if its client had come here."""
     try:
         client = _client_inside(request, context)
-        answer = await dispatcher.answer(memoryview(request.request_data), client)
+        answer = await context.dispatch.answer(memoryview(request.request_data), client)
     except (DecodeError, ValueError, struct.error):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except UnanswerableError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,24 +14,33 @@ from ...protocol.apis import AnyApiKey, response_class
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import CLUSTER_METADATA
 from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ...protocol.messages.describe_quorum import ReplicaState
 from ...protocol.schema import Message
+from ...storage.clock import Clock
 from ...storage.disk.paths import META_PROPERTIES
-from ..api.dispatch import IS_FOR_CONTROLLER, WRITES_AS_COORDINATOR, Api, Handler
+from ...storage.log_manager import LogManager
+from ..api.contract import Api, Handler, RequestContext
+from ..api.dispatch import Dispatcher
 from ..api.handlers.cluster import CONTROLLERS
 from ..api.refusals import has_top_level_error, refused
+from ..api.services import Services
 from ..config import BrokerConfig
 from ..config.listener_rules import ANY_ADDRESS
-from ..config.listeners import Endpoint, parse_endpoints
+from ..config.listeners import Endpoint, SocketOptions, parse_endpoints
 from ..config.roles import Voter, inter_broker_listener
 from ..controller.controller import Controller
 from ..coordinators.internal_log.request_writes import NotReplicatedError, when_replicated
 from ..coordinators.transactions.cluster_markers import ClusterMarkers
+from ..coordinators.transactions.markers import PartitionMarkers
 from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
 from ..coordinators.transactions.remote_transactions import RemoteTransactions
+from ..coordinators.transactions.transaction import Transaction
+from ..metadata.store import MetadataStore
 from ..peers.metadata_follower import MetadataFollower
 from ..peers.peers import ControllerLink, Peers, RemoteController
+from ..quotas.connection_rates import ConnectionRates
+from ..replicas.partition_registry import PartitionRegistry
 from ..replicas.replication.replication import Replication
-from ..server.requests import RequestContext
 from ..server.server import Server
 from .controller_apis import CONTROLLER_APIS
 from .controller_link import ControllerHere
@@ -40,9 +48,6 @@ from .directory_assignments import DirectoryAssignments
 from .forwarding import Forwarding
 from .lifecycle import NOT_REGISTERED, BrokerLifecycle
 from .topic_creation import TopicCreation
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -53,59 +58,87 @@ SHUTDOWN_S = 5.0
 
 
 class Membership:
-    """One node's place in its cluster."""
+    """The place of one node among several (an `api.node_role.NodeRole`)."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: MetadataStore,
+        logs: LogManager,
+        partitions: PartitionRegistry,
+    ) -> None:
         self._config = config
-        self._metadata = broker.metadata
-        self.peers = Peers(broker.metadata, inter_broker_listener(config), f"broker-{config.node_id}")
+        self._metadata = metadata
+        self._logs = logs
+        self._partitions = partitions
+        self.peers = Peers(metadata, inter_broker_listener(config), f"broker-{config.node_id}")
         self.controller: Controller | None = None
         """The controller, if this node is it."""
-        self.controller_dispatcher = broker.new_dispatcher(CONTROLLER_APIS)
         self.forwarding: Forwarding | None = None
         self._remotes: list[RemoteController] = []
         self._follower: MetadataFollower | None = None
         self._topic_creation: TopicCreation | None = None
         self.link: ControllerLink
         if config.roles.controller is None:
-            self.controller = Controller(broker.metadata, config)
-            self.link = ControllerHere(broker)
+            self.controller = Controller(metadata, config)
+            self.link = ControllerHere(lambda: self.controller_dispatcher)
         else:
             self._follow(config.roles.controller)
         self.lifecycle: BrokerLifecycle | None = None
         self.replication = Replication(
-            config,
-            broker.clock,
-            broker.metadata,
-            broker.logs,
-            broker.partitions,
-            peers=self.peers,
-            link=self.link,
-            broker_epoch=self._broker_epoch,
+            config, clock, metadata, logs, partitions, peers=self.peers, link=self.link, broker_epoch=self._broker_epoch
         )
-        self.markers = ClusterMarkers(broker.partitions, broker.metadata, self.peers)
-        self.remote_transactions = RemoteTransactions(broker.metadata, self.peers)
+        self.remote_transactions = RemoteTransactions(metadata, self.peers)
         self.producer_ids = (
             ProducerIdBlocks(self.link, config.node_id, self._broker_epoch) if self.controller is None else None
         )
-        self.assignments = DirectoryAssignments(
-            self.link, broker.metadata, broker.logs, broker.partitions, self._broker_epoch
-        )
-        broker.log_moves.moved = self.assignments.check
+        self.assignments = DirectoryAssignments(self.link, metadata, logs, partitions, self._broker_epoch)
         self._controller_server: Server | None = None
         self._stop_serving = trio.Event()
+
+    @property
+    def controller_apis(self) -> Mapping[int, Api]:
+        """The APIs of the controller's listener."""
+        return CONTROLLER_APIS
+
+    def serve(self, services: Services, controller_dispatcher: Dispatcher) -> None:
+        """Take the parts that exist only after this one: the services of handlers, and the controller's dispatcher."""
+        self._services = services
+        self.controller_dispatcher = controller_dispatcher
+
+    @property
+    def controller_here(self) -> Controller:
+        """The controller, on the node that it is on. Raises BrokerError NOT_CONTROLLER."""
+        if self.controller is None:
+            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        return self.controller
+
+    def observers(self, now_ms: int) -> list[ReplicaState]:
+        """Return the brokers that follow the controller here. Raises BrokerError NOT_CONTROLLER."""
+        return self.controller_here.observers(now_ms)
+
+    def unregister(self, broker_id: int) -> None:
+        """Remove a broker from the cluster. Raises BrokerError: NOT_CONTROLLER, or as `Controller.unregister`."""
+        self.controller_here.unregister(broker_id)
 
     def _broker_epoch(self) -> int:
         return self.lifecycle.epoch if self.lifecycle else NOT_REGISTERED
 
-    def handler_for(self, api: Api, request: Message) -> Handler:
-        """What answers a request on this node: its handler, or the controller; see `WRITES_AS_COORDINATOR` too."""
+    def new_markers(self, here: PartitionMarkers, written: Callable[[Transaction], None]) -> ClusterMarkers:
+        """Return the writer of markers for the whole cluster; see `ClusterMarkers`."""
+        self._markers = ClusterMarkers(self._partitions, self._metadata, self.peers, here, written)
+        return self._markers
+
+    def route(self, api: Api, request: Message) -> Handler:
+        """Return the handler of a request on this node (an `api.contract.Route`).
+
+        Requests for the controller are forwarded, and answers that depend on an internal topic wait for its replicas.
+        """
         forwarding = self.forwarding
-        if forwarding is not None and api.key in IS_FOR_CONTROLLER and IS_FOR_CONTROLLER[api.key](request):
+        if forwarding is not None and api.is_for_controller is not None and api.is_for_controller(request):
             return partial(self._respond_of_controller, forwarding, api)
-        if api.key in WRITES_AS_COORDINATOR:
+        if api.waits_for_replicas:
             return partial(self._respond_when_replicated, api)
         return api.handler
 
@@ -147,7 +180,7 @@ class Membership:
 
     # --- before the logs are open
 
-    def open_listener(self) -> None:
+    def open_listener(self, throttle: ConnectionRates, options: SocketOptions) -> None:
         """Open the controller's listener, if there is one. Raises ListenerError."""
         endpoint = self._config.roles.controller_listener
         if endpoint is None:
@@ -155,10 +188,10 @@ class Membership:
         self._controller_server = Server(
             [endpoint],
             self.controller_dispatcher,
-            self._broker.clients,
+            self._services.clients,
             self._config,
-            throttle=self._broker.connection_rates,
-            options=self._broker.socket_options(),
+            throttle=throttle,
+            options=options,
             drain_s=self._config.gregor_shutdown_timeout_ms / 1000,
         )
 
@@ -193,10 +226,13 @@ class Membership:
 
     # --- while the logs are open
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow or be the controller until cancelled; started once a broker is registered and knows what there is.
+    async def run(
+        self, take_roles: Callable[[], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Follow the controller, or be it, until cancelled; started once a broker is registered and has the metadata.
 
-        Raises BrokerError if the controller does not take this broker.
+        `take_roles` is called then: it gives partitions their roles. Raises BrokerError if the controller refuses this
+        broker.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.peers.run)
@@ -213,10 +249,10 @@ class Membership:
             if self._config.roles.is_broker:
                 self.lifecycle = self._new_lifecycle()
                 await self.lifecycle.register()
-                await nursery.start(self.markers.run)
+                await nursery.start(self._markers.run)
                 if self.producer_ids is not None:
                     nursery.start_soon(self.producer_ids.run)
-                self._broker.replicas.take_roles()
+                take_roles()
                 self.assignments.check_all()
                 nursery.start_soon(self.assignments.run)
                 nursery.start_soon(self.replication.run)
@@ -224,11 +260,11 @@ class Membership:
             task_status.started()
 
     def _new_lifecycle(self) -> BrokerLifecycle:
-        advertised = advertised_endpoints(self._config, self._broker.listening)
+        advertised = advertised_endpoints(self._config, self._services.serving.listening)
         lifecycle = BrokerLifecycle(
             self.link, self._metadata, self._config, advertised, is_controller=self.controller is not None
         )
-        lifecycle.log_dirs = [home.directory_id for home in self._broker.logs.directories if home.directory_id]
+        lifecycle.log_dirs = [home.directory_id for home in self._logs.directories if home.directory_id]
         return lifecycle
 
     async def wait_until_unfenced(self) -> None:

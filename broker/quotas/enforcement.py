@@ -11,16 +11,16 @@ The most specific quota binds, in the order of `_candidates`; one that names onl
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ...protocol.apis import ApiKey
+from ...protocol.apis import AnyApiKey, ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.produce import ProduceRequest
 from ...protocol.schema import Message
 from ...storage.clock import Clock
 from ..config import BrokerConfig
 from ..metadata.state import Entity
-from ..server.requests import ClientConnection, RequestContext
+from ..server.client_connection import ClientConnection
 from .client_quotas import CLIENT_ID, USER
 from .rates import Rates, SampledRate, TokenBucket, Window
 from .work_meter import WorkMeter, metered
@@ -35,6 +35,17 @@ DEFAULT = None
 """Stands for whoever has no quota of his own, as in `Entity`."""
 Binding: TypeAlias = tuple[str | None, str | None]
 """User and client id of a quota, or those that share one rate."""
+
+
+class MeteredRequest(Protocol):
+    """What quotas read and write of a request (see `api.contract.RequestContext`)."""
+
+    client: ClientConnection
+    client_id: str | None
+    api_key: AnyApiKey
+    work: WorkMeter | None
+    throttle_ms: int
+
 
 PERCENT_PER_NS = 100 / 1_000_000_000
 UNLIMITED_BYTES = (1 << 31) - 1
@@ -75,7 +86,7 @@ class ClientQuotas:
         self.is_active = any(self._limits.values())
 
     async def respond(
-        self, respond: Coroutine[Any, Any, Message | None], request: Message, context: RequestContext, frame_bytes: int
+        self, respond: Coroutine[Any, Any, Message | None], request: Message, context: MeteredRequest, frame_bytes: int
     ) -> Message | None:
         """Await the response; where a quota is exceeded, tell it in there and have the connection wait."""
         context.work = WorkMeter()
@@ -93,14 +104,14 @@ class ClientQuotas:
                 response.throttle_time_ms = throttle_ms
         return response
 
-    def most_fetch_bytes(self, context: RequestContext) -> int:
+    def most_fetch_bytes(self, context: MeteredRequest) -> int:
         """What one fetch may return so that it alone does not exceed the quota's window."""
         bound = self._bound(CONSUMER, context)
         if bound is None:
             return UNLIMITED_BYTES
         return int(bound.limit * (self._window.sample_count - 1) * self._window.sample_ms / 1000)
 
-    def fetch_exceeds(self, context: RequestContext, size_bytes: int) -> bool:
+    def fetch_exceeds(self, context: MeteredRequest, size_bytes: int) -> bool:
         """Count a fetch of so many bytes; if that is over a quota it must be answered empty, and does not count."""
         request_throttle_ms = self._record_work(context)
         byte_throttle_ms = self._record(CONSUMER, context, size_bytes)
@@ -111,7 +122,7 @@ class ClientQuotas:
                 bound.rate.record(-size_bytes, self._clock.now_ms())
         return context.throttle_ms > 0
 
-    def record_mutations(self, context: RequestContext, partition_count: int, *, is_strict: bool) -> None:
+    def record_mutations(self, context: MeteredRequest, partition_count: int, *, is_strict: bool) -> None:
         """Count partitions that are to be created or deleted.
 
         Raises BrokerError THROTTLING_QUOTA_EXCEEDED if the quota is used up and ``is_strict``.
@@ -130,11 +141,11 @@ class ClientQuotas:
         if is_refused:
             raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
-    def _record_work(self, context: RequestContext) -> int:
+    def _record_work(self, context: MeteredRequest) -> int:
         work_ns = 0 if context.work is None else context.work.elapsed_ns
         return min(self._record(REQUEST, context, work_ns * PERCENT_PER_NS), self._window.sample_ms)
 
-    def _record(self, kind: str, context: RequestContext, units: float) -> int:
+    def _record(self, kind: str, context: MeteredRequest, units: float) -> int:
         bound = self._bound(kind, context)
         if bound is None:
             return 0
@@ -142,7 +153,7 @@ class ClientQuotas:
         bound.rate.record(units, now_ms)
         return bound.rate.throttle_ms(bound.limit, now_ms)
 
-    def _bound(self, kind: str, context: RequestContext) -> Bound | None:
+    def _bound(self, kind: str, context: MeteredRequest) -> Bound | None:
         limits = self._limits[kind]
         found = _binding(limits, context)
         return None if found is None else Bound(self._rates[kind].of(found.shared_by), limits[found.quota])
@@ -155,7 +166,7 @@ class Found(NamedTuple):
     shared_by: Binding
 
 
-def _binding(limits: Mapping[Binding, float], context: RequestContext) -> Found | None:
+def _binding(limits: Mapping[Binding, float], context: MeteredRequest) -> Found | None:
     if not limits:
         return None
     return next(

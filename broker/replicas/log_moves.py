@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 class LogMoves:
     """The moves that were asked for."""
 
-    def __init__(self, logs: LogManager, clock: Clock) -> None:
+    def __init__(self, logs: LogManager, clock: Clock, moved: Callable[[Partition], None] | None = None) -> None:
+        """Call `moved` with each partition whose log is in another directory now."""
         self._logs = logs
         self._clock = clock
         self._waiting: deque[tuple[Partition, LogMove]] = deque()
         self._asked = trio.Event()
-        self.moved: Callable[[Partition], None] = lambda partition: None
-        """Called with each partition that is in another directory now."""
+        self._moved = moved
 
     def start(self, partition: Partition, target: LogDirectory) -> None:
         """Move a partition there, and nowhere else; to where it is, that is to stay. Raises OSError, BrokerError."""
@@ -58,7 +58,8 @@ class LogMoves:
                 return
             partition.log = self._logs.finish_move(move)
             logger.info("%s-%d is in %s now", log.topic, log.partition, move.target.path)
-            self.moved(partition)
+            if self._moved is not None:
+                self._moved(partition)
         except (BrokerError, OSError) as fault:
             logger.error("%s stays where it is: %s", log.directory, fault)
         finally:

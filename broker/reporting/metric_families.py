@@ -8,46 +8,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError
+from ...protocol.kafka_4_floor import api_name
 from ...protocol.messages.list_groups import ListedGroup
 from ...storage.disk.paths import TopicPartition
+from ..api.services import Services
 from ..metadata.state import NO_LEADER, PartitionState
-from ..monitoring.kafka_4_floor import api_name
 from ..monitoring.metrics import NO_LABELS, Family, Labels
 from ..replicas.partition import Partition
 from ..server.client_census import ClientUsage
 from .log_families import log_families
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
 
 CONSUMER_GROUP = "consumer"
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 
-def broker_families(broker: Broker) -> Iterator[Family]:
+def broker_families(services: Services) -> Iterator[Family]:
     """Every metric, family by family; long ones are computed while they are read."""
-    yield from broker.metrics.families()
-    yield from _request_families(broker)
-    yield from _client_families(broker)
-    yield from _server_families(broker)
-    yield from log_families(broker)
-    yield from _topic_families(broker)
-    yield from _group_families(broker)
-    yield from _fault_families(broker)
+    yield from services.metrics.families()
+    yield from _request_families(services)
+    yield from _client_families(services)
+    yield from _server_families(services)
+    yield from log_families(services)
+    yield from _topic_families(services)
+    yield from _group_families(services)
+    yield from _fault_families(services)
     yield from _process_families()
 
 
-def _request_families(broker: Broker) -> Iterator[Family]:
+def _request_families(services: Services) -> Iterator[Family]:
     """``kafka.network:type=RequestMetrics``, with KIP-896's DeprecatedRequestsPerSec."""
     yield Family(
         "kafka_network_requestmetrics_requests_total",
         [
             ({"request": api_name(key), "version": str(version)}, count)
-            for (key, version), count in broker.clients.request_counts().items()
+            for (key, version), count in services.clients.request_counts().items()
         ],
     )
     yield Family(
@@ -62,18 +59,18 @@ def _request_families(broker: Broker) -> Iterator[Family]:
                 },
                 count,
             )
-            for (key, version, name, software_version), count in broker.clients.deprecated_request_counts().items()
+            for (key, version, name, software_version), count in services.clients.deprecated_request_counts().items()
         ],
     )
-    cpu_ns = sum(counters.fetch_conversion.cpu_ns for counters in broker.metrics.topics.values())
+    cpu_ns = sum(counters.fetch_conversion.cpu_ns for counters in services.metrics.topics.values())
     yield Family(
         "kafka_network_requestmetrics_messageconversionstimems_total", [({"request": "Fetch"}, cpu_ns / NS_PER_MS)]
     )
 
 
-def _client_families(broker: Broker) -> Iterator[Family]:
+def _client_families(services: Services) -> Iterator[Family]:
     """What Kafka leaves to its request log: which client it is that needs the past."""
-    usages = broker.clients.usages()
+    usages = services.clients.usages()
     old = [usage for usage in usages if usage.deprecated_count]
     yield Family("gregor_client_deprecated_requests_total", [(_client(usage), usage.deprecated_count) for usage in old])
     converting = [usage for usage in usages if usage.down_conversion.record_count]
@@ -85,7 +82,7 @@ def _client_families(broker: Broker) -> Iterator[Family]:
         "gregor_client_down_conversion_cpu_seconds_total",
         [(_client(usage), usage.down_conversion.cpu_ns / NS_PER_S) for usage in converting],
     )
-    yield Family("gregor_clients_forgotten_total", [(NO_LABELS, broker.clients.forgotten_clients)])
+    yield Family("gregor_clients_forgotten_total", [(NO_LABELS, services.clients.forgotten_clients)])
 
 
 def _client(usage: ClientUsage) -> Labels:
@@ -98,30 +95,30 @@ def _client(usage: ClientUsage) -> Labels:
     }
 
 
-def _server_families(broker: Broker) -> Iterator[Family]:
+def _server_families(services: Services) -> Iterator[Family]:
     """``kafka.server:type=ReplicaManager``: what this broker holds, leads and has out of sync."""
-    led = list(_led(broker))
+    led = list(_led(services))
     behind = [state for _, state in led if len(state.isr) < len(state.replicas)]
     too_few = [state for partition, state in led if len(state.isr) < min(_min_isr(partition), len(state.replicas))]
     for name, value in (
-        ("kafka_server_replicamanager_partitioncount", len(broker.partitions)),
+        ("kafka_server_replicamanager_partitioncount", len(services.partitions)),
         ("kafka_server_replicamanager_leadercount", len(led)),
         ("kafka_server_replicamanager_underreplicatedpartitions", len(behind)),
         ("kafka_server_replicamanager_underminisrpartitioncount", len(too_few)),
-        ("kafka_server_replicamanager_offlinereplicacount", broker.partitions.offline_count),
-        ("kafka_brokers", len(broker.metadata.broker_ids)),
+        ("kafka_server_replicamanager_offlinereplicacount", services.partitions.offline_count),
+        ("kafka_brokers", len(services.metadata.broker_ids)),
     ):
         yield Family(name, [(NO_LABELS, value)])
-    yield from _controller_families(broker)
-    if broker.listening:
-        endpoint = broker.listening[0]
+    yield from _controller_families(services)
+    if services.serving.listening:
+        endpoint = services.serving.listening[0]
         address = f"{endpoint.host or 'localhost'}:{endpoint.port}"
-        yield Family("kafka_broker_info", [({"id": str(broker.config.node_id), "address": address}, 1)])
+        yield Family("kafka_broker_info", [({"id": str(services.config.node_id), "address": address}, 1)])
 
 
-def _controller_families(broker: Broker) -> Iterator[Family]:
+def _controller_families(services: Services) -> Iterator[Family]:
     """``kafka.controller:type=KafkaController``, in full on the controller alone."""
-    metadata = broker.metadata
+    metadata = services.metadata
     yield Family("kafka_controller_kafkacontroller_activecontrollercount", [(NO_LABELS, int(metadata.is_controller))])
     if not metadata.is_controller:
         return
@@ -139,10 +136,10 @@ def _controller_families(broker: Broker) -> Iterator[Family]:
         yield Family(f"kafka_controller_kafkacontroller_{name}", [(NO_LABELS, value)])
 
 
-def _led(broker: Broker) -> Iterator[tuple[Partition, PartitionState]]:
+def _led(services: Services) -> Iterator[tuple[Partition, PartitionState]]:
     """The partitions that this broker leads, and what the cluster knows of them."""
-    for partition in broker.partitions:
-        topic = broker.metadata.topics.get(partition.topic)
+    for partition in services.partitions:
+        topic = services.metadata.topics.get(partition.topic)
         if partition.is_leader and topic is not None and partition.index < len(topic.partitions):
             yield partition, topic.partitions[partition.index]
 
@@ -151,9 +148,9 @@ def _min_isr(partition: Partition) -> int:
     return partition.log.config.min_insync_replicas
 
 
-def _topic_families(broker: Broker) -> Iterator[Family]:
+def _topic_families(services: Services) -> Iterator[Family]:
     """kafka_exporter's metrics of topics and partitions; each partition is told by its leader."""
-    topics = list(broker.metadata.topics.values())
+    topics = list(services.metadata.topics.values())
     yield Family("kafka_topic_partitions", (({"topic": topic.name}, len(topic.partitions)) for topic in topics))
     readers: Sequence[tuple[str, Callable[[Partition, PartitionState], float]]] = (
         ("current_offset", lambda partition, _: partition.log.high_watermark),
@@ -165,7 +162,7 @@ def _topic_families(broker: Broker) -> Iterator[Family]:
         ("under_replicated_partition", lambda _, state: len(state.isr) < len(state.replicas)),
     )
     for name, read in readers:
-        values = ((_place(partition), int(read(partition, state))) for partition, state in _led(broker))
+        values = ((_place(partition), int(read(partition, state))) for partition, state in _led(services))
         yield Family(f"kafka_topic_partition_{name}", values)
 
 
@@ -173,17 +170,17 @@ def _place(partition: Partition) -> Labels:
     return {"topic": partition.topic, "partition": str(partition.index)}
 
 
-def _group_families(broker: Broker) -> Iterator[Family]:
+def _group_families(services: Services) -> Iterator[Family]:
     """kafka_exporter's metrics of consumer groups."""
     offsets: list[tuple[Labels, float]] = []
     lags: list[tuple[Labels, float]] = []
     offset_sums: dict[tuple[str, str], float] = {}
     lag_sums: dict[tuple[str, str], float] = {}
-    _, groups = broker.groups.list((), ())
+    _, groups = services.groups.list((), ())
     for group in groups:
-        for place, offset in _committed(broker, group.group_id).items():
+        for place, offset in _committed(services, group.group_id).items():
             labels = {"consumergroup": group.group_id, "topic": place.topic, "partition": str(place.partition)}
-            partition = broker.partitions.find(*place)
+            partition = services.partitions.find(*place)
             lag = max(0, partition.log.high_watermark - offset) if partition is not None else -1
             offsets.append((labels, offset))
             lags.append((labels, lag))
@@ -197,29 +194,29 @@ def _group_families(broker: Broker) -> Iterator[Family]:
         yield Family(f"kafka_consumergroup_{name}", values)
     yield Family(
         "kafka_consumergroup_members",
-        [({"consumergroup": group.group_id}, _member_count(broker, group)) for group in groups],
+        [({"consumergroup": group.group_id}, _member_count(services, group)) for group in groups],
     )
 
 
-def _committed(broker: Broker, group_id: str) -> dict[TopicPartition, int]:
+def _committed(services: Services, group_id: str) -> dict[TopicPartition, int]:
     """Committed offsets by topic and partition; nothing while the group is being loaded."""
     try:
-        fetched = broker.groups.fetch_offsets(group_id, None, require_stable=False)
+        fetched = services.groups.fetch_offsets(group_id, None, require_stable=False)
     except BrokerError:
         return {}
     return {place: found.offset for place, found in fetched.items()}
 
 
-def _member_count(broker: Broker, group: ListedGroup) -> int:
+def _member_count(services: Services, group: ListedGroup) -> int:
     if group.group_type == CONSUMER_GROUP:
-        return len(broker.groups.describe_consumer_group(group.group_id).members)
-    return len(broker.groups.describe(group.group_id).members)
+        return len(services.groups.describe_consumer_group(group.group_id).members)
+    return len(services.groups.describe(group.group_id).members)
 
 
-def _fault_families(broker: Broker) -> Iterator[Family]:
+def _fault_families(services: Services) -> Iterator[Family]:
     """What `broker.faults` has done on purpose."""
-    if broker.faults is not None:
-        counts = broker.faults.strike_counts().items()
+    if services.faults is not None:
+        counts = services.faults.strike_counts().items()
         yield Family("gregor_fault_injections_total", [({"rule": rule}, count) for rule, count in counts])
 
 

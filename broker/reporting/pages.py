@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import trio
 
+from ..api.services import Services
 from ..config.listeners import Endpoint, ListenerError, SocketOptions, open_sockets, parse_endpoints
 from .exposition import CONTENT_TYPE, exposition
 from .http_listener import Page, serve_pages
 from .metric_families import broker_families
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +22,9 @@ BACKLOG = 16
 class Monitoring:
     """One broker's metrics listener."""
 
-    def __init__(self, broker: Broker, address: str) -> None:
+    def __init__(self, services: Services, address: str) -> None:
         """Open the listener at ``address``, ``http://host:port``. Raises ListenerError."""
-        self._broker = broker
+        self._services = services
         endpoints = parse_endpoints(KEY, [address])
         if endpoints[0].name != "HTTP":
             raise ListenerError(f"{KEY}: {address!r} is not of the form http://host:port")
@@ -48,7 +45,7 @@ class Monitoring:
 
     async def _metrics(self) -> Page:
         pieces = []
-        for piece in exposition(broker_families(self._broker)):
+        for piece in exposition(broker_families(self._services)):
             pieces.append(piece)
             await trio.lowlevel.checkpoint()
         return Page(HTTPStatus.OK, "".join(pieces).encode(), CONTENT_TYPE)
@@ -57,6 +54,6 @@ class Monitoring:
         return Page(HTTPStatus.OK, b"ok\n")
 
     async def _readiness(self) -> Page:
-        if self._broker.is_ready:
+        if self._services.serving.is_ready:
             return Page(HTTPStatus.OK, b"ready\n")
         return Page(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")

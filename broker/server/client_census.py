@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol.apis import AnyApiKey, api_key
+from ...protocol.kafka_4_floor import is_deprecated
 from ...storage.clock import Clock
-from ..monitoring.kafka_4_floor import is_deprecated
-from .requests import ClientConnection, ConversionCost
+from .client_connection import ClientConnection, ConversionCost
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from typing import Protocol
 import trio
 
 from ...protocol.errors import DecodeError
+from .client_connection import ClientConnection, ClientGoneError
 from .late_answer import LateAnswer
 from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, Sink, total_size
 from .readiness import HANGUP, Readiness
 from .receive_buffer import LENGTH, InvalidFrameError, ReceiveBuffer
-from .requests import ClientConnection, ClientGoneError
 from .transport import WOULD_BLOCK
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from .requests import ClientGoneError, Hangup
+from .client_connection import ClientGoneError, Hangup
 
 Answer = TypeVar("Answer")
 

@@ -18,9 +18,9 @@ import trio
 
 from ..config.listeners import Endpoint, SocketOptions, open_sockets, parse_counts, plain_address
 from .client_census import ClientCensus
+from .client_connection import ClientConnection
 from .connection import Connection, Responder
 from .readiness import Readiness
-from .requests import ClientConnection
 from .transport import SocketTransport
 
 logger = logging.getLogger(__name__)

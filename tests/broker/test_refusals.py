@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api.dispatch import APIS
 from gregor.broker.api.message_places import carried_fields, entries_of, layout_of, places_in
 from gregor.broker.api.refusals import has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
+from gregor.broker.api.table import APIS
 from gregor.protocol.apis import AnyApiKey, ApiKey, request_class, response_class
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.codec_layout import ArrayOf, StructLayout

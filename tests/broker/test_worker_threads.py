@@ -10,7 +10,7 @@ import weakref
 import trio
 import trio.testing
 
-from gregor.broker.worker_threads import run_in_worker
+from gregor.broker.server.worker_threads import run_in_worker
 from tests.waiting import PATIENCE_S
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api.dispatch import APIS
+from gregor.broker.api.table import APIS
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.errors import ErrorCode

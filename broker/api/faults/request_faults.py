@@ -20,19 +20,20 @@ from ....protocol.messages.envelope import EnvelopeRequest
 from ....protocol.messages.fetch import FetchRequest, FetchResponse
 from ....protocol.messages.produce import ProduceRequest
 from ....protocol.schema import Message
-from ...app.broker import Broker
 from ...faults.injection import FaultInjection
 from ...faults.occasions import RuleInForce
 from ...faults.rule import SPARED_CLIENT_ID, Action, FaultRule, Moment, fits
 from ...replicas.fetching.sessions import FetchedPartition
+from ...server.client_connection import ClientConnection, ClientGoneError
 from ...server.connection import UnanswerableError
 from ...server.late_answer import LateAnswer
 from ...server.parts import Answer
 from ...server.request_header import parse_header
-from ...server.requests import ClientConnection, ClientGoneError, RequestContext
-from ..dispatch import Api, Dispatcher
+from ..contract import Api, RequestContext, Route
+from ..dispatch import Dispatcher
 from ..message_places import Place, layout_of, places_in
 from ..refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
+from ..services import Services
 from .cut_answer import CutAnswer
 from .fetch_refusals import refuse_silent_partitions
 
@@ -59,8 +60,8 @@ BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.
 class FaultyDispatcher(Dispatcher):
     """Answers requests as the fault rules let it."""
 
-    def __init__(self, broker: Broker, apis: Mapping[int, Api], faults: FaultInjection) -> None:
-        super().__init__(broker, apis)
+    def __init__(self, services: Services, apis: Mapping[int, Api], route: Route, faults: FaultInjection) -> None:
+        super().__init__(services, apis, route)
         self._faults = faults
         self._cuts: dict[ClientConnection, RuleInForce] = {}
         """Rules that truncate the answer that is being made; a connection has one at a time."""
@@ -106,7 +107,7 @@ class FaultyDispatcher(Dispatcher):
         def matches(known: RuleInForce) -> bool:
             nonlocal places
             rule = known.rule
-            if not (_is_meant(rule, key, peer, context) and rule.is_between(self._broker.config.node_id, peer)):
+            if not (_is_meant(rule, key, peer, context) and rule.is_between(self.services.config.node_id, peer)):
                 return False
             if _is_handshake(key, peer) and not rule.apis:
                 return False
@@ -124,14 +125,14 @@ class FaultyDispatcher(Dispatcher):
         if isinstance(request, FetchRequest):
             places += [(fetched.topic, fetched.wanted.partition) for fetched in self._session_of(request)]
         if context.api_key is ApiKey.METADATA and not places:
-            places = [(topic, None) for topic in context.broker.metadata.topics]
+            places = [(topic, None) for topic in context.services.metadata.topics]
         return places
 
     def _session_of(self, request: FetchRequest) -> Collection[FetchedPartition]:
-        return self._broker.fetch_sessions.partitions_of(request.session_id)
+        return self.services.fetch_sessions.partitions_of(request.session_id)
 
     def _topic_name(self, topic_id: UUID) -> str | None:
-        topic = self._broker.metadata.topic_by_id(topic_id)
+        topic = self.services.metadata.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
     # --- what befalls them

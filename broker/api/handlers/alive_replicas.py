@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 def alive_for(context: RequestContext, alive: frozenset[int], topic: str, index: int) -> frozenset[int]:
@@ -11,7 +11,7 @@ def alive_for(context: RequestContext, alive: frozenset[int], topic: str, index:
     This broker knows that of its own logs alone, before the controller has heard of it; others are the controller's to
     tell (KIP-112, KIP-858).
     """
-    partitions = context.broker.partitions
+    partitions = context.services.partitions
     if partitions.offline_count and partitions.is_offline(topic, index):
-        return alive - {context.broker.config.node_id}
+        return alive - {context.services.config.node_id}
     return alive

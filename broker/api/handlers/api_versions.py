@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ....protocol.apis import AnyApiKey, ApiKey
+from ....protocol.apis import ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.api_versions import (
     ApiVersion,
@@ -15,7 +15,7 @@ from ....protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ...metadata.features import supported_levels
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: what a client may call itself."""
@@ -24,24 +24,23 @@ FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
 
 
 async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Tell the versions that clients are served, and remember what software the client says it is (KIP-511)."""
-    return api_versions_of(request, context, context.broker.dispatcher.offered)
+    """List the versions that this listener serves, and note the client's software name (KIP-511).
 
-
-def api_versions_of(
-    request: ApiVersionsRequest, context: RequestContext, ranges: Mapping[AnyApiKey, tuple[int, int]]
-) -> ApiVersionsResponse:
-    """The answer that tells these ranges of versions. Raises BrokerError INVALID_REQUEST."""
+    Raises BrokerError INVALID_REQUEST for a malformed name.
+    """
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         context.client.software_name, context.client.software_version = names
-    finalized = context.broker.metadata.state.features
+    finalized = context.services.metadata.state.features
     return ApiVersionsResponse(
-        api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges.items()],
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in context.dispatch.offered.items()
+        ],
         supported_features=_supported_features(finalized, context.api_version),
-        finalized_features_epoch=context.broker.metadata.end_offset - 1,
+        finalized_features_epoch=context.services.metadata.end_offset - 1,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in finalized.items()

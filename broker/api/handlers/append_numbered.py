@@ -17,7 +17,7 @@ from ....protocol.records import v2
 from ....protocol.records.batches import BatchView, iter_batches
 from ....protocol.records.offsets import INT32
 from ...replicas.partition import Partition
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 REPLICATION_LIMIT_S = 30.0
 """How long the answer waits for the followers, as long as clients wait for it (`request.timeout.ms`)."""
@@ -44,7 +44,7 @@ async def _wait_for_replicas(topic: str, answer: AppendNumberedPartitionResponse
     if answer.error_code:
         return
     try:
-        partition = context.broker.partitions.get(topic, answer.index)
+        partition = context.services.partitions.get(topic, answer.index)
         await partition.replicated(answer.log_end_offset - 1, REPLICATION_LIMIT_S)
     except BrokerError as error:
         answer.error_code, answer.error_message = error.code, error.message
@@ -53,7 +53,7 @@ async def _wait_for_replicas(topic: str, answer: AppendNumberedPartitionResponse
 def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) -> AppendNumberedPartitionResponse:
     answer = AppendNumberedPartitionResponse(index=part.index)
     try:
-        partition = context.broker.partitions.led(topic, part.index)
+        partition = context.services.partitions.led(topic, part.index)
         if is_internal(topic):
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         partition.check_leader()
@@ -82,7 +82,7 @@ def _append_missing(partition: Partition, records: memoryview, context: RequestC
             INT32.pack_into(missing, batch.position + v2.LEADER_EPOCH_AT, partition.leader_epoch)
     end_before = log.log_end_offset
     partition.append_numbered(missing)
-    counters = context.broker.metrics.topics[partition.topic]
+    counters = context.services.metrics.topics[partition.topic]
     counters.messages_in += log.log_end_offset - end_before
     counters.bytes_in += len(missing)
 

@@ -10,12 +10,13 @@ from ....protocol.messages.describe_clients import (
     UsedApiVersion,
 )
 from ...server.client_census import ClientUsage
-from ...server.requests import ConversionCost, RequestContext
+from ...server.client_connection import ConversionCost
+from ..contract import RequestContext
 
 
 async def handle_describe_clients(request: DescribeClientsRequest, context: RequestContext) -> DescribeClientsResponse:
     """Tell all that the census has."""
-    census = context.broker.clients
+    census = context.services.clients
     return DescribeClientsResponse(
         forgotten_clients=census.forgotten_clients, clients=[_described(usage) for usage in census.usages()]
     )

@@ -26,9 +26,9 @@ from ....protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ...metadata.features import FeatureUpdate, UpgradeType, validate_update
-from ...server.advertised import advertised_address, visible_brokers
-from ...server.requests import RequestContext
+from ..advertised import advertised_address, visible_brokers
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ..contract import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """Types of endpoints that DescribeCluster can be asked for (KIP-919)."""
@@ -47,7 +47,7 @@ async def handle_describe_cluster(request: DescribeClusterRequest, context: Requ
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     visible = visible_brokers(context)
     return DescribeClusterResponse(
         cluster_id=metadata.cluster_id,
@@ -81,17 +81,17 @@ async def handle_describe_quorum(request: DescribeQuorumRequest, context: Reques
     ]
     nodes = []
     if context.api_version >= 2:
-        own = context.broker.config.roles.controller_listener
+        own = context.services.config.roles.controller_listener
         if own is not None:
             host, port = own.host or host, own.port
         listener = Listener(name=own.name if own else context.listener_name, host=host, port=port)
-        nodes = [Node(node_id=context.broker.metadata.node_id, listeners=[listener])]
+        nodes = [Node(node_id=context.services.metadata.node_id, listeners=[listener])]
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
 def _quorum(context: RequestContext) -> PartitionDataResponse:
-    metadata = context.broker.metadata
-    now_ms = context.broker.clock.now_ms()
+    metadata = context.services.metadata
+    now_ms = context.services.clock.now_ms()
     voter = ReplicaState(
         replica_id=metadata.node_id,
         log_end_offset=metadata.end_offset,
@@ -103,7 +103,7 @@ def _quorum(context: RequestContext) -> PartitionDataResponse:
         leader_epoch=metadata.epoch,
         high_watermark=metadata.end_offset,
         current_voters=[voter],
-        observers=[] if context.broker.membership is None else context.broker.controller_here.observers(now_ms),
+        observers=context.services.node.observers(now_ms),
     )
 
 
@@ -115,13 +115,13 @@ async def handle_update_features(request: UpdateFeaturesRequest, context: Reques
         result = UpdatableFeatureResult(feature=wanted.feature, error_message=None)
         try:
             update = _update(wanted, context.api_version)
-            validate_update(update, context.broker.metadata.state.features, context.broker.metadata.node_id)
+            validate_update(update, context.services.metadata.state.features, context.services.metadata.node_id)
             levels[update.feature] = update.level
         except BrokerError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     if not request.validate_only:
-        context.broker.metadata.set_features(levels)
+        context.services.metadata.set_features(levels)
     return UpdateFeaturesResponse(results=results)
 
 
@@ -139,11 +139,5 @@ async def handle_unregister_broker(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
     """Forget a broker that is gone for good."""
-    if context.broker.membership is not None:
-        context.broker.controller_here.unregister(request.broker_id)
-        return UnregisterBrokerResponse(error_message=None)
-    if request.broker_id != context.broker.metadata.node_id:
-        return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
-    return UnregisterBrokerResponse(
-        error_code=ErrorCode.INVALID_REQUEST, error_message="A broker cannot unregister itself while it runs."
-    )
+    context.services.node.unregister(request.broker_id)
+    return UnregisterBrokerResponse(error_message=None)

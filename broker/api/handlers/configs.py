@@ -26,8 +26,8 @@ from ...metadata.config_entries import (
 from ...metadata.state import ResourceType
 from ...metadata.topic_names import validate_topic_name
 from ...monitoring.loggers import logger_levels
-from ...server.requests import RequestContext
 from ..config_alteration import ConfigChange, Operation, alter, replace
+from ..contract import RequestContext
 
 UNDESCRIBABLE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
@@ -71,14 +71,14 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iter
 
 def _topic_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
     validate_topic_name(name)
-    return describe_topic(context.broker.config, context.broker.metadata.topic(name).configs)
+    return describe_topic(context.services.config, context.services.metadata.topic(name).configs)
 
 
 def _broker_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
     if not name:
-        return describe_cluster_default(context.broker.config)
+        return describe_cluster_default(context.services.config)
     _check_node(name, context, "expected {} or empty string,")
-    return describe_broker(context.broker.config)
+    return describe_broker(context.services.config)
 
 
 def _logger_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
@@ -92,13 +92,13 @@ def _logger_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]
 def _client_metrics_entries(name: str, context: RequestContext) -> Iterable[ConfigEntry]:
     if not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    configs = context.broker.metadata.configs_of(ResourceType.CLIENT_METRICS, name)
+    configs = context.services.metadata.configs_of(ResourceType.CLIENT_METRICS, name)
     return (ConfigEntry(key, value, ConfigSource.CLIENT_METRICS) for key, value in configs.items())
 
 
 def _check_node(name: str, context: RequestContext, expected: str) -> None:
     """Raise BrokerError INVALID_REQUEST unless ``name`` is this broker's number."""
-    node_id = context.broker.metadata.node_id
+    node_id = context.services.metadata.node_id
     if not name.lstrip("-").isdigit():
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != node_id:
@@ -138,7 +138,7 @@ async def handle_alter_configs(
 
     def apply(resource: alter_configs.AlterConfigsResource) -> None:
         wanted = [(config.name, config.value) for config in resource.configs]
-        replace(context.broker, resource.resource_type, resource.resource_name, wanted, request.validate_only)
+        replace(context.services, resource.resource_type, resource.resource_name, wanted, request.validate_only)
 
     responses = [
         alter_configs.AlterConfigsResourceResponse(**outcome) for outcome in _outcomes(request.resources, apply)
@@ -153,7 +153,7 @@ async def handle_incremental_alter_configs(
 
     def apply(resource: incremental_alter_configs.AlterConfigsResource) -> None:
         changes = [_change(config) for config in resource.configs]
-        alter(context.broker, resource.resource_type, resource.resource_name, changes, request.validate_only)
+        alter(context.services, resource.resource_type, resource.resource_name, changes, request.validate_only)
 
     responses = [
         incremental_alter_configs.AlterConfigsResourceResponse(**outcome)

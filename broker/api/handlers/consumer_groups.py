@@ -10,7 +10,7 @@ from ....protocol.messages.consumer_group_describe import (
 )
 from ....protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ...coordinators.groups.consumer_protocol import HeartbeatingClient
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 from .groups import GROUP_OPERATIONS
 
 CONSUMER = "consumer"
@@ -29,8 +29,8 @@ async def handle_consumer_group_heartbeat(
         makes_member_id=context.api_version >= MEMBER_ID_MADE_BY_CLIENT_SINCE,
     )
     try:
-        await context.broker.groups.match_patterns(request)
-        return context.broker.groups.consumer_heartbeat(request, client)
+        await context.services.groups.match_patterns(request)
+        return context.services.groups.consumer_heartbeat(request, client)
     except BrokerError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 
@@ -51,7 +51,7 @@ def _describe(group_id: str, context: RequestContext, *, include_operations: boo
     if not _is_served(context):
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
-        described = context.broker.groups.describe_consumer_group(group_id)
+        described = context.services.groups.describe_consumer_group(group_id)
     except BrokerError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if include_operations:
@@ -60,4 +60,4 @@ def _describe(group_id: str, context: RequestContext, *, include_operations: boo
 
 
 def _is_served(context: RequestContext) -> bool:
-    return CONSUMER in context.broker.config.group_coordinator_rebalance_protocols
+    return CONSUMER in context.services.config.group_coordinator_rebalance_protocols

@@ -16,7 +16,7 @@ from ....protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...replicas.partition import Partition
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 TO_HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
@@ -44,7 +44,7 @@ def _begin(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) 
     try:
         if is_internal(topic):
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
-        partition = context.broker.partitions.led(topic, wanted.partition_index)
+        partition = context.services.partitions.led(topic, wanted.partition_index)
         log = partition.log
         if not log.config.is_deleted_by_retention:
             raise BrokerError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not contain delete")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -32,12 +31,11 @@ from ...replicas.fetching.sessions import (
     requested_partitions,
 )
 from ...replicas.partition import Partition
+from ...server.client_connection import ConversionCost
 from ...server.parts import FileSlice
-from ...server.requests import ConversionCost, RequestContext
+from ..contract import RequestContext
+from ..services import Services
 from .leader_hints import hint_in_fetch
-
-if TYPE_CHECKING:
-    from ...app.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -54,15 +52,15 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Answer with what there is, or as soon as ``min_bytes`` are there, at the latest after ``max_wait_ms``."""
-    broker = context.broker
+    services = context.services
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = broker.fetch_sessions.context(request, version, trio.current_time() * 1000)
+    fetch = services.fetch_sessions.context(request, version, trio.current_time() * 1000)
     if fetch.error:
         return FetchResponse(error_code=fetch.error)
-    quotas = broker.quotas
-    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    quotas = services.quotas
+    max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
     replica = request.replica_state
     if version < FIRST_VERSION_WITH_REPLICA_STATE:
         replica = ReplicaState(replica_id=request.replica_id)
@@ -78,7 +76,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         replica_epoch=replica.replica_epoch,
         wants_tags=request.gregor_with_tags,
         near_replicas=_near_replicas(request, context),
-        throttle=broker.leader_throttle if replica.replica_id >= 0 else None,
+        throttle=services.leader_throttle if replica.replica_id >= 0 else None,
     )
     reads = await _read_or_wait(request, fetch, limits, context)
     count_copied(reads, limits)
@@ -92,7 +90,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     for read in sorted(reads, key=lambda read: read.partition is None):
         await _add_records(read, context, as_stored=as_stored)
         if read.size_bytes and not limits.is_follower:
-            broker.metrics.count_fetched(read.fetched.topic, read.size_bytes)
+            services.metrics.count_fetched(read.fetched.topic, read.size_bytes)
         answers.append((read.fetched, read.answer))
     session_id, selected = fetch.select(answers)
     response = FetchResponse(session_id=session_id, responses=by_topic(selected))
@@ -103,11 +101,11 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
 
 def _near_replicas(request: FetchRequest, context: RequestContext) -> RackAwareSelector | None:
     """What sends a consumer to its own rack; None for those that name none, and for followers."""
-    broker = context.broker
-    is_selecting = broker.config.replica_selector_class == RACK_AWARE_SELECTOR
+    services = context.services
+    is_selecting = services.config.replica_selector_class == RACK_AWARE_SELECTOR
     if not (request.rack_id and is_selecting and context.api_version >= FIRST_VERSION_FROM_FOLLOWERS):
         return None
-    return RackAwareSelector(request.rack_id, context.listener_name, broker.metadata.state.brokers)
+    return RackAwareSelector(request.rack_id, context.listener_name, services.metadata.state.brokers)
 
 
 async def _read_or_wait(
@@ -117,11 +115,11 @@ async def _read_or_wait(
     min_bytes = min(request.min_bytes, limits.max_bytes)
     has_waited = False
     while True:
-        found = [(fetched, find(fetched, context.broker, context.api_version)) for fetched in fetch.partitions]
+        found = [(fetched, find(fetched, context.services, context.api_version)) for fetched in fetch.partitions]
         reads = read_partitions(found, limits, has_waited=has_waited)
         for read in reads:
             if read.partition is not None:
-                context.broker.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
+                context.services.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
         missing_bytes = min_bytes - sum(read.size_bytes for read in reads)
         if missing_bytes <= 0 or trio.current_time() >= deadline or not found:
             return reads
@@ -129,7 +127,7 @@ async def _read_or_wait(
             return reads
         for read in reads:
             read.release()
-        wake = await context.broker.purgatory.park(
+        wake = await context.services.purgatory.park(
             [partition for _, partition in found if isinstance(partition, Partition)],
             missing_bytes=missing_bytes,
             deadline=deadline,
@@ -141,15 +139,15 @@ async def _read_or_wait(
             deadline = 0
 
 
-def find(fetched: FetchedPartition, broker: Broker, version: int) -> Partition | ErrorCode:
+def find(fetched: FetchedPartition, services: Services, version: int) -> Partition | ErrorCode:
     """The partition that is meant, by topic id from version 13 on, or why there is none."""
-    partitions = broker.partitions
+    partitions = services.partitions
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         if fetched.topic:
             known = partitions.find(fetched.topic, fetched.wanted.partition)
             if known is not None and known.log.topic_id == fetched.topic_id:
                 return known
-        topic = broker.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
+        topic = services.metadata.topic_by_id(fetched.topic_id) if fetched.topic_id != NO_UUID else None
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         fetched.topic = topic.name
@@ -171,7 +169,7 @@ async def _add_records(read: PartitionRead, context: RequestContext, *, as_store
         if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if to_magic < v2.MAGIC and not config.message_downconversion_enable:
-            context.broker.clients.down_conversion_refused(context.client, version, partition.topic)
+            context.services.clients.down_conversion_refused(context.client, version, partition.topic)
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if read.records is not None:
             await _choose_part(read, to_magic, context, as_stored=as_stored)
@@ -183,13 +181,13 @@ async def _add_records(read: PartitionRead, context: RequestContext, *, as_store
 async def _choose_part(read: PartitionRead, to_magic: int, context: RequestContext, *, as_stored: bool) -> None:
     records = read.records
     assert records is not None
-    broker = context.broker
-    may_convert = to_magic < v2.MAGIC or (broker.config.gregor_message_upconversion_enable and not as_stored)
-    if may_convert and must_convert(records, to_magic, broker.conversions.shared):
+    services = context.services
+    may_convert = to_magic < v2.MAGIC or (services.config.gregor_message_upconversion_enable and not as_stored)
+    if may_convert and must_convert(records, to_magic, services.conversions.shared):
         costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
         if to_magic < v2.MAGIC:
-            costs = (context.client.down_conversion, broker.metrics.topics[read.fetched.topic].fetch_conversion)
-        read.answer.records = await LazyConvertRecords.plan(records, to_magic, broker.conversions, costs)
+            costs = (context.client.down_conversion, services.metrics.topics[read.fetched.topic].fetch_conversion)
+        read.answer.records = await LazyConvertRecords.plan(records, to_magic, services.conversions, costs)
     else:
         read.answer.records = FileSlice(records)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from struct import Struct
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,10 +19,8 @@ from ...replicas.fetching.reading import FetchLimits, PartitionRead, count_copie
 from ...replicas.fetching.sessions import FetchContext, FetchedPartition
 from ...replicas.partition import Partition
 from ...server.late_answer import LateAnswer
+from ..services import Services
 from .fetch import FIRST_VERSION_WITH_REPLICA_STATE, READ_UNCOMMITTED, by_topic, find
-
-if TYPE_CHECKING:
-    from ...app.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +34,7 @@ MOST_IN_MEMORY_BYTES = 64 * 1024
 
 
 def fetch_now(
-    broker: Broker, frame: memoryview, position: int, version: int, correlation_id: int
+    services: Services, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> bytes | LateAnswer | None:
     """Park the follower's fetch whose body begins at ``position``; its answer's frame comes later, or is there already.
 
@@ -46,12 +43,12 @@ def fetch_now(
     if version < FIRST_VERSION_WITH_REPLICA_STATE or not _may_be_of_follower(frame, position):
         return None
     request = decode(FetchRequest, frame[position + 1 :], version)
-    if request.replica_state.replica_id < 0 or not _is_at_the_ends(request, broker):
+    if request.replica_state.replica_id < 0 or not _is_at_the_ends(request, services):
         return None
-    session = broker.fetch_sessions.context(request, version, trio.current_time() * 1000)
+    session = services.fetch_sessions.context(request, version, trio.current_time() * 1000)
     if session.error:
         return _framed(FetchResponse(error_code=session.error), version, correlation_id)
-    return FollowerFetch(broker, request, session, version, correlation_id).answer_or_park()
+    return FollowerFetch(services, request, session, version, correlation_id).answer_or_park()
 
 
 def _may_be_of_follower(frame: memoryview, position: int) -> bool:
@@ -63,16 +60,16 @@ def _may_be_of_follower(frame: memoryview, position: int) -> bool:
     )
 
 
-def _is_at_the_ends(request: FetchRequest, broker: Broker) -> bool:
+def _is_at_the_ends(request: FetchRequest, services: Services) -> bool:
     """Whether each partition of the request is led here, and asked for from its log's end on."""
     if request.isolation_level != READ_UNCOMMITTED or request.gregor_with_tags or request.rack_id:
         return False
     for topic in request.topics:
-        known = broker.metadata.topic_by_id(topic.topic_id)
+        known = services.metadata.topic_by_id(topic.topic_id)
         if known is None:
             return False
         for wanted in topic.partitions:
-            partition = broker.partitions.find(known.name, wanted.partition)
+            partition = services.partitions.find(known.name, wanted.partition)
             if partition is None or partition.leadership is None:
                 return False
             if (wanted.current_leader_epoch, wanted.fetch_offset) != (
@@ -88,7 +85,6 @@ class FollowerFetch:
 
     __slots__ = (
         "_answer",
-        "_broker",
         "_correlation_id",
         "_found",
         "_is_stale",
@@ -96,26 +92,27 @@ class FollowerFetch:
         "_limits",
         "_min_bytes",
         "_missing_bytes",
+        "_services",
         "_session",
         "_version",
         "deadline",
     )
 
     def __init__(
-        self, broker: Broker, request: FetchRequest, session: FetchContext, version: int, correlation_id: int
+        self, services: Services, request: FetchRequest, session: FetchContext, version: int, correlation_id: int
     ) -> None:
         replica = request.replica_state
-        self._broker = broker
+        self._services = services
         self._session = session
         self._version = version
         self._correlation_id = correlation_id
         self._limits = FetchLimits(
             version=version,
-            max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes, MOST_IN_MEMORY_BYTES),
+            max_bytes=min(request.max_bytes, services.config.fetch_max_bytes, MOST_IN_MEMORY_BYTES),
             read_committed=False,
             replica_id=replica.replica_id,
             replica_epoch=replica.replica_epoch,
-            throttle=broker.leader_throttle,
+            throttle=services.leader_throttle,
         )
         self.deadline = trio.current_time() + request.max_wait_ms / 1000
         self._min_bytes = min(request.min_bytes, self._limits.max_bytes)
@@ -128,13 +125,13 @@ class FollowerFetch:
 
     def answer_or_park(self) -> bytes | LateAnswer:
         """The answer's frame now, or later."""
-        is_last = not self._found or self._broker.purgatory.is_stopping or trio.current_time() >= self.deadline
+        is_last = not self._found or self._services.purgatory.is_stopping or trio.current_time() >= self.deadline
         if is_last or self._min_bytes <= 0 or not note_all_is_copied(self._found, self._limits):
             reads = self._read(has_waited=False)
             if is_last or self._suffices(reads):
                 return self._answer_of(reads)
         self._watch()
-        self._broker.purgatory.late.park(self)
+        self._services.purgatory.late.park(self)
         return self._answer
 
     # --- as a waiter of partitions
@@ -151,7 +148,7 @@ class FollowerFetch:
     def _wake(self) -> None:
         if not self._is_woken:
             self._is_woken = True
-            self._broker.purgatory.late.wake(self)
+            self._services.purgatory.late.wake(self)
 
     def _watch(self) -> None:
         for _, partition in self._found:
@@ -188,13 +185,13 @@ class FollowerFetch:
         return True
 
     def _find(self) -> list[tuple[FetchedPartition, Partition | ErrorCode]]:
-        return [(fetched, find(fetched, self._broker, self._version)) for fetched in self._session.partitions]
+        return [(fetched, find(fetched, self._services, self._version)) for fetched in self._session.partitions]
 
     def _read(self, *, has_waited: bool) -> list[PartitionRead]:
         reads = read_partitions(self._found, self._limits, has_waited=has_waited)
         for read in reads:
             if read.partition is not None:
-                self._broker.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
+                self._services.metrics.count_fetch_request(read.fetched.topic, read.answer.error_code)
         return reads
 
     def _suffices(self, reads: list[PartitionRead]) -> bool:

@@ -8,8 +8,8 @@ from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...coordinators.internal_log.coordinator_log import partition_for
-from ...server.advertised import VisibleBroker, visible_brokers
-from ...server.requests import RequestContext
+from ..advertised import VisibleBroker, visible_brokers
+from ..contract import RequestContext
 
 BATCHED_SINCE = 4
 NOBODY = -1
@@ -62,7 +62,7 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 
 def _leader_of(key: str, topic_name: str, context: RequestContext) -> VisibleBroker:
     """The broker that leads the partition in which a key is. Raises BrokerError COORDINATOR_NOT_AVAILABLE."""
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     try:
         topic = metadata.ensure_topic(topic_name)
     except BrokerError as error:

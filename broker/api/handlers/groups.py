@@ -11,7 +11,7 @@ from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from ....protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordinators.groups.classic_protocol import JoiningClient
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 MEMBER_ID_REQUIRED_SINCE = 4
 """First JoinGroup version whose clients can be told to come back with an id (KIP-394)."""
@@ -33,7 +33,7 @@ async def handle_join_group(request: JoinGroupRequest, context: RequestContext) 
         takes_member_id=context.api_version >= MEMBER_ID_REQUIRED_SINCE,
         skips_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
     )
-    response = await context.broker.groups.join(request, client).wait_or_hangup(context.hangup)
+    response = await context.services.groups.join(request, client).wait_or_hangup(context.hangup)
     if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
         response.protocol_name = ""
     return response
@@ -44,19 +44,19 @@ async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) 
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return await context.broker.groups.sync(request).wait_or_hangup(context.hangup)
+    return await context.services.groups.sync(request).wait_or_hangup(context.hangup)
 
 
 async def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Say that a member is alive, and learn whether it must rejoin."""
-    return HeartbeatResponse(error_code=context.broker.groups.heartbeat(request))
+    return HeartbeatResponse(error_code=context.services.groups.heartbeat(request))
 
 
 async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Leave; before v3 one member, whose error is the whole answer's."""
     is_batched = context.api_version >= BATCHED_LEAVE_SINCE
     members = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
-    results = context.broker.groups.leave(request.group_id, members)
+    results = context.services.groups.leave(request.group_id, members)
     if is_batched:
         return LeaveGroupResponse(members=results)
     return LeaveGroupResponse(error_code=results[0].error_code)
@@ -64,7 +64,7 @@ async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext
 
 async def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """State and members of groups."""
-    described = [context.broker.groups.describe(group_id) for group_id in request.groups]
+    described = [context.services.groups.describe(group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
@@ -74,7 +74,7 @@ async def handle_describe_groups(request: DescribeGroupsRequest, context: Reques
 
 async def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """All groups, or those in certain states (KIP-518) or of certain types (KIP-848)."""
-    error, groups = context.broker.groups.list(request.states_filter, request.types_filter)
+    error, groups = context.services.groups.list(request.states_filter, request.types_filter)
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
@@ -82,7 +82,7 @@ async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestCon
     """Delete groups that have no members, with their offsets."""
     return DeleteGroupsResponse(
         results=[
-            DeletableGroupResult(group_id=group_id, error_code=context.broker.groups.delete(group_id))
+            DeletableGroupResult(group_id=group_id, error_code=context.services.groups.delete(group_id))
             for group_id in dict.fromkeys(request.groups_names)
         ]
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages import fetch, produce
 from ...metadata.state import PartitionState
-from ...server.advertised import VisibleBroker, visible_brokers
-from ...server.requests import RequestContext
+from ..advertised import VisibleBroker, visible_brokers
+from ..contract import RequestContext
 
 FIRST_PRODUCE_VERSION = 10
 FIRST_FETCH_VERSION = 16
@@ -54,7 +54,7 @@ def hint_in_fetch(response: fetch.FetchResponse, context: RequestContext) -> Non
 
 
 def _state_of(topic: str, index: int, context: RequestContext) -> PartitionState | None:
-    known = context.broker.metadata.topics.get(topic)
+    known = context.services.metadata.topics.get(topic)
     return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
 

@@ -19,7 +19,7 @@ from ....storage.log.partition_log import PartitionLog, TimestampOffset
 from ....storage.log.segment import Segment
 from ...replicas.fetching.reading import check_leader_epoch
 from ...replicas.partition import Partition
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ def _answer(
     try:
         if is_repeated:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
-        partition = context.broker.partitions.get(topic, wanted.partition_index)
+        partition = context.services.partitions.get(topic, wanted.partition_index)
         if request.replica_id != DEBUGGING_REPLICA_ID:
             partition.check_leader()
         if context.api_version == 0:
             is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-            now_ms = context.broker.clock.now_ms()
+            now_ms = context.services.clock.now_ms()
             offsets = _segment_offsets(partition.log, wanted, now_ms, is_consumer=is_consumer)
             return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=offsets)
         timestamp = wanted.timestamp

@@ -21,7 +21,7 @@ from ....protocol.messages.describe_log_dirs import (
 )
 from ....storage.disk.log_directory import LogDirectory
 from ....storage.log_move import LogMove
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
@@ -30,7 +30,7 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(
-        results=[_described_directory(directory, wanted, context) for directory in context.broker.logs.directories]
+        results=[_described_directory(directory, wanted, context) for directory in context.services.logs.directories]
     )
 
 
@@ -39,7 +39,7 @@ def _described_directory(
 ) -> DescribeLogDirsResult:
     if directory.health.failure is not None:
         return DescribeLogDirsResult(log_dir=os.path.abspath(directory.path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    logs = context.broker.logs
+    logs = context.services.logs
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for log in logs.logs():
         if log.topic == CLUSTER_METADATA or (wanted is not None and (log.topic, log.partition) not in wanted):
@@ -87,19 +87,19 @@ async def handle_alter_replica_log_dirs(
 
 
 def _begin_move(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    broker = context.broker
-    target = next((home for home in broker.logs.directories if _is_same(home.path, path)), None)
+    services = context.services
+    target = next((home for home in services.logs.directories if _is_same(home.path, path)), None)
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if target.health.failure is not None or broker.partitions.is_offline(topic, index):
+    if target.health.failure is not None or services.partitions.is_offline(topic, index):
         return ErrorCode.KAFKA_STORAGE_ERROR
-    partition = broker.partitions.find(topic, index)
+    partition = services.partitions.find(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.role is not None and broker.logs.directory_of(topic, index) is not target:
+    if partition.role is not None and services.logs.directory_of(topic, index) is not target:
         return ErrorCode.INVALID_REQUEST
     try:
-        broker.log_moves.start(partition, target)
+        services.log_moves.start(partition, target)
     except BrokerError as error:
         return error.code
     except OSError:

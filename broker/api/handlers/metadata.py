@@ -17,9 +17,9 @@ from ....protocol.messages.metadata import (
 from ....protocol.schema import NO_UUID
 from ...metadata.state import NO_LEADER, PartitionState, TopicState
 from ...metadata.topic_names import why_invalid
-from ...server.advertised import visible_brokers
-from ...server.requests import RequestContext
+from ..advertised import visible_brokers
 from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ..contract import RequestContext
 from ..turns import in_turns
 from .alive_replicas import alive_for
 
@@ -32,7 +32,7 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
     refusal = _why_refused(request.topics or [], context.api_version)
     if refusal is not None:
         return _refused(request.topics or [], refusal)
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     visible = visible_brokers(context)
     return MetadataResponse(
         brokers=[
@@ -70,19 +70,19 @@ async def _topics(
     request: MetadataRequest, context: RequestContext, alive: frozenset[int]
 ) -> list[MetadataResponseTopic]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    known = context.broker.metadata.topics
+    known = context.services.metadata.topics
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return [_described(topic, operations, alive, context) async for topic in in_turns(list(known.values()))]
     by_id = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != NO_UUID)
     if by_id:
-        found = [(topic_id, context.broker.metadata.topic_by_id(topic_id)) for topic_id in by_id]
+        found = [(topic_id, context.services.metadata.topic_by_id(topic_id)) for topic_id in by_id]
         return [
             _described(topic, operations, alive, context)
             if topic
             else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
             async for topic_id, topic in in_turns(found)
         ]
-    may_create = context.broker.config.auto_create_topics_enable and (
+    may_create = context.services.config.auto_create_topics_enable and (
         context.api_version < FIRST_VERSION_THAT_FORBIDS_CREATION or request.allow_auto_topic_creation
     )
     names = dict.fromkeys(topic.name or "" for topic in request.topics)
@@ -101,7 +101,7 @@ def _missing(name: str, context: RequestContext, *, may_create: bool) -> Metadat
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif may_create:
         try:
-            context.broker.metadata.ensure_topic(name)
+            context.services.metadata.ensure_topic(name)
         except BrokerError as error:
             code = error.code
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))

@@ -11,7 +11,7 @@ from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ...replicas.fetching.reading import check_leader_epoch
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 async def handle_offset_for_leader_epoch(
@@ -31,7 +31,7 @@ async def handle_offset_for_leader_epoch(
 
 def _answer(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        partition = context.broker.partitions.get(topic, wanted.partition)
+        partition = context.services.partitions.get(topic, wanted.partition)
         check_leader_epoch(partition, wanted.current_leader_epoch)
         partition.check_leader()
         epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)

@@ -44,8 +44,8 @@ from ...coordinators.groups.classic_protocol import Committer
 from ...coordinators.groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ...coordinators.internal_log.coordinator_log import TransactionalProducer
 from ...coordinators.transactions.transaction import ProducerIdentity
-from ...coordinators.transactions.verification import join_transaction, transaction_support
-from ...server.requests import RequestContext
+from ..contract import RequestContext
+from ..transaction_verification import join_transaction, transaction_support
 
 ZOOKEEPER_VERSION = 0
 TOP_LEVEL_ERROR_SINCE = 2
@@ -95,7 +95,7 @@ async def handle_offset_commit(request: OffsetCommitRequest, context: RequestCon
         for partition in topic.partitions
         if _exists(topic.name, partition.partition_index, context)
     }
-    errors = context.broker.groups.commit(committer, positions) if positions else {}
+    errors = context.services.groups.commit(committer, positions) if positions else {}
     return OffsetCommitResponse(
         topics=_outcomes(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     )
@@ -123,7 +123,7 @@ async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: Req
 async def _commit_in_transaction(
     request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, OffsetToCommit], context: RequestContext
 ) -> dict[TopicPartition, ErrorCode]:
-    groups = context.broker.groups
+    groups = context.services.groups
     error = groups.check_group(request.group_id)
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOAD_ERROR_UNDERSTOOD_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -139,11 +139,11 @@ async def _commit_in_transaction(
 
 async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
-    broker = context.broker
+    services = context.services
     try:
         await join_transaction(
-            broker,
-            broker.partitions.get(GROUP_METADATA, broker.groups.partition_of(request.group_id)),
+            services,
+            services.partitions.get(GROUP_METADATA, services.groups.partition_of(request.group_id)),
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
@@ -156,7 +156,7 @@ async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestCon
 
 
 def _exists(topic: str, partition: int, context: RequestContext) -> bool:
-    return context.broker.metadata.has_partition(topic, partition)
+    return context.services.metadata.has_partition(topic, partition)
 
 
 def _outcomes(
@@ -257,7 +257,7 @@ def _fetch(
     member_epoch: int = -1,
 ) -> tuple[dict[TopicPartition, FetchedOffset], ErrorCode]:
     try:
-        fetched = context.broker.groups.fetch_offsets(
+        fetched = context.services.groups.fetch_offsets(
             group_id, wanted, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
         )
     except BrokerError as error:
@@ -283,7 +283,7 @@ async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestCon
         for partition in topic.partitions
         if _exists(topic.name, partition.partition_index, context)
     ]
-    errors = context.broker.groups.delete_offsets(request.group_id, existing)
+    errors = context.services.groups.delete_offsets(request.group_id, existing)
     return OffsetDeleteResponse(
         topics=_outcomes(request.topics, errors, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     )

@@ -28,11 +28,11 @@ from ....protocol.records.produced import Produced
 from ....protocol.records.validation import RecordValidationError, check_produce_version, validate
 from ...coordinators.transactions.remote_transactions import ASK_AGAIN
 from ...coordinators.transactions.transaction import ProducerIdentity
-from ...coordinators.transactions.verification import TransactionSupport, join_transaction, transaction_support
 from ...monitoring.metrics import EXPECTED_PRODUCE_ERRORS
 from ...replicas.partition import Partition
-from ...server.requests import RequestContext
-from ...worker_threads import run_in_worker
+from ...server.worker_threads import run_in_worker
+from ..contract import RequestContext
+from ..transaction_verification import TransactionSupport, join_transaction, transaction_support
 from .leader_hints import hint_in_produce
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ async def handle_produce(request: ProduceRequest, context: RequestContext) -> Pr
             answer = await _produce_to_partition(topic.name, data, request, context, refusal, unreplicated)
             failed = failed or answer.error_code != ErrorCode.NONE
             if refusal is None and answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                context.broker.metrics.count_produce_request(topic.name, answer.error_code)
+                context.services.metrics.count_produce_request(topic.name, answer.error_code)
             answers.append(answer)
         responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
     if request.acks == 0:
@@ -95,7 +95,7 @@ async def _produce_to_partition(
     refusal: ErrorCode | None,
     unreplicated: list[Unreplicated],
 ) -> PartitionProduceResponse:
-    partitions = context.broker.partitions
+    partitions = context.services.partitions
     partition = partitions.find(topic, data.index)
     if refusal is not None or partition is None:
         code = partitions.why_missing(topic, data.index) if refusal is None else refusal
@@ -111,7 +111,7 @@ async def _produce_to_partition(
             return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
         if produced.batches[0].codec and produced.data.obj is not records.obj:
             # Nothing here does that (KAFKA-527); whatever may come to do it one day will be seen.
-            context.broker.metrics.count_recompression(topic)
+            context.services.metrics.count_recompression(topic)
         result = partition.append(produced)
     except BrokerError as error:
         has_log_start = error.code not in ERRORS_WITHOUT_LOG_START
@@ -119,7 +119,7 @@ async def _produce_to_partition(
     except Exception:
         logger.exception("appending to %s-%d failed", topic, data.index)
         return _failure(data.index, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR), log_start_offset=-1)
-    context.broker.metrics.count_produced(topic, produced)
+    context.services.metrics.count_produced(topic, produced)
     answer = PartitionProduceResponse(
         index=partition.index,
         base_offset=result.base_offset,
@@ -168,7 +168,7 @@ async def check_transaction(
     producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
     support = transaction_support(ApiKey.PRODUCE, context.api_version)
     try:
-        await join_transaction(context.broker, partition, transactional_id, producer, support)
+        await join_transaction(context.services, partition, transactional_id, producer, support)
     except BrokerError as error:
         is_early = error.code is ErrorCode.CONCURRENT_TRANSACTIONS and support is not TransactionSupport.V2
         if is_early or error.code in ASK_AGAIN:
@@ -178,12 +178,12 @@ async def check_transaction(
 
 async def _validated(partition: Partition, records: memoryview, context: RequestContext) -> Produced:
     rules = partition.append_rules
-    now_ms = context.broker.clock.now_ms()
+    now_ms = context.services.clock.now_ms()
     if len(records) > COMPRESSED_LIMIT_BYTES:
         first = read_batch(records)
         if first is not None and first.is_compressed:
             return await run_in_worker(
-                partial(validate, records, rules, now_ms=now_ms), limiter=context.broker.validations
+                partial(validate, records, rules, now_ms=now_ms), limiter=context.services.validations
             )
     return validate(records, rules, now_ms=now_ms)
 

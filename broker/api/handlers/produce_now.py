@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.records.compression import Codec
@@ -19,10 +19,8 @@ from ....protocol.records.validation import FIRST_ZSTD_PRODUCE_VERSION
 from ....storage.log.partition_log import AppendResult
 from ...replicas.partition import Partition
 from ...server.late_answer import LateAnswer
+from ..services import Services
 from .produce import ACKS, ALL_IN_SYNC
-
-if TYPE_CHECKING:
-    from ...app.broker import Broker
 
 FIRST_VERSION = 3
 FIRST_VERSION_WITH_LOG_START = 5
@@ -60,7 +58,7 @@ class PlainProduce(NamedTuple):
 
 
 def produce_now(
-    broker: Broker, frame: memoryview, position: int, version: int, correlation_id: int
+    services: Services, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> bytes | LateAnswer | None:
     """Append the records of the request whose body begins at ``position``, and return the answer's frame.
 
@@ -74,14 +72,14 @@ def produce_now(
         return None
     if request is None:
         return None
-    partition = broker.partitions.find_encoded(request.topic, request.partition)
+    partition = services.partitions.find_encoded(request.topic, request.partition)
     if partition is None or partition.is_internal or request.acks not in ACKS:
         return None
     if partition.role is not None and not partition.takes(request.acks):
         return None
     newest_codec = Codec.ZSTD if version >= FIRST_ZSTD_PRODUCE_VERSION else Codec.LZ4
     batch = check_plain_batch(
-        request.records, partition.append_rules, now_ms=broker.clock.now_ms(), newest_codec=newest_codec
+        request.records, partition.append_rules, now_ms=services.clock.now_ms(), newest_codec=newest_codec
     )
     if batch is None:
         return None
@@ -92,7 +90,7 @@ def produce_now(
         if not request.records.readonly:
             BASE_OFFSET.pack_into(request.records, 0, 0)
         return None
-    counters = broker.metrics.topics[partition.topic]
+    counters = services.metrics.topics[partition.topic]
     counters.produce_requests += 1
     counters.messages_in += batch.record_count
     counters.bytes_in += batch.size_bytes

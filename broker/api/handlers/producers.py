@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ...coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerIdentity
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 FIRST_FENCING_VERSION = 4
 """Clients before this version know INVALID_PRODUCER_EPOCH only (KIP-588)."""
@@ -30,8 +30,8 @@ def _identity(request: InitProducerIdRequest, context: RequestContext) -> Produc
     if has_id != has_epoch:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        return ProducerIdentity(context.broker.producer_ids.next(), 0)
+        return ProducerIdentity(context.services.producer_ids.next(), 0)
     expected = ProducerIdentity(request.producer_id, request.producer_epoch) if has_id else None
-    return context.broker.transactions.init_producer_id(
+    return context.services.transactions.init_producer_id(
         request.transactional_id, request.transaction_timeout_ms, expected
     )

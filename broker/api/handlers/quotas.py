@@ -6,7 +6,7 @@ from ....protocol.errors import BrokerError
 from ....protocol.messages import alter_client_quotas, describe_client_quotas
 from ...metadata.state import Entity
 from ...quotas.client_quotas import QuotaFilter, entity_of, filter_of, validated_changes
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 async def handle_describe_client_quotas(
@@ -20,7 +20,9 @@ async def handle_describe_client_quotas(
         return describe_client_quotas.DescribeClientQuotasResponse(
             error_code=error.code, error_message=error.message, entries=None
         )
-    found = {entity: values for entity, values in context.broker.metadata.state.quotas.items() if wanted.takes(entity)}
+    found = {
+        entity: values for entity, values in context.services.metadata.state.quotas.items() if wanted.takes(entity)
+    }
     return describe_client_quotas.DescribeClientQuotasResponse(
         entries=[_entry(entity, values) for entity, values in found.items()]
     )
@@ -56,7 +58,7 @@ def _alter(
         entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
         changes = validated_changes(entity, [(op.key, None if op.remove else op.value) for op in entry.ops])
         if not validate_only:
-            context.broker.metadata.set_quotas((entity, key, value) for key, value in changes.items())
+            context.services.metadata.set_quotas((entity, key, value) for key, value in changes.items())
     except BrokerError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer

@@ -25,7 +25,7 @@ from ....protocol.messages.list_partition_reassignments import (
 from ...controller.elections import Election, electing
 from ...controller.reassignment import cancelling, is_under_way, reassigning
 from ...metadata.state import PartitionState, TopicState
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 from ..turns import in_turns
 
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -47,7 +47,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=refused)
     if request.topic_partitions is None:
         # Of all partitions, Kafka lists only those that an election would change.
-        topics = context.broker.metadata.topics.values()
+        topics = context.services.metadata.topics.values()
         results = [
             (topic.name, [_election(topic.name, index, kind, context) async for index in in_turns(indexes)])
             async for topic, indexes in in_turns([(topic, range(len(topic.partitions))) for topic in topics])
@@ -76,7 +76,7 @@ def _was_needed(result: PartitionResult) -> bool:
 
 
 def _election(name: str, index: int, kind: Election, context: RequestContext) -> PartitionResult:
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     topic = metadata.topics.get(name)
     if topic is None:
         return _elected(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -114,7 +114,7 @@ async def handle_alter_partition_reassignments(
 
 def _reassignment(name: str, wanted: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
     answer = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     try:
         topic, partition = _partition(name, wanted.partition_index, context)
         if wanted.replicas is None:
@@ -135,7 +135,7 @@ def _reassignment(name: str, wanted: ReassignablePartition, context: RequestCont
 
 
 def _partition(name: str, index: int, context: RequestContext) -> tuple[TopicState, PartitionState]:
-    topic = context.broker.metadata.topics.get(name)
+    topic = context.services.metadata.topics.get(name)
     if topic is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= index < len(topic.partitions):
@@ -151,7 +151,7 @@ async def handle_list_partition_reassignments(
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     moving: dict[str, list[OngoingPartitionReassignment]] = {}
-    async for topic in in_turns(list(context.broker.metadata.topics.values())):
+    async for topic in in_turns(list(context.services.metadata.topics.values())):
         for partition in topic.partitions:
             if is_under_way(partition) and (wanted is None or (topic.name, partition.index) in wanted):
                 described = OngoingPartitionReassignment(

@@ -27,7 +27,7 @@ from ....protocol.messages.renew_delegation_token import RenewDelegationTokenReq
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ...metadata.scram_credentials import Alteration, altered_credentials
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NOBODY = ("User", "ANONYMOUS")
@@ -116,7 +116,7 @@ async def handle_describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """Tell which users have SCRAM credentials (KIP-554); never the credentials themselves."""
     held: dict[str, list[CredentialInfo]] = {}
-    for (user, mechanism), credential in context.broker.metadata.scram_credentials().items():
+    for (user, mechanism), credential in context.services.metadata.scram_credentials().items():
         held.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
     if not request.users:
         return DescribeUserScramCredentialsResponse(
@@ -147,7 +147,7 @@ async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Set and remove SCRAM credentials, each user for itself."""
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     alterations: list[Alteration] = [*request.deletions, *request.upsertions]
     names = [alteration.name for alteration in alterations]
     results: dict[str, AlterUserScramCredentialsResult] = {}

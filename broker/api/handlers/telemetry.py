@@ -19,7 +19,7 @@ from ....protocol.records.compression import Codec
 from ....protocol.schema import NO_UUID
 from ...metadata.state import ResourceType
 from ...monitoring.subscriptions import ClientSubscription, subscription_for
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 ACCEPTED_CODECS = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 
@@ -35,14 +35,14 @@ async def handle_get_telemetry_subscriptions(
         subscription_id=subscription.subscription_id,
         accepted_compression_types=list(ACCEPTED_CODECS),
         push_interval_ms=subscription.interval_ms,
-        telemetry_max_bytes=context.broker.config.telemetry_max_bytes,
+        telemetry_max_bytes=context.services.config.telemetry_max_bytes,
         delta_temporality=True,
         requested_metrics=list(subscription.metrics),
     )
 
 
 def _subscription(instance_id: UUID, context: RequestContext) -> ClientSubscription:
-    configs = context.broker.metadata.state.configs
+    configs = context.services.metadata.state.configs
     subscriptions = {name: own for (kind, name), own in configs.items() if kind is ResourceType.CLIENT_METRICS}
     host, port = context.peer
     client = {
@@ -64,7 +64,7 @@ async def handle_push_telemetry(request: PushTelemetryRequest, context: RequestC
         return PushTelemetryResponse(error_code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
     if request.compression_type not in (Codec.NONE, *ACCEPTED_CODECS):
         return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if len(request.metrics) > context.broker.config.telemetry_max_bytes:
+    if len(request.metrics) > context.services.config.telemetry_max_bytes:
         return PushTelemetryResponse(error_code=ErrorCode.TELEMETRY_TOO_LARGE)
     return PushTelemetryResponse()
 
@@ -73,7 +73,7 @@ async def handle_list_client_metrics_resources(
     request: ListClientMetricsResourcesRequest, context: RequestContext
 ) -> ListClientMetricsResourcesResponse:
     """Name the subscriptions that there are."""
-    configs = context.broker.metadata.state.configs
+    configs = context.services.metadata.state.configs
     names = [name for (kind, name), own in configs.items() if kind is ResourceType.CLIENT_METRICS and own]
     return ListClientMetricsResourcesResponse(
         client_metrics_resources=[ClientMetricsResource(name=name) for name in names]

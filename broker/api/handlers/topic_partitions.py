@@ -14,9 +14,9 @@ from ....protocol.messages.describe_topic_partitions import (
 )
 from ...metadata.state import NO_LEADER, PartitionState, TopicState
 from ...metadata.topic_names import why_invalid
-from ...server.advertised import visible_brokers
-from ...server.requests import RequestContext
+from ..advertised import visible_brokers
 from ..authorized_operations import TOPIC_OPERATIONS
+from ..contract import RequestContext
 from .alive_replicas import alive_for
 
 
@@ -31,14 +31,14 @@ async def handle_describe_topic_partitions(
             DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics
         ]
         return DescribeTopicPartitionsResponse(topics=failed)
-    limit = max(min(request.response_partition_limit, context.broker.config.max_request_partition_size_limit), 1)
+    limit = max(min(request.response_partition_limit, context.services.config.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     alive = frozenset(broker.node_id for broker in visible_brokers(context))
     for name in names:
         if limit == 0:
             response.next_cursor = CursorResponse(topic_name=name, partition_index=0)
             break
-        topic = context.broker.metadata.topics.get(name)
+        topic = context.services.metadata.topics.get(name)
         if topic is None:
             response.topics.append(_missing(name))
             continue
@@ -55,7 +55,7 @@ async def handle_describe_topic_partitions(
 def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> list[str]:
     """Names to describe. Raises BrokerError INVALID_REQUEST for a cursor that points to nothing asked for."""
     cursor = request.cursor
-    asked = {topic.name for topic in request.topics} or context.broker.metadata.topics.keys()
+    asked = {topic.name for topic in request.topics} or context.services.metadata.topics.keys()
     names = sorted(name for name in asked if cursor is None or name >= cursor.topic_name)
     if cursor is not None and request.topics and cursor.topic_name not in names:
         raise BrokerError(

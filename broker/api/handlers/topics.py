@@ -34,7 +34,7 @@ from ...metadata.config_entries import describe_topic
 from ...metadata.new_topics import MOST_RECORDS_OF_A_REQUEST, TOO_LARGE_A_BATCH, TOO_MANY_PARTITIONS
 from ...metadata.replica_placement import DEFAULT
 from ...metadata.state import TopicState
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 from ..turns import in_turns
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6
@@ -50,7 +50,7 @@ DUPLICATE = "Duplicate topic name."
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create topics, each for itself: one that cannot be created hinders none, unless they are too many together."""
-    excess = _why_too_many(request.topics, context.broker.config.num_partitions)
+    excess = _why_too_many(request.topics, context.services.config.num_partitions)
     if excess is not None:
         refused = ErrorCode.POLICY_VIOLATION
         return CreateTopicsResponse(
@@ -72,7 +72,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
 async def _wait_for_logs(topics: Sequence[str], timeout_ms: int, context: RequestContext) -> None:
     """Wait until this broker has the logs of new partitions, at most as long as the client."""
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        await context.broker.replicas.wait_for_logs(topics)
+        await context.services.replicas.wait_for_logs(topics)
 
 
 def _why_too_many(topics: Sequence[CreatableTopic], default_partitions: int) -> str | None:
@@ -94,7 +94,7 @@ def _why_too_many(topics: Sequence[CreatableTopic], default_partitions: int) -> 
 
 def _create(wanted: CreatableTopic, context: RequestContext, *, validate_only: bool) -> CreatableTopicResult:
     try:
-        if context.broker.quotas.is_active:
+        if context.services.quotas.is_active:
             planned = _create_as_told(wanted, context, validate_only=True)
             _record_mutations(len(planned.partitions), context)
         topic = _create_as_told(wanted, context, validate_only=validate_only)
@@ -111,7 +111,7 @@ def _create(wanted: CreatableTopic, context: RequestContext, *, validate_only: b
 
 
 def _create_as_told(wanted: CreatableTopic, context: RequestContext, *, validate_only: bool) -> TopicState:
-    return context.broker.metadata.create_topic(
+    return context.services.metadata.create_topic(
         wanted.name,
         partitions=wanted.num_partitions,
         replication_factor=wanted.replication_factor,
@@ -124,7 +124,7 @@ def _create_as_told(wanted: CreatableTopic, context: RequestContext, *, validate
 def _record_mutations(partition_count: int, context: RequestContext) -> None:
     """Count against ``controller_mutation_rate`` (KIP-599). Raises BrokerError THROTTLING_QUOTA_EXCEEDED."""
     is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA[context.api_key]
-    context.broker.quotas.record_mutations(context, partition_count, is_strict=is_strict)
+    context.services.quotas.record_mutations(context, partition_count, is_strict=is_strict)
 
 
 def _described_configs(topic: TopicState, context: RequestContext) -> list[CreatableTopicConfigs]:
@@ -136,7 +136,7 @@ def _described_configs(topic: TopicState, context: RequestContext) -> list[Creat
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
-        for entry in describe_topic(context.broker.config, topic.configs)
+        for entry in describe_topic(context.services.config, topic.configs)
     ]
 
 
@@ -170,13 +170,13 @@ def _add_partitions(
     assignments = None if wanted.assignments is None else [assigned.broker_ids for assigned in wanted.assignments]
     added = 0
     try:
-        known = context.broker.metadata.topics.get(wanted.name)
+        known = context.services.metadata.topics.get(wanted.name)
         added = max(0, wanted.count - len(known.partitions)) if known is not None else 0
         if added > room:
             raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_LARGE_A_BATCH)
-        if context.broker.quotas.is_active and known is not None:
+        if context.services.quotas.is_active and known is not None:
             _record_mutations(added, context)
-        context.broker.metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+        context.services.metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
     except BrokerError as error:
         return CreatePartitionsTopicResult(name=wanted.name, error_code=error.code, error_message=error.message), 0
     return CreatePartitionsTopicResult(name=wanted.name), added
@@ -197,7 +197,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             name = _name_to_delete(topic, context)
             if name in to_delete:
                 del to_delete[name]
-                topic = DeleteTopicState(name=name, topic_id=context.broker.metadata.topic(name).topic_id)
+                topic = DeleteTopicState(name=name, topic_id=context.services.metadata.topic(name).topic_id)
                 raise _invalid("The provided topic name maps to an ID that was already supplied.")
             to_delete[name] = topic
         except BrokerError as error:
@@ -221,7 +221,7 @@ def _validate_deletion(topic: DeleteTopicState, names: Counter[str | None], ids:
 
 
 def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     found = metadata.topics.get(topic.name) if topic.name is not None else metadata.topic_by_id(topic.topic_id)
     if found is None and topic.name is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
@@ -233,12 +233,12 @@ def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
 def _delete(name: str, topic_id: UUID, context: RequestContext) -> DeletableTopicResult:
     """Delete a topic, if it still is the one with the id that was asked for."""
     try:
-        topic = context.broker.metadata.topic(name)
+        topic = context.services.metadata.topic(name)
         if topic_id not in (NO_UUID, topic.topic_id):
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        if context.broker.quotas.is_active:
+        if context.services.quotas.is_active:
             _record_mutations(len(topic.partitions), context)
-        context.broker.metadata.delete_topic(name)
+        context.services.metadata.delete_topic(name)
     except BrokerError as error:
         code = error.code
         if code is ErrorCode.TOPIC_DELETION_DISABLED and context.api_version < FIRST_VERSION_THAT_KNOWS_DISABLED:

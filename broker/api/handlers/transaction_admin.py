@@ -36,14 +36,14 @@ from ....storage.disk.paths import TopicPartition
 from ...coordinators.transactions.coordinator import TransactionCoordinator
 from ...coordinators.transactions.transaction import STATE_NAMED, Transaction, TransactionState
 from ...metadata.topic_names import why_invalid
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 async def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     """State, producer and partitions of the transactional ids asked for."""
-    coordinator = context.broker.transactions
+    coordinator = context.services.transactions
     return DescribeTransactionsResponse(
         transaction_states=[_described(coordinator, transactional_id) for transactional_id in request.transactional_ids]
     )
@@ -72,12 +72,12 @@ async def handle_list_transactions(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
     """The transactions that pass all filters; a state that does not exist is named, not refused."""
-    broker = context.broker
+    services = context.services
     states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
     unknown = [name for name in request.state_filters if name not in STATE_NAMED]
     if request.state_filters and not states:
         return ListTransactionsResponse(unknown_state_filters=unknown)
-    now_ms = broker.clock.now_ms()
+    now_ms = services.clock.now_ms()
 
     def passes(transaction: Transaction) -> bool:
         return (
@@ -95,7 +95,7 @@ async def handle_list_transactions(
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.kafka_name,
             )
-            for transaction in broker.transactions
+            for transaction in services.transactions
             if passes(transaction)
         ],
     )
@@ -120,7 +120,7 @@ def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionR
     if why_invalid(topic) is not None:
         return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     try:
-        partition = context.broker.partitions.led(topic, index)
+        partition = context.services.partitions.led(topic, index)
     except BrokerError as error:
         return PartitionResponse(partition_index=index, error_code=error.code)
     return PartitionResponse(
@@ -141,9 +141,9 @@ def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionR
 
 async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """Write markers as asked, without a coordinator's decision behind them; each partition has its own outcome."""
-    broker = context.broker
-    timeout_s = broker.config.offsets_commit_timeout_ms / 1000
-    outcomes = await broker.transaction_markers.write_all(request.markers, timeout_s)
+    services = context.services
+    timeout_s = services.config.offsets_commit_timeout_ms / 1000
+    outcomes = await services.transaction_markers.write_all(request.markers, timeout_s)
     return WriteTxnMarkersResponse(
         markers=[_outcome(marker, codes) for marker, codes in zip(request.markers, outcomes, strict=True)]
     )

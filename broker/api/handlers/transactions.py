@@ -23,7 +23,7 @@ from ....protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ....storage.disk.paths import TopicPartition
 from ...coordinators.transactions.coordinator import TransactionCoordinator
 from ...coordinators.transactions.transaction import ProducerIdentity
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 FIRST_BATCHED_VERSION = 4
 FIRST_FENCING_VERSION = 2
@@ -64,7 +64,7 @@ def _add_partitions(
 ) -> list[AddPartitionsToTxnTopicResult]:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    coordinator = context.broker.transactions
+    coordinator = context.services.transactions
     errors = {partition: error for partition in partitions if (error := _refusal(partition, context)) is not None}
     if errors:
         errors = {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
@@ -83,7 +83,7 @@ def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | 
     is_from_broker = context.api_version >= FIRST_BATCHED_VERSION
     if is_internal(partition.topic) and not is_from_broker:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if not context.broker.metadata.has_partition(*partition):
+    if not context.services.metadata.has_partition(*partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return None
 
@@ -124,11 +124,11 @@ async def handle_add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
     """Make a group's offsets part of a transaction: the partition of `__consumer_offsets` that keeps them."""
-    broker = context.broker
+    services = context.services
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
-        partition = TopicPartition(GROUP_METADATA, broker.groups.partition_of(request.group_id))
-        broker.transactions.add_partitions(request.transactional_id, producer, [partition])
+        partition = TopicPartition(GROUP_METADATA, services.groups.partition_of(request.group_id))
+        services.transactions.add_partitions(request.transactional_id, producer, [partition])
     except BrokerError as error:
         return AddOffsetsToTxnResponse(error_code=_as_told(error.code, context.api_version))
     return AddOffsetsToTxnResponse()
@@ -137,7 +137,7 @@ async def handle_add_offsets_to_txn(
 async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """Commit or abort."""
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    coordinator = context.broker.transactions
+    coordinator = context.services.transactions
     try:
         if context.api_version >= FIRST_BUMPING_VERSION:
             following = coordinator.end_v2(request.transactional_id, producer, commit=request.committed)

@@ -8,7 +8,7 @@ from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ....protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ....protocol.schema import NO_UUID
-from ...server.requests import RequestContext
+from ..contract import RequestContext
 
 
 async def handle_add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
@@ -26,7 +26,7 @@ async def handle_remove_raft_voter(request: RemoveRaftVoterRequest, context: Req
 def _refusal(
     cluster_id: str | None, directory_id: UUID, request_name: str, doing: str, context: RequestContext
 ) -> BrokerError:
-    known = context.broker.metadata.cluster_id
+    known = context.services.metadata.cluster_id
     if cluster_id is not None and cluster_id != known:
         message = f'The given id "{cluster_id}" doesn\'t match the cluster id "{known}"'
         return BrokerError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)

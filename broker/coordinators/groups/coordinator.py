@@ -70,10 +70,10 @@ class GroupCoordinator:
         self._consumer = ConsumerProtocol(config, self._consumer_groups)
         self._classic_in_consumer = ClassicInConsumer(config, self._consumer_groups)
         self._is_alone = config.roles.is_alone
-        self.partitions = LedPartitions(self._topic, is_alone=self._is_alone)
+        self.partitions = LedPartitions(
+            self._topic, is_alone=self._is_alone, begin_reading=self._begin_reading, forget=self._forget_partition
+        )
         """The partitions of the offsets topic whose groups are this broker's."""
-        self.partitions.begin_reading = self._begin_reading
-        self.partitions.forget = self._forget_partition
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what the offsets topic holds, then watch over deadlines; started once requests may come.

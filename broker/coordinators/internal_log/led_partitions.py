@@ -32,16 +32,23 @@ class Reading(Protocol):
 class LedPartitions:
     """One coordinator's partitions. `run` must be running for any to be read."""
 
-    def __init__(self, log: CoordinatorLog, *, is_alone: bool) -> None:
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        *,
+        is_alone: bool,
+        begin_reading: Callable[[int], Reading],
+        forget: Callable[[int], None],
+    ) -> None:
+        """Read partitions by `begin_reading`; call `forget` with a partition whose state is to be dropped."""
         self._log = log
         self._is_alone = is_alone
         self._led: set[int] = set()
         self._unread: dict[int, object] = {}
         """Those that requests must wait for; another object for each election."""
         self._news = trio.Event()
-        self.begin_reading: Callable[[int], Reading]
-        """Set by the coordinator, as is `forget`, which is told of partitions that are to be forgotten."""
-        self.forget: Callable[[int], None]
+        self._begin_reading = begin_reading
+        self._forget = forget
 
     @property
     def is_reading(self) -> bool:
@@ -50,7 +57,7 @@ class LedPartitions:
 
     def elected(self, index: int) -> None:
         """This broker leads the partition, maybe once more: what is remembered of it may not be what was kept."""
-        self.forget(index)
+        self._forget(index)
         self._led.add(index)
         self._unread[index] = object()
         self._news.set()
@@ -59,7 +66,7 @@ class LedPartitions:
         """Another broker leads it, or none."""
         self._led.discard(index)
         self._unread.pop(index, None)
-        self.forget(index)
+        self._forget(index)
 
     def check(self, key: str) -> None:
         """Raise BrokerError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where ``key`` cannot be served here now."""
@@ -81,7 +88,7 @@ class LedPartitions:
 
     async def _read(self, index: int) -> None:
         election = self._unread[index]
-        reading = self.begin_reading(index)
+        reading = self._begin_reading(index)
         try:
             for entries in self._log.replay(index):
                 reading.replay(entries)

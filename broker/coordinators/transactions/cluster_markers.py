@@ -72,7 +72,15 @@ class Ending:
 class ClusterMarkers:
     """Writes the markers of prepared transactions (`transactions.coordinator.Markers`); `run` must be running."""
 
-    def __init__(self, partitions: PartitionRegistry, metadata: MetadataStore, peers: Peers) -> None:
+    def __init__(
+        self,
+        partitions: PartitionRegistry,
+        metadata: MetadataStore,
+        peers: Peers,
+        here: PartitionMarkers,
+        written: Callable[[Transaction], None],
+    ) -> None:
+        """Write by `here` into partitions that this broker leads; call `written` for a complete transaction."""
         self._partitions = partitions
         self._metadata = metadata
         self._peers = peers
@@ -80,10 +88,8 @@ class ClusterMarkers:
         """By node id."""
         self._under_way: dict[str, Transaction] = {}
         self._nursery: trio.Nursery | None = None
-        self.here: PartitionMarkers
-        """Writes into partitions that are led here; set by the broker."""
-        self.written: Callable[[Transaction], None]
-        """Called once every partition of a transaction has its marker; set by the broker."""
+        self._here = here
+        self._written = written
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the tasks that write, until cancelled."""
@@ -101,7 +107,7 @@ class ClusterMarkers:
     async def _end(self, transaction: Transaction) -> None:
         try:
             if await self._write_all(transaction):
-                self.written(transaction)
+                self._written(transaction)
         except Exception:
             logger.exception("the end of transaction %s could not be written", transaction.transactional_id)
         finally:
@@ -144,7 +150,7 @@ class ClusterMarkers:
         if leader == NO_LEADER:
             return set()
         if leader == self._metadata.node_id:
-            (codes,) = await self.here.write_all([marker], PATIENCE_S)
+            (codes,) = await self._here.write_all([marker], PATIENCE_S)
             return {partition for partition, code in codes.items() if code in SETTLED}
         if leader not in self._queues:
             self._queues[leader] = MarkerQueue(partial(self._ask, leader))

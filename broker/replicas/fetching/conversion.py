@@ -34,9 +34,9 @@ from ....protocol.records.lazy import (
 )
 from ....protocol.records.stretch import StretchHead, window_with_batch
 from ....storage.log.partition_log import LogSlice
+from ...server.client_connection import ConversionCost
 from ...server.parts import Sink
-from ...server.requests import ConversionCost
-from ...worker_threads import run_in_worker
+from ...server.worker_threads import run_in_worker
 from .conversion_pool import NOBODY, ConversionMemory, ConversionPool, Lease
 
 PLAN_IN_THREAD_BYTES = 32 * 1024

@@ -17,7 +17,7 @@ from enum import Enum
 
 import trio
 
-from ...server.requests import ClientGoneError, Hangup
+from ...server.client_connection import ClientGoneError, Hangup
 from ..partition import Partition
 from .late_fetches import LateFetches
 

@@ -27,4 +27,4 @@ async def asking(tmp_path: Path, nursery: trio.Nursery, properties: dict[str, st
     await nursery.start(broker.run)
     yield Asking(broker, a_client())
     broker.stop()
-    assert broker.metrics.recompressions_on_append == 0, "batches are stored as they were produced"
+    assert broker.services.metrics.recompressions_on_append == 0, "batches are stored as they were produced"

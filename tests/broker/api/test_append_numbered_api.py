@@ -22,7 +22,7 @@ from tests.broker.api.log_requests import NOW_MS, batch, bytes_of, fetch, fetche
 
 @pytest.fixture
 def topic(asking: Asking) -> str:
-    return asking.broker.metadata.create_topic("t", partitions=1).name
+    return asking.broker.services.metadata.create_topic("t", partitions=1).name
 
 
 def numbered(offset: int, *values: bytes, **more: int) -> bytes:
@@ -49,7 +49,7 @@ async def test_offsets_are_kept_and_repeats_do_nothing(asking: Asking, topic: st
     assert await values_of(read) == [(100, b"a"), (101, b"b"), (105, b"c")]
     (read,) = await fetched(asking, fetch((0, 100)))
     epochs = {found.leader_epoch for found in iter_batches(await bytes_of(read))}
-    assert epochs == {asking.broker.partitions.get("t", 0).leader_epoch}
+    assert epochs == {asking.broker.services.partitions.get("t", 0).leader_epoch}
     await asking.ask(handle_produce, produce(batch(b"d")), 7)
     assert (await append(asking, b"")).log_end_offset == 107
 
@@ -73,7 +73,7 @@ async def test_what_is_refused_changes_nothing(asking: Asking, topic: str, data:
 
 async def test_unknown_and_internal_topics(asking: Asking) -> None:
     assert (await append(asking, b"", "nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    asking.broker.metadata.create_topic("__consumer_offsets", partitions=1)
+    asking.broker.services.metadata.create_topic("__consumer_offsets", partitions=1)
     assert (await append(asking, b"", "__consumer_offsets")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

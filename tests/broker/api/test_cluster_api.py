@@ -41,7 +41,7 @@ from tests.asking import DIALLED, Asking
 async def test_the_cluster_is_this_broker(asking: Asking) -> None:
     response = await asking.ask(handle_describe_cluster, DescribeClusterRequest())
     assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(1, *DIALLED)]
-    assert response.cluster_id == asking.broker.metadata.cluster_id
+    assert response.cluster_id == asking.broker.services.metadata.cluster_id
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_the_quorum_is_this_broker(asking: Asking) -> None:
     request = describe_quorum.DescribeQuorumRequest(topics=wanted)
     ours, other = [topic.partitions[0] for topic in (await asking.ask(handle_describe_quorum, request)).topics]
     assert [voter.replica_id for voter in ours.current_voters] == [1]
-    assert ours.high_watermark == asking.broker.metadata.end_offset > 0
+    assert ours.high_watermark == asking.broker.services.metadata.end_offset > 0
     assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -89,7 +89,7 @@ async def test_features(asking: Asking, feature: str, level: int, kind: int, cod
     response = await asking.ask(handle_update_features, UpdateFeaturesRequest(feature_updates=[update]))
     assert [result.error_code for result in response.results] == [code]
     expected = level if code is ErrorCode.NONE else 21
-    assert asking.broker.metadata.state.features["metadata.version"] == expected
+    assert asking.broker.services.metadata.state.features["metadata.version"] == expected
 
 
 @pytest.mark.parametrize(("level", "offered"), [(0, (11, 4, 4)), (1, (11, 4, 4)), (2, (12, 5, 5))])
@@ -128,7 +128,7 @@ async def elected(asking: Asking, topic: str, index: int) -> ErrorCode:
 
 
 async def test_the_only_replica_leads_already(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert await elected(asking, "a", 0) == ErrorCode.ELECTION_NOT_NEEDED
     assert await elected(asking, "a", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await elected(asking, "none", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -144,7 +144,7 @@ async def reassigned(asking: Asking, topic: str, replicas: list[int] | None) -> 
 
 
 async def test_replicas_can_only_stay(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert await reassigned(asking, "a", [1]) == ErrorCode.NONE
     assert await reassigned(asking, "a", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert await reassigned(asking, "none", [1]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -169,8 +169,8 @@ async def pages(asking: Asking, limit: int) -> list[list[tuple[str | None, list[
 
 
 async def test_topics_come_page_by_page(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("b", partitions=2)
-    asking.broker.metadata.create_topic("a", partitions=3)
+    asking.broker.services.metadata.create_topic("b", partitions=2)
+    asking.broker.services.metadata.create_topic("a", partitions=3)
     assert await pages(asking, 10) == [[("a", [0, 1, 2]), ("b", [0, 1])]]
     assert await pages(asking, 3) == [[("a", [0, 1, 2])], [("b", [0, 1])]]
     assert await pages(asking, 2) == [[("a", [0, 1])], [("a", [2]), ("b", [0])], [("b", [1])]]
@@ -178,7 +178,7 @@ async def test_topics_come_page_by_page(asking: Asking) -> None:
 
 
 async def test_a_cursor_must_point_to_what_is_asked_for(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     for cursor in (Cursor(topic_name="s"), Cursor(topic_name="a", partition_index=-1)):
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)
         response = await asking.ask(handle_describe_topic_partitions, request)

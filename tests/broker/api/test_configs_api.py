@@ -62,7 +62,7 @@ async def change(
 
 
 async def test_a_topics_value_comes_with_what_would_count_without_it(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a", configs={"max.message.bytes": "10"})
+    asking.broker.services.metadata.create_topic("a", configs={"max.message.bytes": "10"})
     found = await entry(asking, ResourceType.TOPIC, "a", "max.message.bytes")
     assert (found.value, found.config_source, found.config_type, found.read_only) == ("10", 1, 3, False)
     assert [(s.name, s.value, s.source) for s in found.synonyms] == [
@@ -72,14 +72,14 @@ async def test_a_topics_value_comes_with_what_would_count_without_it(asking: Ask
 
 
 async def test_all_36_keys_of_a_topic_are_described_with_a_sentence(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     result = await described(asking, ResourceType.TOPIC, "a", documentation=True)
     assert len(result.configs) == 36
     assert all(config.documentation for config in result.configs)
 
 
 async def test_v0_tells_what_is_a_default_instead_of_where_it_comes_from(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a", configs={"max.message.bytes": "10"})
+    asking.broker.services.metadata.create_topic("a", configs={"max.message.bytes": "10"})
     assert not (await entry(asking, ResourceType.TOPIC, "a", "max.message.bytes", version=0)).is_default
     assert (await entry(asking, ResourceType.TOPIC, "a", "retention.ms", version=0)).is_default
 
@@ -114,7 +114,7 @@ async def test_what_cannot_be_described(asking: Asking, kind: int, name: str, co
 
 
 async def test_a_dynamic_value_of_one_broker_stands_above_that_of_all(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert await change(asking, 4, "", ("log.retention.ms", SET, "10")) == (ErrorCode.NONE, None)
     assert await change(asking, 4, "1", ("log.retention.ms", SET, "20")) == (ErrorCode.NONE, None)
     of_broker = await entry(asking, ResourceType.BROKER, "1", "log.retention.ms")
@@ -126,11 +126,11 @@ async def test_a_dynamic_value_of_one_broker_stands_above_that_of_all(asking: As
     assert (await entry(asking, ResourceType.BROKER, "", "log.retention.ms")).value == "10"
     await change(asking, 4, "1", ("log.retention.ms", DELETE, None))
     await change(asking, 4, "", ("log.retention.ms", DELETE, None))
-    assert asking.broker.partitions.get("a", 0).log.config.retention_ms == 604_800_000
+    assert asking.broker.services.partitions.get("a", 0).log.config.retention_ms == 604_800_000
 
 
 async def test_a_list_can_be_added_to_and_taken_from(asking: Asking) -> None:
-    topic = asking.broker.metadata.create_topic("a")
+    topic = asking.broker.services.metadata.create_topic("a")
     await change(asking, 2, "a", ("cleanup.policy", APPEND, "compact"))
     assert topic.configs == {"cleanup.policy": "delete,compact"}
     await change(asking, 2, "a", ("cleanup.policy", SUBTRACT, "delete"))
@@ -181,24 +181,24 @@ async def test_a_list_can_be_added_to_and_taken_from(asking: Asking) -> None:
 async def test_what_cannot_be_changed(
     asking: Asking, kind: int, name: str, changes: list[tuple[str, int, str | None]], code: ErrorCode, message: str
 ) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert await change(asking, kind, name, *changes) == (code, message)
 
 
 async def test_nothing_changes_where_one_of_the_changes_is_bad(asking: Asking) -> None:
-    topic = asking.broker.metadata.create_topic("a")
+    topic = asking.broker.services.metadata.create_topic("a")
     code, _ = await change(asking, 2, "a", ("retention.ms", SET, "5"), ("segment.bytes", SET, "x"))
     assert (code, topic.configs) == (ErrorCode.INVALID_CONFIG, {})
 
 
 async def test_validating_changes_nothing(asking: Asking) -> None:
-    topic = asking.broker.metadata.create_topic("a")
+    topic = asking.broker.services.metadata.create_topic("a")
     assert (await change(asking, 2, "a", ("retention.ms", SET, "5"), validate_only=True))[0] == ErrorCode.NONE
     assert topic.configs == {}
 
 
 async def test_alter_configs_replaces_all_of_them(asking: Asking) -> None:
-    topic = asking.broker.metadata.create_topic("a", configs={"retention.ms": "5", "segment.bytes": "100"})
+    topic = asking.broker.services.metadata.create_topic("a", configs={"retention.ms": "5", "segment.bytes": "100"})
     resource = alter_configs.AlterConfigsResource(
         resource_type=2,
         resource_name="a",
@@ -210,7 +210,7 @@ async def test_alter_configs_replaces_all_of_them(asking: Asking) -> None:
 
 
 async def test_a_resource_named_twice_is_not_changed(asking: Asking) -> None:
-    topic = asking.broker.metadata.create_topic("a", configs={"retention.ms": "5"})
+    topic = asking.broker.services.metadata.create_topic("a", configs={"retention.ms": "5"})
     twice = [alter_configs.AlterConfigsResource(resource_type=2, resource_name="a") for _ in range(2)]
     response = await asking.ask(handle_alter_configs, alter_configs.AlterConfigsRequest(resources=twice))
     assert [result.error_code for result in response.responses] == [ErrorCode.INVALID_REQUEST] * 2

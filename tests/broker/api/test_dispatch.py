@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api.dispatch import APIS, Api, Dispatcher
+from gregor.broker.api.contract import Api
+from gregor.broker.api.dispatch import Dispatcher
+from gregor.broker.api.table import APIS
 from gregor.broker.server.connection import UnanswerableError
 from gregor.broker.server.request_header import parse_header, skip_tagged_fields
 from gregor.protocol.apis import ApiKey
@@ -23,7 +25,7 @@ SOFTWARE = ApiVersionsRequest(client_software_name="tester", client_software_ver
 
 @pytest.fixture
 def dispatcher(asking: Asking) -> Dispatcher:
-    return Dispatcher(asking.broker)
+    return Dispatcher(asking.broker.services)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -97,7 +99,7 @@ def failing(error: Exception) -> Any:
 async def test_what_a_handler_raises_becomes_the_responses_error(
     asking: Asking, error: Exception, code: ErrorCode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dispatcher = Dispatcher(asking.broker, {12: Api(ApiKey.HEARTBEAT, 0, 4, failing(error))})
+    dispatcher = Dispatcher(asking.broker.services, {12: Api(ApiKey.HEARTBEAT, 0, 4, failing(error))})
     answer = await answered(dispatcher, asking, frame_of(ApiKey.HEARTBEAT, 4, HeartbeatRequest()))
     assert response_of(ApiKey.HEARTBEAT, 4, answer).error_code == code
     assert ("Traceback" in caplog.text) == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -105,7 +107,7 @@ async def test_what_a_handler_raises_becomes_the_responses_error(
 
 async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(asking: Asking) -> None:
     row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(BrokerError(ErrorCode.NOT_CONTROLLER)))
-    dispatcher = Dispatcher(asking.broker, {row.key: row})
+    dispatcher = Dispatcher(asking.broker.services, {row.key: row})
     with pytest.raises(UnanswerableError):
         await dispatcher.answer(frame_of(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest()), asking.client)
 

@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gregor.broker.api.handlers.fetch import handle_fetch
+from gregor.broker.server.client_connection import ClientGoneError
 from gregor.broker.server.parts import FileSlice
-from gregor.broker.server.requests import ClientGoneError
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from gregor.protocol.records.batches import iter_batches
@@ -21,7 +21,7 @@ BATCH_BYTES = len(batch(b"x" * 100))
 @pytest.fixture
 async def topic(asking: Asking) -> str:
     """A topic with three partitions, the first two with three batches each."""
-    name = asking.broker.metadata.create_topic("t", partitions=3).name
+    name = asking.broker.services.metadata.create_topic("t", partitions=3).name
     for partition in (0, 1):
         for _ in range(3):
             await produced(asking, produce(batch(b"x" * 100), partition=partition))
@@ -41,7 +41,7 @@ async def test_each_version_gets_the_format_that_its_clients_read(
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("version", [0, 3, 4])
 async def test_what_old_producers_wrote_reaches_everybody(asking: Asking, version: int, magic: int) -> None:
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(magic, b"a", b"b")), magic + 1)
     (answer,) = await fetched(asking, fetch((0, 0)), version)
     assert await values_of(answer) == [(0, b"a"), (1, b"b")]
@@ -49,7 +49,7 @@ async def test_what_old_producers_wrote_reaches_everybody(asking: Asking, versio
 
 @pytest.mark.parametrize("properties", [{"gregor.message.upconversion.enable": "false"}])
 async def test_old_formats_go_out_as_stored_where_up_conversion_is_off(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(1, b"a")), 2)
     (answer,) = await fetched(asking, fetch((0, 0)), 11)
     assert isinstance(answer.records, FileSlice)
@@ -85,7 +85,7 @@ async def test_partitions_that_are_not_there_come_last(asking: Asking, topic: st
 
 
 async def test_topic_ids_from_version_13_on(asking: Asking, topic: str) -> None:
-    topic_id = asking.broker.metadata.topics["t"].topic_id
+    topic_id = asking.broker.services.metadata.topics["t"].topic_id
     wanted = [FetchPartition(partition=0, partition_max_bytes=1000)]
     known, unknown = FetchTopic(topic_id=topic_id, partitions=wanted), FetchTopic(partitions=wanted)
     response = await asking.ask(handle_fetch, FetchRequest(topics=[unknown, known]), 13)
@@ -96,7 +96,7 @@ async def test_topic_ids_from_version_13_on(asking: Asking, topic: str) -> None:
 @pytest.mark.parametrize("enabled_by", ["topic", "nobody"])
 async def test_down_conversion_can_be_switched_off(asking: Asking, enabled_by: str) -> None:
     configs = {"message.downconversion.enable": "true" if enabled_by == "topic" else "false"}
-    asking.broker.metadata.create_topic("t", configs=configs)
+    asking.broker.services.metadata.create_topic("t", configs=configs)
     await produced(asking, produce(batch(b"a")))
     (old,) = await fetched(asking, fetch((0, 0)), 3)
     assert old.error_code == (0 if enabled_by == "topic" else ErrorCode.UNSUPPORTED_VERSION)
@@ -105,7 +105,7 @@ async def test_down_conversion_can_be_switched_off(asking: Asking, enabled_by: s
 
 
 async def test_zstd_topics_are_not_for_old_clients(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("t", configs={"compression.type": "zstd"})
+    asking.broker.services.metadata.create_topic("t", configs={"compression.type": "zstd"})
     for version, error in ((9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)):
         assert (await fetched(asking, fetch((0, 0)), version))[0].error_code == error
 
@@ -177,7 +177,7 @@ async def test_it_waits_for_min_bytes(
         await produced(asking, produce(batch(b"x" * 100), partition=partition))
         await wait_all_tasks_blocked()
     assert waiting.response is not None
-    assert len(asking.broker.purgatory) == 0
+    assert len(asking.broker.services.purgatory) == 0
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_a_deleted_topic_wakes_those_who_wait_for_it(
     waiting = Waiting(asking, fetch((0, 3), max_wait_ms=30_000))
     nursery.start_soon(waiting.run)
     await wait_all_tasks_blocked()
-    asking.broker.metadata.delete_topic("t")
+    asking.broker.services.metadata.delete_topic("t")
     await wait_all_tasks_blocked()
     assert waiting.response is not None
     assert waiting.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -248,8 +248,8 @@ async def test_a_session_only_tells_news(asking: Asking, topic: str) -> None:
 
 async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
     """Kafka's TotalFetchRequestsPerSec and FailedFetchRequestsPerSec: an offset out of range is no failure."""
-    asking.broker.metadata.create_topic("counted", partitions=2)
+    asking.broker.services.metadata.create_topic("counted", partitions=2)
     await fetched(asking, fetch((0, 99), (1, 0), (7, 0), topic="counted"))
     await fetched(asking, fetch((0, 0), topic="counted", partition_max_bytes=-1))
-    counters = asking.broker.metrics.topics["counted"]
+    counters = asking.broker.services.metrics.topics["counted"]
     assert (counters.fetch_requests, counters.failed_fetch_requests) == (3, 1)

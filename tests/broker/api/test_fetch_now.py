@@ -99,12 +99,12 @@ def paused_clock(autojump_clock: MockClock) -> MockClock:
 
 @pytest.fixture
 async def following(asking: Asking, paused_clock: MockClock) -> Following:
-    asking.broker.metadata.create_topic("t", partitions=2)
-    partitions = [*asking.broker.partitions.of_topic("t").values()]
-    here = asking.broker.config.node_id
+    asking.broker.services.metadata.create_topic("t", partitions=2)
+    partitions = [*asking.broker.services.partitions.of_topic("t").values()]
+    here = asking.broker.services.config.node_id
     for index, partition in enumerate(partitions):
         state = PartitionState(index, here, EPOCH, [here, FOLLOWER], [here, FOLLOWER], 1)
-        rules = ReplicationRules(here, 30_000, asking.broker.clock.now_ms, lambda *_: True, lambda *_: None)
+        rules = ReplicationRules(here, 30_000, asking.broker.services.clock.now_ms, lambda *_: True, lambda *_: None)
         partition.become_leader(state, rules)
     return Following(asking, partitions)
 
@@ -120,7 +120,7 @@ async def test_it_is_answered_with_all_that_one_turn_appends(following: Followin
         0: [(0, b"a"), (1, b"b")],
         1: [(0, b"c")],
     }
-    assert len(following.asking.broker.purgatory) == 0
+    assert len(following.asking.broker.services.purgatory) == 0
 
 
 async def test_the_next_one_tells_that_it_was_copied(following: Following) -> None:
@@ -165,14 +165,14 @@ async def test_a_later_one_has_less_time(following: Following, paused_clock: Moc
 
 async def test_the_broker_stops(following: Following) -> None:
     late = following.park(following.request())
-    following.asking.broker.purgatory.stop()
+    following.asking.broker.services.purgatory.stop()
     assert late.frame is not None
     assert isinstance(following.send(following.request()), bytes), "nobody waits any more"
 
 
 async def test_the_topic_is_deleted(following: Following) -> None:
     late = following.park(following.request())
-    following.asking.broker.metadata.delete_topic("t")
+    following.asking.broker.services.metadata.delete_topic("t")
     await wait_all_tasks_blocked()
     (topic,) = following.take(late.frame).responses
     assert {answer.error_code for answer in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_ID}

@@ -53,7 +53,7 @@ def metadata_of(topic: str) -> MetadataRequest:
 
 
 async def test_old_formats(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     for version, data in (
         (1, message_set(0, b"a")),
         (1, message_set(0, b"b", b"c", codec=Codec.GZIP)),
@@ -74,7 +74,7 @@ async def test_old_formats(asking: Asking) -> None:
 
 async def test_an_answer_has_no_more_batches_than_tags(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_TAGGED_BATCHES", 2)
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     for value in (b"a", b"b", b"c"):
         await produced(asking, produce(batch(value)))
     (answer,) = await fetched(asking, fetch((0, 0), gregor_with_tags=True), 12)

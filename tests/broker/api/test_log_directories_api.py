@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_log_directories_tell_sizes_and_disks(asking: Asking, directories: list[str]) -> None:
-    asking.broker.metadata.create_topic(TOPIC, partitions=2)
+    asking.broker.services.metadata.create_topic(TOPIC, partitions=2)
     results = (await asking.ask(handle_describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
     assert [result.log_dir for result in results] == directories
     found = [
@@ -69,10 +69,10 @@ async def test_log_directories_tell_sizes_and_disks(asking: Asking, directories:
 
 
 async def test_a_partition_moves_with_all_that_comes_meanwhile(asking: Asking, directories: list[str]) -> None:
-    asking.broker.metadata.create_topic(TOPIC)
+    asking.broker.services.metadata.create_topic(TOPIC)
     for number in range(20):
         await produced(asking, produce(batch(b"%d" % number + bytes(60_000)), TOPIC))
-    logs = asking.broker.logs
+    logs = asking.broker.services.logs
     home = logs.directory_of(TOPIC, 0)
     assert home is not None
     (there,) = set(directories) - {home.path}
@@ -92,30 +92,30 @@ async def test_a_partition_moves_with_all_that_comes_meanwhile(asking: Asking, d
 
 
 async def test_a_move_to_where_it_is_ends_one_to_elsewhere(asking: Asking, directories: list[str]) -> None:
-    asking.broker.metadata.create_topic(TOPIC)
+    asking.broker.services.metadata.create_topic(TOPIC)
     await produced(asking, produce(batch(b"a"), TOPIC))
-    home = asking.broker.logs.directory_of(TOPIC, 0)
+    home = asking.broker.services.logs.directory_of(TOPIC, 0)
     assert home is not None
     (there,) = set(directories) - {home.path}
     assert await moved(asking, there) == ErrorCode.NONE
     assert await moved(asking, home.path) == ErrorCode.NONE
-    assert asking.broker.logs.move_of(TOPIC, 0) is None
+    assert asking.broker.services.logs.move_of(TOPIC, 0) is None
     assert (await described(asking))[there] == []
     await trio.testing.wait_all_tasks_blocked()
-    assert asking.broker.logs.directory_of(TOPIC, 0) is home
+    assert asking.broker.services.logs.directory_of(TOPIC, 0) is home
 
 
 async def test_a_topic_may_be_deleted_while_it_moves(asking: Asking, directories: list[str]) -> None:
-    asking.broker.metadata.create_topic(TOPIC)
+    asking.broker.services.metadata.create_topic(TOPIC)
     await produced(asking, produce(batch(b"a"), TOPIC))
     for path in directories:
         assert await moved(asking, path) == ErrorCode.NONE
-    asking.broker.metadata.delete_topic(TOPIC)
+    asking.broker.services.metadata.delete_topic(TOPIC)
     await trio.testing.wait_all_tasks_blocked()
     assert await described(asking) == {path: [] for path in directories}
 
 
 async def test_what_cannot_be_moved(asking: Asking, directories: list[str]) -> None:
-    asking.broker.metadata.create_topic(TOPIC)
+    asking.broker.services.metadata.create_topic(TOPIC)
     assert await moved(asking, directories[0], "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await moved(asking, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND

@@ -36,7 +36,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 @pytest.fixture
 async def topic(asking: Asking) -> str:
     """A topic whose one partition holds times 10, 30, 20 and 40 seconds after NOW_MS at offsets 0 to 3."""
-    name = asking.broker.metadata.create_topic("t").name
+    name = asking.broker.services.metadata.create_topic("t").name
     for seconds in ((10, 30), (20, 40)):
         records = [Record(index, NOW_MS + 1000 * at, None, b"v") for index, at in enumerate(seconds)]
         await produced(asking, produce(bytearray(v2.build_batch(records))))
@@ -140,7 +140,7 @@ async def test_records_are_deleted_up_to_an_offset(
 
 
 async def test_where_records_are_not_deleted(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("compact", configs={"cleanup.policy": "compact"})
+    asking.broker.services.metadata.create_topic("compact", configs={"cleanup.policy": "compact"})
     assert (await deleted(asking, 0, "compact")).error_code == ErrorCode.POLICY_VIOLATION
     assert (await deleted(asking, 0, "none")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await deleted(asking, 0, "__consumer_offsets")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

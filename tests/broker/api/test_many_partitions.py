@@ -47,7 +47,7 @@ async def test_no_more_than_ten_thousand_partitions_are_created_at_once(asking: 
     assert await create(asking, ("a", 10_000), validate_only=validate_only) == [TOO_LARGE], "the topic is one more"
     topics = [(f"t{number}", 1) for number in range(5001)]
     assert await create(asking, *topics, validate_only=validate_only) == [TOO_LARGE] * 5001
-    assert not asking.broker.metadata.topics
+    assert not asking.broker.services.metadata.topics
 
 
 @pytest.mark.parametrize("properties", [{"num.partitions": "10001"}])
@@ -100,21 +100,21 @@ async def turns_during(work: Callable[[], Awaitable[Any]]) -> int:
 async def test_others_are_served_while_a_topic_gets_its_partitions(asking: Asking) -> None:
     turns = await turns_during(lambda: create(asking, ("big", 400)))
     assert turns >= (400 - later_logs.MADE_AT_ONCE) // later_logs.MADE_IN_A_TURN
-    assert len(asking.broker.partitions) == 400, "who is answered finds all partitions"
+    assert len(asking.broker.services.partitions) == 400, "who is answered finds all partitions"
 
 
 async def test_a_topic_that_goes_while_it_is_made(asking: Asking) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(create, asking, ("big", 400))
-        while not asking.broker.partitions:
+        while not asking.broker.services.partitions:
             await trio.lowlevel.checkpoint()
-        assert len(asking.broker.partitions) < 400
+        assert len(asking.broker.services.partitions) < 400
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="big")])
         assert not (await asking.ask(handle_delete_topics, request)).responses[0].error_code
         nursery.start_soon(create, asking, ("big", 300))
-    assert len(asking.broker.partitions) == 300
-    topic_ids = {partition.log.topic_id for partition in asking.broker.partitions}
-    assert topic_ids == {asking.broker.metadata.topics["big"].topic_id}
+    assert len(asking.broker.services.partitions) == 300
+    topic_ids = {partition.log.topic_id for partition in asking.broker.services.partitions}
+    assert topic_ids == {asking.broker.services.metadata.topics["big"].topic_id}
 
 
 async def test_a_log_that_cannot_be_made_is_made_later(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,16 +129,16 @@ async def test_a_log_that_cannot_be_made_is_made_later(asking: Asking, monkeypat
     monkeypatch.setattr(LogManager, "create", create_log)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(create, asking, ("big", 250))
-        while len(asking.broker.partitions) < 200:
+        while len(asking.broker.services.partitions) < 200:
             await trio.lowlevel.checkpoint()
         is_full = False
-    assert len(asking.broker.partitions) == 250
+    assert len(asking.broker.services.partitions) == 250
 
 
 async def test_others_are_served_while_many_partitions_are_described_or_elected(asking: Asking) -> None:
     broker = asking.broker
     for number in range(60):
-        topic = broker.metadata.create_topic(f"t{number}")
+        topic = asking.broker.services.metadata.create_topic(f"t{number}")
         topic.partitions += [PartitionState(index, 1, 0, [1], [1]) for index in range(1, 1000)]
     everything = MetadataRequest(topics=None)
     assert await turns_during(lambda: asking.ask(handle_metadata, everything)) > 2

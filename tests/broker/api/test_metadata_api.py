@@ -24,19 +24,19 @@ async def metadata(asking: Asking, version: int = 12, **fields: Any) -> Metadata
 
 
 async def test_v0_asks_for_all_topics_by_naming_none(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert [topic.name for topic in (await metadata(asking, 0, topics=[])).topics] == ["a"]
 
 
 @pytest.mark.parametrize("version", [1, 8, 12])
 async def test_later_versions_ask_for_all_by_null_and_for_none_by_naming_none(asking: Asking, version: int) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert [topic.name for topic in (await metadata(asking, version, topics=None)).topics] == ["a"]
     assert (await metadata(asking, version, topics=[])).topics == []
 
 
 async def test_a_topic_is_described_with_its_partitions(asking: Asking) -> None:
-    made = asking.broker.metadata.create_topic("a", partitions=2)
+    made = asking.broker.services.metadata.create_topic("a", partitions=2)
     (topic,) = (await metadata(asking, topics=named("a"))).topics
     assert (topic.name, topic.topic_id, topic.is_internal) == ("a", made.topic_id, False)
     described = [(p.partition_index, p.leader_id, p.leader_epoch, p.replica_nodes) for p in topic.partitions]
@@ -44,7 +44,7 @@ async def test_a_topic_is_described_with_its_partitions(asking: Asking) -> None:
 
 
 async def test_a_topic_named_twice_is_described_once(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     assert len((await metadata(asking, topics=named("a", "a"))).topics) == 1
 
 
@@ -52,7 +52,7 @@ async def test_clients_are_told_the_address_that_they_dialled(asking: Asking) ->
     response = await metadata(asking, topics=[])
     assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [(1, *DIALLED, "r1")]
     assert response.controller_id == 1
-    assert response.cluster_id == asking.broker.metadata.cluster_id != ""
+    assert response.cluster_id == asking.broker.services.metadata.cluster_id != ""
 
 
 @pytest.mark.parametrize("properties", [{"advertised.listeners": "PLAINTEXT://kafka.example:19092"}])
@@ -70,29 +70,29 @@ async def test_a_missing_topic_is_made_on_first_use_and_found_on_second(asking: 
 
 async def test_clients_before_v4_cannot_forbid_creation(asking: Asking) -> None:
     await metadata(asking, 3, topics=named("new"), allow_auto_topic_creation=False)
-    assert "new" in asking.broker.metadata.topics
+    assert "new" in asking.broker.services.metadata.topics
 
 
 async def test_clients_from_v4_on_can_forbid_creation(asking: Asking) -> None:
     await metadata(asking, 4, topics=named("new"), allow_auto_topic_creation=False)
-    assert asking.broker.metadata.topics == {}
+    assert asking.broker.services.metadata.topics == {}
 
 
 @pytest.mark.parametrize("properties", [{"auto.create.topics.enable": "false"}])
 async def test_the_operator_can_forbid_creation(asking: Asking) -> None:
     await metadata(asking, topics=named("new"), allow_auto_topic_creation=True)
-    assert asking.broker.metadata.topics == {}
+    assert asking.broker.services.metadata.topics == {}
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "é", "x" * 250])
 async def test_a_name_that_no_topic_can_have(asking: Asking, name: str) -> None:
     (topic,) = (await metadata(asking, topics=named(name), allow_auto_topic_creation=True)).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert asking.broker.metadata.topics == {}
+    assert asking.broker.services.metadata.topics == {}
 
 
 async def test_v12_asks_by_id(asking: Asking) -> None:
-    made, missing = asking.broker.metadata.create_topic("a"), uuid4()
+    made, missing = asking.broker.services.metadata.create_topic("a"), uuid4()
     wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (made.topic_id, missing)]
     found, lost = (await metadata(asking, topics=wanted)).topics
     assert (found.name, found.error_code) == ("a", ErrorCode.NONE)
@@ -107,7 +107,7 @@ async def test_v10_has_ids_but_may_not_ask_by_them(asking: Asking) -> None:
 
 
 async def test_operations_are_told_to_who_asks(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a")
+    asking.broker.services.metadata.create_topic("a")
     silent = await metadata(asking, 8, topics=named("a"))
     asked = await metadata(
         asking,

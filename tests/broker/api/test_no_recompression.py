@@ -16,7 +16,7 @@ from tests.broker.api.log_requests import batch, bytes_of, fetch, fetched, messa
 
 @pytest.mark.parametrize("wanted", ["producer", "gzip", "zstd", "lz4", "uncompressed"])
 async def test_whatever_the_topic_wants(asking: Asking, wanted: str) -> None:
-    asking.broker.metadata.create_topic("t", configs={"compression.type": wanted})
+    asking.broker.services.metadata.create_topic("t", configs={"compression.type": wanted})
     sent = []
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
         for version, data in (
@@ -29,7 +29,9 @@ async def test_whatever_the_topic_wants(asking: Asking, wanted: str) -> None:
     (answer,) = await fetched(asking, fetch((0, 0), gregor_as_stored=True), 12)
     stored = [(found.size_bytes, found.codec) for found in iter_batches(await bytes_of(answer))]
     assert stored == sent
-    assert next(family for family in log_families(asking.broker) if "recompression" in family.name).samples == [({}, 0)]
+    assert next(
+        family for family in log_families(asking.broker.services) if "recompression" in family.name
+    ).samples == [({}, 0)]
 
 
 async def test_it_would_be_seen(
@@ -39,8 +41,8 @@ async def test_it_would_be_seen(
         return validate(memoryview(bytearray(data)), *arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(handler, "validate", compressing)
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(batch(b"a", codec=Codec.GZIP)))
-    assert asking.broker.metrics.recompressions_on_append == 1
+    assert asking.broker.services.metrics.recompressions_on_append == 1
     assert "RecompressionsOnAppend is no longer 0" in caplog.text
-    asking.broker.metrics.recompressions_on_append = 0
+    asking.broker.services.metrics.recompressions_on_append = 0

@@ -34,7 +34,7 @@ SHORT_CUT_VERSIONS = range(3, 12)
 @pytest.fixture
 def topic(asking: Asking) -> str:
     """The name of a topic with two partitions."""
-    return asking.broker.metadata.create_topic("t", partitions=2).name
+    return asking.broker.services.metadata.create_topic("t", partitions=2).name
 
 
 @pytest.mark.parametrize("version", range(12))
@@ -72,7 +72,7 @@ async def test_damage_is_refused_and_nothing_stored(asking: Asking, topic: str) 
     damaged = batch(b"a", b"b")
     damaged[-1] ^= 1
     assert (await produced(asking, produce(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
-    assert asking.broker.partitions.get("t", 0).log.log_end_offset == 0
+    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
 
 
 async def test_a_bad_partition_hinders_no_good_one(asking: Asking, topic: str) -> None:
@@ -88,7 +88,7 @@ async def test_old_clients_get_no_error_for_nothing(asking: Asking, topic: str) 
 
 
 async def test_internal_topics_are_not_written_to(asking: Asking) -> None:
-    asking.broker.metadata.ensure_topic("__consumer_offsets")
+    asking.broker.services.metadata.ensure_topic("__consumer_offsets")
     answer = await produced(asking, produce(batch(b"a"), "__consumer_offsets"))
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -107,7 +107,7 @@ async def test_a_large_compressed_batch_is_validated_beside_the_loop(asking: Ask
 @pytest.fixture
 async def dispatcher(asking: Asking, topic: str) -> Dispatcher:
     """A dispatcher that has heard of its client, as after any first request."""
-    dispatcher = Dispatcher(asking.broker)
+    dispatcher = Dispatcher(asking.broker.services)
     await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"first"), partition=1)))
     return dispatcher
 
@@ -135,7 +135,7 @@ async def test_the_short_cut_says_nothing_where_no_answer_is_expected(
     asking: Asking, dispatcher: Dispatcher, version: int
 ) -> None:
     assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"), acks=0))) == b""
-    assert asking.broker.partitions.get("t", 0).log.log_end_offset == 1
+    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 1
 
 
 def corrupt(data: bytearray) -> bytearray:
@@ -169,7 +169,7 @@ async def test_the_short_cut_leaves_alone_what_is_not_common(
 ) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, UNCOMMON[name])
     assert answered_now(dispatcher, asking, frame) is None
-    assert asking.broker.partitions.get("t", 0).log.log_end_offset == 0
+    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
@@ -183,7 +183,7 @@ async def test_the_short_cut_takes_no_cut_frame(asking: Asking, dispatcher: Disp
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a")))
     for length in range(len(frame)):
         assert answered_now(dispatcher, asking, frame[:length]) is None
-    assert asking.broker.partitions.get("t", 0).log.log_end_offset == 0
+    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
 
 
 async def test_the_short_cut_waits_for_a_new_client_id_to_be_noted(asking: Asking, dispatcher: Dispatcher) -> None:
@@ -195,11 +195,11 @@ async def test_the_short_cut_waits_for_a_new_client_id_to_be_noted(asking: Askin
 
 async def test_requests_are_counted_by_partition_and_failures_apart(asking: Asking, topic: str) -> None:
     """Kafka's TotalProduceRequestsPerSec and FailedProduceRequestsPerSec: what a client may expect is no failure."""
-    dispatcher = Dispatcher(asking.broker)
+    dispatcher = Dispatcher(asking.broker.services)
     await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"handler"))))
     assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"short cut"))))
     for request in (produce(batch(bytes(2 << 20))), produce(batch(b"a")[:-1]), produce(batch(b"a"), "none")):
         await produced(asking, request)
-    counters = asking.broker.metrics.topics
+    counters = asking.broker.services.metrics.topics
     assert (counters["t"].produce_requests, counters["t"].failed_produce_requests) == (4, 1)
     assert "none" not in counters

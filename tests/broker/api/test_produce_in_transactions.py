@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from gregor.broker.api.contract import RequestContext
 from gregor.broker.api.handlers import produce
 from gregor.broker.replicas.partition import Partition
-from gregor.broker.server.requests import RequestContext
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record

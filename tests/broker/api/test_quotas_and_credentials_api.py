@@ -131,7 +131,7 @@ def credential(
 
 async def test_scram_credentials_are_kept_as_kafka_keeps_them(asking: Asking) -> None:
     assert await alter_scram(asking, credential("al")) == [("al", ErrorCode.NONE)]
-    kept = asking.broker.metadata.scram_credentials()["al", 1]
+    kept = asking.broker.services.metadata.scram_credentials()["al", 1]
     # As Apache Kafka 3.9.1 stored the same upsertion.
     assert kept.stored_key.hex() == "e5f154c55d000f6eb15a4a09260edb5d5adfb02d7ca0effdb5ea09c7d3c9b53d"
     assert kept.server_key.hex() == "1c4b5802f3b04ee6d6d368c92fee4c1049636db3a6b17850b86afd785a8948ed"
@@ -180,7 +180,7 @@ async def test_nobody_gets_a_token_over_plaintext(asking: Asking) -> None:
 
 async def test_a_client_pushes_what_it_is_subscribed_to(asking: Asking) -> None:
     configs = {"metrics": "org.apache.kafka.producer.", "interval.ms": "5000", "match": "client_id=tes.*"}
-    asking.broker.metadata.set_configs(ResourceType.CLIENT_METRICS, "s", configs)
+    asking.broker.services.metadata.set_configs(ResourceType.CLIENT_METRICS, "s", configs)
     wanted = await asking.ask(handle_get_telemetry_subscriptions, GetTelemetrySubscriptionsRequest())
     assert wanted.client_instance_id != UUID(int=0)
     assert (wanted.requested_metrics, wanted.push_interval_ms) == (["org.apache.kafka.producer."], 5000)
@@ -198,5 +198,5 @@ async def test_a_client_pushes_what_it_is_subscribed_to(asking: Asking) -> None:
     assert await pushed(mine, wanted.subscription_id, codec=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     named = await asking.ask(handle_list_client_metrics_resources, ListClientMetricsResourcesRequest())
     assert [resource.name for resource in named.client_metrics_resources] == ["s"]
-    asking.broker.metadata.set_configs(ResourceType.CLIENT_METRICS, "s", {"metrics": "other."})
+    asking.broker.services.metadata.set_configs(ResourceType.CLIENT_METRICS, "s", {"metrics": "other."})
     assert await pushed(mine, wanted.subscription_id) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID

@@ -31,8 +31,8 @@ async def times(asking: Asking, version: int, offset: int = 0) -> list[tuple[int
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("version", [2, 4, 11])
 async def test_readers_of_v1_and_v2_get_the_time_of_reception(asking: Asking, codec: Codec, version: int) -> None:
-    asking.broker.metadata.create_topic("t", configs=APPEND_TIME)
-    clock = asking.broker.logs.get("t", 0)._clock = ManualClock(5000)  # type: ignore[union-attr]
+    asking.broker.services.metadata.create_topic("t", configs=APPEND_TIME)
+    clock = asking.broker.services.logs.get("t", 0)._clock = ManualClock(5000)  # type: ignore[union-attr]
     await produced(asking, produce(message_set(0, b"a", b"b", codec=codec)), 1)
     clock.advance(1000)
     await produced(asking, produce(message_set(0, b"c", codec=codec)), 1)
@@ -46,7 +46,7 @@ async def test_readers_of_v1_and_v2_get_the_time_of_reception(asking: Asking, co
 
 
 async def test_readers_of_v0_get_what_was_produced(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("t", configs=APPEND_TIME)
+    asking.broker.services.metadata.create_topic("t", configs=APPEND_TIME)
     await produced(asking, produce(message_set(0, b"a")), 1)
     (answer,) = await fetched(asking, fetch((0, 0)), 1)
     assert await bytes_of(answer) == message_set(0, b"a")
@@ -54,7 +54,7 @@ async def test_readers_of_v0_get_what_was_produced(asking: Asking) -> None:
 
 async def test_a_topic_of_create_time_tells_none(asking: Asking) -> None:
     """As from Kafka: the producer said nothing of the time."""
-    asking.broker.metadata.create_topic("t")
+    asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(0, b"a")), 1)
     assert await times(asking, 11) == [(0, -1, TimestampType.CREATE_TIME)]
 

@@ -37,7 +37,7 @@ async def create(asking: Asking, *topics: CreatableTopic, validate_only: bool = 
 
 async def test_a_topic_is_made_and_described(asking: Asking) -> None:
     (result,) = await create(asking, topic("a", 3, retention_ms="5"))
-    made = asking.broker.metadata.topics["a"]
+    made = asking.broker.services.metadata.topics["a"]
     assert (result.error_code, result.error_message, result.topic_id) == (ErrorCode.NONE, None, made.topic_id)
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
@@ -57,7 +57,7 @@ async def test_one_bad_topic_hinders_no_good_one(asking: Asking) -> None:
 async def test_a_topic_named_twice_is_not_made(asking: Asking) -> None:
     (result,) = await create(asking, topic("a"), topic("a"))
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    assert asking.broker.metadata.topics == {}
+    assert asking.broker.services.metadata.topics == {}
 
 
 async def test_a_null_value_is_refused(asking: Asking) -> None:
@@ -93,7 +93,7 @@ async def test_partitions_can_be_assigned(asking: Asking) -> None:
 async def test_validating_makes_nothing(asking: Asking) -> None:
     (result,) = await create(asking, topic("a", 2), validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
-    assert asking.broker.metadata.topics == {}
+    assert asking.broker.services.metadata.topics == {}
 
 
 async def grow(asking: Asking, name: str, count: int, assignments: list[list[int]] | None = None) -> ErrorCode:
@@ -106,10 +106,10 @@ async def grow(asking: Asking, name: str, count: int, assignments: list[list[int
 
 
 async def test_partitions_can_be_added_but_not_taken_away(asking: Asking) -> None:
-    asking.broker.metadata.create_topic("a", partitions=2)
+    asking.broker.services.metadata.create_topic("a", partitions=2)
     assert await grow(asking, "a", 3) == ErrorCode.NONE
     assert await grow(asking, "a", 4, [[1]]) == ErrorCode.NONE
-    assert len(asking.broker.partitions.of_topic("a")) == 4
+    assert len(asking.broker.services.partitions.of_topic("a")) == 4
     for count in (4, 2, 0, -1):
         assert await grow(asking, "a", count) == ErrorCode.INVALID_PARTITIONS
     misplaced: list[list[list[int]]] = [[], [[1], [1]], [[]], [[1, 1]], [[78]]]
@@ -126,23 +126,23 @@ async def delete(asking: Asking, *topics: DeleteTopicState, version: int = 6) ->
 
 async def test_topics_are_deleted_by_name_in_every_version(asking: Asking) -> None:
     for version in range(7):
-        asking.broker.metadata.create_topic("a")
+        asking.broker.services.metadata.create_topic("a")
         wanted = [DeleteTopicState(name="a"), DeleteTopicState(name="none")]
         assert sorted(await delete(asking, *wanted, version=version), key=str) == [
             ("a", ErrorCode.NONE),
             ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
-        assert asking.broker.metadata.topics == {}
+        assert asking.broker.services.metadata.topics == {}
 
 
 async def test_topics_are_deleted_by_id(asking: Asking) -> None:
-    topic_id = asking.broker.metadata.create_topic("a").topic_id
+    topic_id = asking.broker.services.metadata.create_topic("a").topic_id
     assert await delete(asking, DeleteTopicState(topic_id=topic_id)) == [("a", ErrorCode.NONE)]
     assert await delete(asking, DeleteTopicState(topic_id=uuid4())) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 async def test_it_must_be_clear_which_topic_is_meant(asking: Asking) -> None:
-    topic_id = asking.broker.metadata.create_topic("a").topic_id
+    topic_id = asking.broker.services.metadata.create_topic("a").topic_id
     by_name, by_id = DeleteTopicState(name="a"), DeleteTopicState(topic_id=topic_id)
     refused = ErrorCode.INVALID_REQUEST
     assert await delete(asking, by_name, by_name) == [("a", refused)]
@@ -150,4 +150,4 @@ async def test_it_must_be_clear_which_topic_is_meant(asking: Asking) -> None:
     assert await delete(asking, by_id, by_id) == [(None, refused)]
     assert await delete(asking, DeleteTopicState(name="a", topic_id=topic_id)) == [("a", refused)]
     assert await delete(asking, DeleteTopicState()) == [(None, refused)]
-    assert "a" in asking.broker.metadata.topics
+    assert "a" in asking.broker.services.metadata.topics

@@ -22,7 +22,7 @@ BEFORE_KIP_890, PART_1, PART_2 = 10, 11, 12
 @pytest.fixture
 async def producer(asking: Asking) -> ProducerIdentity:
     """A transactional producer and a topic for it."""
-    asking.broker.metadata.create_topic(TOPIC, partitions=2)
+    asking.broker.services.metadata.create_topic(TOPIC, partitions=2)
     request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000)
     answer = await asking.ask(handle_init_producer_id, request)
     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -56,7 +56,7 @@ async def ended(asking: Asking, producer: ProducerIdentity) -> ProducerIdentity:
 
 
 def end_offset(asking: Asking) -> int:
-    return asking.broker.partitions.get(TOPIC, 0).log.log_end_offset
+    return asking.broker.services.partitions.get(TOPIC, 0).log.log_end_offset
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ async def test_the_next_transaction_waits_for_the_marker_of_the_last(
         following = await ended(asking, producer)
         assert await written(asking, following, PART_2) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert end_offset(asking) == 1
-    asking.broker.transactions.resume()
+    asking.broker.services.transactions.resume()
     assert await written(asking, following, PART_2) == ErrorCode.NONE
     assert end_offset(asking) == 3

@@ -33,8 +33,8 @@ async def faulty(tmp_path: Path, nursery: trio.Nursery, properties: dict[str, st
     own = {key: value.replace("{tmp}", str(tmp_path)) for key, value in properties.items()}
     broker = Broker(BrokerConfig({**defaults, **own}), ManualClock(START_MS))
     await nursery.start(broker.run)
-    broker.metadata.create_topic("orders", partitions=2)
-    broker.metadata.create_topic("payments")
+    broker.services.metadata.create_topic("orders", partitions=2)
+    broker.services.metadata.create_topic("payments")
     faulty = FaultyBroker(broker)
     yield faulty
     faulty.close()

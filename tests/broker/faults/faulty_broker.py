@@ -30,16 +30,16 @@ class FaultyBroker:
     def rules(self, **texts: str) -> None:
         """Let these rules, with `-` for `_` in their names, and no others be in force."""
         configs = {f"gregor.fault.rule.{name.replace('_', '-')}": text for name, text in texts.items()}
-        self.broker.metadata.set_configs(ResourceType.BROKER, "1", configs)
+        self.broker.services.metadata.set_configs(ResourceType.BROKER, "1", configs)
 
     @property
     def strikes(self) -> dict[str, int]:
         """How often each rule has struck."""
-        assert self.broker.faults is not None
-        return {name: count for name, count in self.broker.faults.strike_counts().items() if count}
+        assert self.broker.services.faults is not None
+        return {name: count for name, count in self.broker.services.faults.strike_counts().items() if count}
 
     async def connect(self, client_id: str | None = "tester") -> Wire:
-        address = ("127.0.0.1", self.broker.listening[0].port)
+        address = ("127.0.0.1", self.broker.services.serving.listening[0].port)
         wire = await trio.to_thread.run_sync(partial(Wire, address, client_id=client_id))
         self._wires.append(wire)
         return wire

@@ -177,9 +177,9 @@ def test_a_clock_is_moved_and_never_before_the_beginning_of_time() -> None:
 async def test_a_broker_whose_clock_is_moved_stamps_records_with_a_wrong_time(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     key = "gregor.fault.clock.offset.ms"
-    faulty.broker.metadata.set_configs(ResourceType.BROKER, "1", {key: "-3600000"})
+    faulty.broker.services.metadata.set_configs(ResourceType.BROKER, "1", {key: "-3600000"})
     await produce(wire, ORDERS)
-    faulty.broker.metadata.set_configs(ResourceType.BROKER, "1", {})
+    faulty.broker.services.metadata.set_configs(ResourceType.BROKER, "1", {})
     await produce(wire, ORDERS)
     stamps = []
     for since in (0, START_MS):

@@ -26,7 +26,7 @@ ENABLED = MappingProxyType({"gregor.fault.injection.enable": "true"})
 
 
 def admin_of(faulty: FaultyBroker) -> Admin:
-    return Admin(f"127.0.0.1:{faulty.broker.listening[0].port}")
+    return Admin(f"127.0.0.1:{faulty.broker.services.serving.listening[0].port}")
 
 
 @pytest.mark.parametrize("target", ["", "1"])
@@ -67,7 +67,7 @@ async def test_a_bad_rule_is_an_invalid_config_and_changes_nothing(
 
 @pytest.mark.parametrize("properties", [{"gregor.fault.injection.enable": "false"}])
 async def test_a_broker_that_is_not_to_fail_refuses_rules(faulty: FaultyBroker) -> None:
-    assert faulty.broker.faults is None
+    assert faulty.broker.services.faults is None
     async with admin_of(faulty) as admin:
         for key, value in ((RULE, MOVED), ("gregor.fault.clock.offset.ms", "5")):
             with pytest.raises(BrokerError, match=r"gregor\.fault\.injection\.enable=true") as refusal:
@@ -82,7 +82,7 @@ async def test_strikes_are_counted_by_rule_and_survive_it(faulty: FaultyBroker) 
     await produce(wire, ORDERS)
 
     def counted() -> dict[str, float]:
-        (family,) = (f for f in broker_families(faulty.broker) if f.name == "gregor_fault_injections_total")
+        (family,) = (f for f in broker_families(faulty.broker.services) if f.name == "gregor_fault_injections_total")
         return {labels["rule"]: value for labels, value in family.samples}
 
     assert counted() == {"moved": 2, "idle": 0}

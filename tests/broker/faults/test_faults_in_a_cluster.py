@@ -34,7 +34,7 @@ class Pair:
 
     def rule(self, node: str, text: str) -> None:
         """Let this be the only rule of one node, or of both ("")."""
-        metadata = self.controller.broker.metadata
+        metadata = self.controller.broker.services.metadata
         for target in ("", "1", "2"):
             metadata.set_configs(ResourceType.BROKER, target, {RULE: text} if text and target == node else {})
 
@@ -84,21 +84,21 @@ async def create(pair: Pair, topic: str, client_id: str = "tester") -> int:
 
 async def test_what_is_sent_on_to_the_controller_is_struck_where_its_client_is(pair: Pair) -> None:
     pair.rule("", "api=CreateTopics topic=bad error=POLICY_VIOLATION")
-    await until(lambda: bool(pair.follower.broker.config.fault_rules))
+    await until(lambda: bool(pair.follower.broker.services.config.fault_rules))
     assert [await create(pair, topic) for topic in ("good", "bad")] == [0, ErrorCode.POLICY_VIOLATION]
     assert (pair.follower.strikes, pair.controller.strikes) == ({"r": 1}, {})
-    assert set(pair.controller.broker.metadata.topics) == {"good"}
+    assert set(pair.controller.broker.services.metadata.topics) == {"good"}
 
 
 async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair: Pair) -> None:
-    faults = pair.controller.broker.faults
+    faults = pair.controller.broker.services.faults
     assert faults is not None
     pair.rule("1", "broker=2 api=Fetch disconnect")
     await until(lambda: faults.strike_counts()["r"] > 0)
-    pair.controller.broker.metadata.create_topic("news", assignments=[(0, [1])])
-    assert "news" not in pair.follower.broker.metadata.topics
+    pair.controller.broker.services.metadata.create_topic("news", assignments=[(0, [1])])
+    assert "news" not in pair.follower.broker.services.metadata.topics
     pair.rule("1", "")
-    await until(lambda: "news" in pair.follower.broker.metadata.topics)
+    await until(lambda: "news" in pair.follower.broker.services.metadata.topics)
 
 
 @pytest.mark.parametrize("action", ["disconnect", "stall"])

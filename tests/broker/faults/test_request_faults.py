@@ -8,7 +8,8 @@ import struct
 import pytest
 import trio
 
-from gregor.broker.api.dispatch import APIS, Api
+from gregor.broker.api.contract import Api
+from gregor.broker.api.table import APIS
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.protocol.apis import ApiKey, request_class
 from gregor.protocol.errors import ErrorCode
@@ -25,7 +26,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def end_offset(faulty: FaultyBroker, place: tuple[str, int] = ORDERS) -> int:
-    return faulty.broker.partitions.get(*place).log.log_end_offset
+    return faulty.broker.services.partitions.get(*place).log.log_end_offset
 
 
 async def test_without_rules_even_this_broker_answers(faulty: FaultyBroker) -> None:
@@ -237,7 +238,7 @@ async def test_a_topic_that_is_refused_is_not_created_and_the_other_one_is(fault
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("good", "bad")]
     answer = await ask(await faulty.connect(), ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=topics))
     assert {topic.name: topic.error_code for topic in answer.topics} == {"good": 0, "bad": ErrorCode.POLICY_VIOLATION}
-    assert "bad" not in faulty.broker.metadata.topics
+    assert "bad" not in faulty.broker.services.metadata.topics
 
 
 async def test_only_the_client_that_is_meant_is_struck(faulty: FaultyBroker) -> None:
@@ -309,7 +310,7 @@ async def test_whatever_api_is_refused_the_broker_stands(
 
 async def test_apis_without_rules_keep_their_short_cut(faulty: FaultyBroker) -> None:
     faulty.rules(slow="api=Fetch delay=1ms")
-    faults = faulty.broker.faults
+    faults = faulty.broker.services.faults
     assert faults is not None
     assert not faults.concerns(ApiKey.PRODUCE)
     faulty.rules(slow="delay=1ms")

@@ -14,10 +14,10 @@ import pytest
 import trio
 
 from gregor.broker.config import BrokerConfig
-from gregor.broker.controller.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 from gregor.broker.metadata.changes import MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
 from gregor.broker.metadata.state import ResourceType
 from gregor.broker.metadata.store import MetadataStore
+from gregor.broker.node.metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 from gregor.broker.peers.metadata_follower import FETCH_VERSION, ControllerBehindError, MetadataFollower
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.internal_topics import CLUSTER_METADATA
@@ -69,8 +69,8 @@ class Link:
         await trio.lowlevel.checkpoint()
         self._check()
         controller = SimpleNamespace(has_read=lambda *read: self.has_read.append(read))
-        broker = SimpleNamespace(metadata=self.controller.store, controller_here=controller)
-        context: Any = SimpleNamespace(broker=broker, api_version=FETCH_VERSION)
+        services = SimpleNamespace(metadata=self.controller.store, node=SimpleNamespace(controller_here=controller))
+        context: Any = SimpleNamespace(services=services, api_version=FETCH_VERSION)
         if isinstance(request, DescribeClusterRequest):
             return DescribeClusterResponse(cluster_id=self.controller.store.cluster_id)
         if isinstance(request, FetchRequest):

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from gregor.broker.server.client_census import NAME_LIMIT, OTHER_SOFTWARE, ClientCensus, ClientUsage
-from gregor.broker.server.requests import ClientConnection
+from gregor.broker.server.client_connection import ClientConnection
 from gregor.protocol.apis import AnyApiKey, ApiKey
 from gregor.storage.clock import ManualClock
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.monitoring.kafka_4_floor import (
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.kafka_4_floor import (
     KAFKA_4_0_0_FLOORS,
     KAFKA_4_FLOORS,
     api_name,
@@ -16,7 +17,6 @@ from gregor.broker.monitoring.kafka_4_floor import (
     refused_by_kafka_4,
     verdict,
 )
-from gregor.protocol.apis import ApiKey
 
 SHARED = Path(__file__).parents[3] / ".." / "shared" / "protocol"
 

@@ -14,7 +14,7 @@ def values_of(broker: Broker) -> dict[str, float]:
     """The value of each metric; those with labels have one log directory here."""
     return {
         family.name.removeprefix("kafka_log_"): sample
-        for family in log_families(broker)
+        for family in log_families(broker.services)
         for _, sample in family.samples
     }
 
@@ -22,16 +22,18 @@ def values_of(broker: Broker) -> dict[str, float]:
 def test_a_compaction_is_told(tmp_path: Path) -> None:
     clock = ManualClock(100_000)
     broker = Broker(BrokerConfig(log_dirs=(str(tmp_path),)), clock)
-    broker.logs.open_all()
+    broker.services.logs.open_all()
     assert set(values_of(broker).values()) == {0}
-    log = broker.logs.create("topic", 0, config=LogConfig(cleanup_policy="compact", max_compaction_lag_ms=10_000))
+    log = broker.services.logs.create(
+        "topic", 0, config=LogConfig(cleanup_policy="compact", max_compaction_lag_ms=10_000)
+    )
     for number in range(10):
         append(log, b"%d" % number, timestamp=number)
     log.roll()
-    job = broker.logs.begin_compaction()
+    job = broker.services.logs.begin_compaction()
     assert job is not None
     job.run()
-    assert broker.logs.cleaner.finish(job)
+    assert broker.services.logs.cleaner.finish(job)
     clock.advance(5)
     values = values_of(broker)
     assert values["logcleanermanager_max_dirty_percent"] == 100
@@ -42,10 +44,10 @@ def test_a_compaction_is_told(tmp_path: Path) -> None:
     assert values["logcleanermanager_uncleanable_partitions_count"] == 0
     append(log, b"new")
     log.roll()
-    failed = broker.logs.begin_compaction()
+    failed = broker.services.logs.begin_compaction()
     assert failed is not None
-    broker.logs.cleaner.fail(failed, OSError("no space"))
+    broker.services.logs.cleaner.fail(failed, OSError("no space"))
     values = values_of(broker)
     assert values["logcleanermanager_uncleanable_partitions_count"] == 1
     assert values["logcleanermanager_uncleanable_bytes"] == log.size_bytes
-    broker.logs.close()
+    broker.services.logs.close()

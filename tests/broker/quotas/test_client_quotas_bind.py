@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import select
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
 
-from gregor.broker.app.broker import Broker
+from gregor.broker.api.contract import RequestContext
 from gregor.broker.config import BrokerConfig
 from gregor.broker.metadata.state import Entity
 from gregor.broker.quotas.enforcement import ClientQuotas
-from gregor.broker.server.requests import ClientConnection, RequestContext
+from gregor.broker.server.client_connection import ClientConnection
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -208,7 +208,8 @@ BY_PRECEDENCE: list[Entity] = [
 
 def of_the_shop() -> RequestContext:
     client = ClientConnection(("10.0.0.1", 40000), ("10.0.0.9", 9092), "PLAINTEXT", "connection", trio.Event())
-    return RequestContext(cast(Broker, None), client, ApiKey.FETCH, 11, client_id="shop")
+    unused: Any = None
+    return RequestContext(unused, client, ApiKey.FETCH, 11, unused, client_id="shop")
 
 
 @pytest.mark.parametrize("strongest", range(len(BY_PRECEDENCE)))

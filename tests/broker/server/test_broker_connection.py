@@ -11,11 +11,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from gregor.broker.server.client_connection import ClientConnection, ClientGoneError
 from gregor.broker.server.connection import MOST_LATE_ANSWERS, Connection, UnanswerableError
 from gregor.broker.server.late_answer import LateAnswer
 from gregor.broker.server.parts import Answer, Buffer
 from gregor.broker.server.readiness import Readiness
-from gregor.broker.server.requests import ClientConnection, ClientGoneError
 from gregor.broker.server.transport import SocketTransport
 from tests.waiting import PATIENCE_S
 

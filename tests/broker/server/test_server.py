@@ -21,8 +21,8 @@ from gregor.broker.config.listeners import (
     security_protocol,
 )
 from gregor.broker.server.client_census import ClientCensus
+from gregor.broker.server.client_connection import ClientConnection
 from gregor.broker.server.parts import Answer, Buffer
-from gregor.broker.server.requests import ClientConnection
 from gregor.broker.server.server import Server
 from gregor.storage.clock import ManualClock
 from tests.waiting import PATIENCE_S, eventually

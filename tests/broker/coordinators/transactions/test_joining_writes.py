@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gregor.broker.app.broker import Broker
+from gregor.broker.api.services import Services
+from gregor.broker.api.transaction_verification import TransactionSupport, join_transaction
 from gregor.broker.coordinators.internal_log.request_writes import note_written
 from gregor.broker.coordinators.transactions.transaction import ProducerIdentity
-from gregor.broker.coordinators.transactions.verification import TransactionSupport, join_transaction
 from gregor.broker.replicas.partition import Partition
 from gregor.protocol.errors import BrokerError, ErrorCode
 
@@ -28,7 +28,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.copied = trio.Event()
         self.transactions = self
-        self.remote_transactions = None
+        self.node = SimpleNamespace(remote_transactions=None)
         self.config = SimpleNamespace(offsets_commit_timeout_ms=5_000)
 
     def add_partitions(self, *_: object, is_v2: bool) -> None:
@@ -44,7 +44,7 @@ class Coordinator:
 async def join(coordinator: Coordinator) -> None:
     log = SimpleNamespace(producers=SimpleNamespace(producers={}))
     partition: Any = SimpleNamespace(topic="t", index=0, log=log)
-    await join_transaction(cast(Broker, coordinator), partition, "tx", PRODUCER, TransactionSupport.V2)
+    await join_transaction(cast(Services, coordinator), partition, "tx", PRODUCER, TransactionSupport.V2)
 
 
 async def test_a_write_waits_until_the_coordinators_followers_know_its_partition(autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gregor.broker.replicas.fetching.purgatory import Purgatory, Wake
 from gregor.broker.replicas.partition import Partition, PartitionWaiter
-from gregor.broker.server.requests import ClientGoneError
+from gregor.broker.server.client_connection import ClientGoneError
 
 
 class WatchedPartition:

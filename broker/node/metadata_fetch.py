@@ -24,10 +24,10 @@ from ...protocol.messages.fetch_snapshot import (
     TopicSnapshot,
     TopicSnapshotResponse,
 )
+from ..api.contract import RequestContext
+from ..controller.controller import Controller
 from ..metadata import snapshots
 from ..metadata.store import METADATA_TOPIC_ID, MetadataStore
-from ..server.requests import RequestContext
-from .controller import Controller
 
 FIRST_VERSION_BY_ID = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -37,7 +37,7 @@ NO_EPOCH = -1
 
 async def handle_fetch_metadata(request: FetchRequest, context: RequestContext) -> FetchResponse:
     """Give a follower what comes next, as soon as there is something; the metadata log is all that is served here."""
-    metadata, controller = context.broker.metadata, context.broker.controller_here
+    metadata, controller = context.services.metadata, context.services.node.controller_here
     if request.cluster_id not in (None, metadata.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     wanted = _metadata_partition(request, context.api_version)
@@ -99,7 +99,7 @@ def _answer(wanted: FetchPartition, replica_id: int, metadata: MetadataStore, co
 
 async def handle_fetch_snapshot(request: FetchSnapshotRequest, context: RequestContext) -> FetchSnapshotResponse:
     """Give a follower a piece of a snapshot."""
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     if request.cluster_id not in (None, metadata.cluster_id):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     size_bytes = min(max(request.max_bytes, 1), MOST_BYTES)

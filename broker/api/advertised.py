@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..config.listeners import parse_endpoints
-from .requests import Address, RequestContext
+from ..server.client_connection import Address
+from .contract import RequestContext
 
 
 class VisibleBroker(NamedTuple):
@@ -20,9 +21,9 @@ class VisibleBroker(NamedTuple):
 
 def visible_brokers(context: RequestContext) -> list[VisibleBroker]:
     """The brokers of the cluster that are not fenced and have the client's listener."""
-    metadata = context.broker.metadata
+    metadata = context.services.metadata
     if metadata.is_alone or not metadata.has_other_brokers:
-        return [VisibleBroker(metadata.node_id, *advertised_address(context), context.broker.config.broker_rack)]
+        return [VisibleBroker(metadata.node_id, *advertised_address(context), context.services.config.broker_rack)]
     visible = []
     for node_id in metadata.broker_ids:
         known = metadata.state.brokers[node_id]
@@ -38,7 +39,7 @@ def advertised_address(context: RequestContext) -> Address:
     An address that the client has just reached is one that it can reach again, whether it came over the host's
     network, a container's or a tunnel.
     """
-    configured = _by_listener(tuple(context.broker.config.advertised_listeners))
+    configured = _by_listener(tuple(context.services.config.advertised_listeners))
     return configured.get(context.listener_name, context.local_address)
 
 

@@ -7,19 +7,16 @@ delayed on its way could begin a transaction that nobody ends (KIP-890).
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-from ....protocol.apis import ApiKey
-from ....protocol.errors import BrokerError, ErrorCode
-from ....storage.disk.paths import TopicPartition
-from ....storage.producers.producer_state import NO_OFFSET
-from ...replicas.partition import Partition
-from ..internal_log.request_writes import when_replicated
-from .coordinator import TransactionCoordinator
-from .transaction import ProducerIdentity
-
-if TYPE_CHECKING:
-    from ...app.broker import Broker
+from ...protocol.apis import ApiKey
+from ...protocol.errors import BrokerError, ErrorCode
+from ...storage.disk.paths import TopicPartition
+from ...storage.producers.producer_state import NO_OFFSET
+from ..coordinators.internal_log.request_writes import when_replicated
+from ..coordinators.transactions.coordinator import TransactionCoordinator
+from ..coordinators.transactions.transaction import ProducerIdentity
+from ..replicas.partition import Partition
+from .services import Services
 
 
 class TransactionSupport(Enum):
@@ -45,7 +42,7 @@ def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
 
 
 async def join_transaction(
-    broker: Broker,
+    services: Services,
     partition: Partition,
     transactional_id: str,
     producer: ProducerIdentity,
@@ -61,16 +58,16 @@ async def join_transaction(
     if _is_in_transaction(partition, producer, is_v2=is_v2):
         return
     at = TopicPartition(partition.topic, partition.index)
-    if not is_v2 and not broker.config.transaction_partition_verification_enable:
+    if not is_v2 and not services.config.transaction_partition_verification_enable:
         return
-    remote = broker.remote_transactions
+    remote = services.node.remote_transactions
     try:
         if remote is not None and remote.is_remote(transactional_id):
             is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
         else:
-            joining = _join_here(broker.transactions, transactional_id, producer, at, is_v2=is_v2)
+            joining = _join_here(services.transactions, transactional_id, producer, at, is_v2=is_v2)
             # Were that lost after the write, nobody would end the transaction here.
-            is_added = await when_replicated(joining, broker.config.offsets_commit_timeout_ms / 1000)
+            is_added = await when_replicated(joining, services.config.offsets_commit_timeout_ms / 1000)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error

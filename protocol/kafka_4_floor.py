@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ...protocol.apis import AnyApiKey, ApiKey
+from .apis import AnyApiKey, ApiKey
 
 
 class Floor(NamedTuple):

@@ -1,18 +1,12 @@
-"""What a handler knows of a request besides its fields: the broker, the client and the connection."""
+"""A connected client, as the broker knows it while the connection is open."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import trio
-
-from ...protocol.apis import AnyApiKey
-
-if TYPE_CHECKING:
-    from ..app.broker import Broker
-    from ..quotas.work_meter import WorkMeter
 
 Address = tuple[str, int]
 
@@ -81,53 +75,3 @@ class ClientConnection:
     """The broker at the other end, once a request has told; only asked where faults are injected."""
     throttle_ms: int = 0
     """How long a quota keeps this connection from being read after the present answer; the connection resets it."""
-
-
-@dataclass(slots=True, eq=False)
-class RequestContext:
-    """One request's surroundings, for its handler."""
-
-    broker: Broker
-    client: ClientConnection
-    api_key: AnyApiKey
-    api_version: int
-    correlation_id: int = 0
-    client_id: str | None = None
-    closing: bool = field(default=False)
-    """A handler that wants the connection closed after this answer (or instead of one) sets it."""
-    work: WorkMeter | None = None
-    """Measures the handler where quotas bind clients."""
-    throttle_ms: int = 0
-    """What a handler found that its client must wait for a quota."""
-
-    @property
-    def peer(self) -> Address:
-        return self.client.peer
-
-    @property
-    def local_address(self) -> Address:
-        return self.client.local_address
-
-    @property
-    def listener_name(self) -> str:
-        return self.client.listener_name
-
-    @property
-    def connection_id(self) -> str:
-        return self.client.connection_id
-
-    @property
-    def is_forwarded(self) -> bool:
-        return self.client.is_forwarded
-
-    @property
-    def hangup(self) -> Hangup:
-        return self.client.hangup
-
-    @property
-    def software_name(self) -> str:
-        return self.client.software_name
-
-    @property
-    def software_version(self) -> str:
-        return self.client.software_version

@@ -1,0 +1,117 @@
+"""What a handler is given, and what one row of the table of APIs says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ...protocol.apis import AnyApiKey
+from ...protocol.schema import Message
+from ..quotas.work_meter import WorkMeter
+from ..server.client_connection import Address, ClientConnection, Hangup
+from ..server.late_answer import LateAnswer
+from ..server.parts import Answer
+from .services import Services
+
+VersionRange: TypeAlias = tuple[int, int]
+"""Lowest and highest version."""
+
+
+class RequestDispatch(Protocol):
+    """The dispatcher that serves a request, as the handler of the request may use it."""
+
+    @property
+    def offered(self) -> Mapping[AnyApiKey, VersionRange]:
+        """The versions that ApiVersions lists, by API."""
+
+    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
+        """Answer one request frame; see `Dispatcher.answer`."""
+
+
+@dataclass(slots=True, eq=False)
+class RequestContext:
+    """The surroundings of one request, for its handler."""
+
+    services: Services
+    client: ClientConnection
+    api_key: AnyApiKey
+    api_version: int
+    dispatch: RequestDispatch
+    correlation_id: int = 0
+    client_id: str | None = None
+    closing: bool = field(default=False)
+    """Set by a handler that wants the connection closed after this answer (or instead of an answer)."""
+    work: WorkMeter | None = None
+    """Measures the handler where quotas bind clients."""
+    throttle_ms: int = 0
+    """How long the client must wait for a quota, as found by the handler."""
+
+    @property
+    def peer(self) -> Address:
+        return self.client.peer
+
+    @property
+    def local_address(self) -> Address:
+        return self.client.local_address
+
+    @property
+    def listener_name(self) -> str:
+        return self.client.listener_name
+
+    @property
+    def connection_id(self) -> str:
+        return self.client.connection_id
+
+    @property
+    def is_forwarded(self) -> bool:
+        return self.client.is_forwarded
+
+    @property
+    def hangup(self) -> Hangup:
+        return self.client.hangup
+
+    @property
+    def software_name(self) -> str:
+        return self.client.software_name
+
+    @property
+    def software_version(self) -> str:
+        return self.client.software_version
+
+
+Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
+"""Typed request in, typed response out; None where the client expects no answer."""
+
+ShortCut: TypeAlias = Callable[[Services, memoryview, int, int, int], bytes | LateAnswer | None]
+"""Answers common requests of an API at once, from their bytes: services, frame, position of the body, version and
+correlation id in; the frame of the answer out (perhaps late), empty where none is expected, None where the handler must
+be asked."""
+
+
+def always(request: Any) -> bool:
+    """Return True: the value of `Api.is_for_controller` where every request of an API is the controller's."""
+    return True
+
+
+class Api(NamedTuple):
+    """One row of the table of APIs: all that the broker knows of an API besides its schema."""
+
+    key: AnyApiKey
+    min_version: int
+    max_version: int
+    handler: Handler
+    short_cut: ShortCut | None = None
+    is_for_controller: Callable[[Any], bool] | None = None
+    """Whether only the controller may answer a request; other nodes forward such a request to the controller."""
+    waits_for_replicas: bool = False
+    """Whether a request may write to an internal topic, or report what was written there: in a cluster of several
+    brokers the answer waits until that is replicated."""
+    is_advertised: bool = True
+    """Whether ApiVersions lists the API; telemetry is answered but not listed, as by a Kafka without a receiver."""
+    max_version_with_transactions_v2: int | None = None
+    """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it is another one."""
+
+
+Route: TypeAlias = Callable[[Api, Message], Handler]
+"""Chooses the handler of a request: the row's own, or one that forwards the request or delays its answer."""

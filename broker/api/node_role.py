@@ -1,0 +1,29 @@
+"""What a node is in its cluster, as handlers need to know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+# Types only: a start does not load modules that a broker alone in its cluster never uses.
+if TYPE_CHECKING:
+    from ...protocol.messages.describe_quorum import ReplicaState
+    from ..controller.controller import Controller
+    from ..coordinators.transactions.remote_transactions import RemoteTransactions
+
+
+class NodeRole(Protocol):
+    """A node: alone in its cluster (`node.lone_node`) or one of several (`node.membership`)."""
+
+    @property
+    def remote_transactions(self) -> RemoteTransactions | None:
+        """The way to transactions that other brokers coordinate; None where there are no other brokers."""
+
+    @property
+    def controller_here(self) -> Controller:
+        """The controller of the cluster, if it runs on this node. Raises BrokerError NOT_CONTROLLER."""
+
+    def observers(self, now_ms: int) -> list[ReplicaState]:
+        """Return the brokers that follow the metadata log, as DescribeQuorum lists them."""
+
+    def unregister(self, broker_id: int) -> None:
+        """Remove a broker from the cluster for good. Raises BrokerError, with the reason in its message."""
