@@ -10,6 +10,7 @@ from .dynamic_only import DYNAMIC_ONLY_KEYS
 from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
+from .listeners import parse_protocol_map
 from .properties import parse_properties
 from .roles import roles_of
 from .table import SUPPORTED_KEYS, SupportedKeys
@@ -124,8 +125,7 @@ class BrokerConfig(SupportedKeys):
     @property
     def security_protocols(self) -> dict[str, str]:
         """Security protocol by listener name."""
-        pairs = (entry.partition(":") for entry in self.listener_security_protocol_map)
-        return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+        return parse_protocol_map(self.listener_security_protocol_map)
 
     def topic_defaults(self) -> dict[str, str]:
         """What a topic without properties of its own has, as text by topic key."""
@@ -162,7 +162,7 @@ class BrokerConfig(SupportedKeys):
             raise ConfigError(f"node.id={self.node_id} and broker.id={self.broker_id} differ: remove broker.id")
         self.log_dirs = self.log_dirs or (self.log_dir,)
         self.roles = roles_of(self)
-        check_listeners(self)
+        check_listeners(self, is_broker=self.roles.is_broker)
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .keys import ConfigError
-from .listeners import ListenerError, parse_endpoints, security_protocol
-
-if TYPE_CHECKING:
-    from .broker_config import BrokerConfig
+from .listeners import ListenerError, parse_endpoints, parse_protocol_map, security_protocol
+from .table import SupportedKeys
 
 SERVED_PROTOCOLS = ("PLAINTEXT",)
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (what must not be advertised)
 
 
-def check_listeners(config: BrokerConfig) -> None:
+def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
     """Raise :class:`ConfigError` for listeners that cannot be opened, or must not be advertised, as configured."""
     controllers = {name.upper() for name in config.controller_listener_names}
+    protocol_map = parse_protocol_map(config.listener_security_protocol_map)
     try:
         listeners = parse_endpoints("listeners", config.listeners)
         advertised = parse_endpoints("advertised.listeners", config.advertised_listeners)
         protocols = {
-            endpoint.name: security_protocol(endpoint.name, config.security_protocols)
+            endpoint.name: security_protocol(endpoint.name, protocol_map)
             for endpoint in listeners
             if endpoint.name not in controllers
         }
     except ListenerError as error:
         raise ConfigError(str(error)) from None
-    if config.roles.is_broker and not protocols:
+    if is_broker and not protocols:
         raise ConfigError("listeners names no listener for clients: add one, PLAINTEXT://localhost:9092 for example")
     for name, protocol in protocols.items():
         if protocol not in SERVED_PROTOCOLS:

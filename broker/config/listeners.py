@@ -43,6 +43,12 @@ def parse_endpoints(key: str, items: Iterable[str]) -> list[Endpoint]:
     return endpoints
 
 
+def parse_protocol_map(entries: Iterable[str]) -> dict[str, str]:
+    """Return the security protocol of each listener, from the entries of ``listener.security.protocol.map``."""
+    pairs = (entry.partition(":") for entry in entries)
+    return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+
+
 def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
     """The security protocol of a listener, from ``listener.security.protocol.map``. Raises ListenerError."""
     protocol = protocol_map.get(name, name).upper()

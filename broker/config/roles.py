@@ -8,13 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from .keys import ConfigError
-from .listeners import Endpoint, ListenerError, parse_endpoints, security_protocol
-
-if TYPE_CHECKING:
-    from .broker_config import BrokerConfig
+from .listeners import Endpoint, ListenerError, parse_endpoints, parse_protocol_map, security_protocol
+from .table import SupportedKeys
 
 UNKNOWN_NODE = -1
 """The controller's id where only its address is configured."""
@@ -51,7 +48,7 @@ class Roles:
         return self.is_controller and self.controller_listener is None
 
 
-def roles_of(config: BrokerConfig) -> Roles:
+def roles_of(config: SupportedKeys) -> Roles:
     """What this node is. Raises :class:`ConfigError`, for the most part in Kafka's words."""
     try:
         return _roles_of(config)
@@ -59,7 +56,7 @@ def roles_of(config: BrokerConfig) -> Roles:
         raise ConfigError(str(error)) from None
 
 
-def _roles_of(config: BrokerConfig) -> Roles:
+def _roles_of(config: SupportedKeys) -> Roles:
     roles = set(config.process_roles)
     if not roles:
         return Roles(is_broker=True, is_controller=True, controller=None, controller_listener=None)
@@ -94,7 +91,7 @@ def _roles_of(config: BrokerConfig) -> Roles:
     return Roles(True, False, first or servers[0], None, tuple((voters or servers)[1:]))
 
 
-def inter_broker_listener(config: BrokerConfig) -> str:
+def inter_broker_listener(config: SupportedKeys) -> str:
     """Name of the listener over which brokers talk to this one. Raises :class:`ConfigError`."""
     controllers = {name.upper() for name in config.controller_listener_names}
     names = [e.name for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
@@ -106,9 +103,9 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return "PLAINTEXT" if "PLAINTEXT" in names or not names else names[0]
 
 
-def _controller_listener(config: BrokerConfig) -> Endpoint | None:
+def _controller_listener(config: SupportedKeys) -> Endpoint | None:
     controllers = {name.upper() for name in config.controller_listener_names}
-    protocols = {"CONTROLLER": "PLAINTEXT", **config.security_protocols}
+    protocols = {"CONTROLLER": "PLAINTEXT", **parse_protocol_map(config.listener_security_protocol_map)}
     for endpoint in parse_endpoints("listeners", config.listeners):
         # Kafka's own files have controllers behind TLS that no other node will ever ask: they must still start.
         if endpoint.name in controllers and security_protocol(endpoint.name, protocols) == "PLAINTEXT":

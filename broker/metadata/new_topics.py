@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import randrange
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
-from ..config import ConfigError
+from ..config import BrokerConfig, ConfigError
 from ..config.topic_keys import validate_topic_properties
 from . import replica_placement
 from .replica_placement import DEFAULT
-from .state import PartitionState
-
-if TYPE_CHECKING:
-    from .store import MetadataStore
+from .state import ClusterState, PartitionState
 
 MOST_RECORDS_OF_A_REQUEST = 10_000
 """Kafka `ReplicationControlManager.validateTotalNumberOfPartitions`, `QuorumController.MAX_RECORDS_PER_USER_OP`."""
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_LARGE_A_BATCH = "Unable to perform excessively large batch operation."
+
+
+class KnownCluster(Protocol):
+    """The cluster as this node knows it (`MetadataStore`), as far as new topics depend on it."""
+
+    config: BrokerConfig
+    is_alone: bool
+    state: ClusterState
+
+    @property
+    def registered_ids(self) -> Sequence[int]: ...
+    @property
+    def broker_ids(self) -> Sequence[int]: ...
+    @property
+    def has_other_brokers(self) -> bool: ...
+    def is_active(self, node_id: int) -> bool: ...
 
 
 class NewTopic(NamedTuple):
@@ -32,7 +45,7 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-def on_first_use(metadata: MetadataStore, name: str) -> NewTopic:
+def on_first_use(metadata: KnownCluster, name: str) -> NewTopic:
     """The topic that is created when somebody uses a name, or a coordinator needs its log."""
     config = metadata.config
     if name == GROUP_METADATA:
@@ -68,7 +81,7 @@ def validate_properties(properties: Mapping[str, str]) -> None:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def internal_configs(metadata: MetadataStore, name: str) -> dict[str, str]:
+def internal_configs(metadata: KnownCluster, name: str) -> dict[str, str]:
     """The configuration that an internal topic is given; empty for any other topic."""
     config = metadata.config
     if name == GROUP_METADATA:
@@ -88,13 +101,13 @@ def internal_configs(metadata: MetadataStore, name: str) -> dict[str, str]:
     return {}
 
 
-def _reachable(metadata: MetadataStore, replication_factor: int) -> int:
+def _reachable(metadata: KnownCluster, replication_factor: int) -> int:
     """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
     return max(1, min(replication_factor, len(metadata.registered_ids)))
 
 
 def placement(
-    metadata: MetadataStore,
+    metadata: KnownCluster,
     partitions: int,
     replication_factor: int,
     assignments: Sequence[tuple[int, Sequence[int]]],
@@ -128,7 +141,7 @@ def placement(
     return spread(metadata, count, replicas)
 
 
-def spread(metadata: MetadataStore, count: int, replication_factor: int) -> list[list[int]]:
+def spread(metadata: KnownCluster, count: int, replication_factor: int) -> list[list[int]]:
     """Replicas of so many new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
     if not metadata.has_other_brokers:
         return replica_placement.spread(count, replication_factor, metadata.broker_ids)
@@ -139,7 +152,7 @@ def spread(metadata: MetadataStore, count: int, replication_factor: int) -> list
     return replica_placement.spread(count, replication_factor, brokers, start=first, shift=shift)
 
 
-def partitions_on(metadata: MetadataStore, held: Sequence[Sequence[int]], *, first: int = 0) -> list[PartitionState]:
+def partitions_on(metadata: KnownCluster, held: Sequence[Sequence[int]], *, first: int = 0) -> list[PartitionState]:
     """New partitions from number ``first`` on with these replicas, of which the active ones are in sync.
 
     Raises BrokerError INVALID_REPLICA_ASSIGNMENT where none is.

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import crc32c
 
@@ -22,9 +22,7 @@ from ...protocol.records import v2
 from ..disk import paths
 from ..disk.checkpoints import MalformedCheckpointError, format_lines, parse_lines
 from ..disk.files import Files, StoredFile
-
-if TYPE_CHECKING:
-    from .partition_log import PartitionLog
+from .segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +34,20 @@ _ZEROS = bytes(1 << 20)
 _UINT32 = Struct(">I")
 
 
-def due_reclaiming(log: PartitionLog, files: Files) -> Callable[[], None] | None:
+class LogWithDeletedHead(Protocol):
+    """A log (`PartitionLog`) as far as this module reads it."""
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def segments(self) -> tuple[Segment, ...]: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+def due_reclaiming(log: LogWithDeletedHead, files: Files) -> Callable[[], None] | None:
     """What gives the space below the log's start back, if that is worth it now; for a worker thread.
 
     Both raise OSError, this one BrokerError and SegmentDamagedError too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
@@ -64,3 +64,13 @@ def overlap(first: Assignment, second: Assignment) -> bool:
 def is_within(part: Assignment, whole: Assignment) -> bool:
     """Whether the first has no partition that the second lacks."""
     return all(partitions <= whole.get(topic_id, frozenset()) for topic_id, partitions in part.items())
+
+
+class Subscriber(NamedTuple):
+    """A member as an assignor sees it."""
+
+    topics: frozenset[UUID]
+    """Topics that it reads, of those that exist."""
+    target: Assignment = NOTHING
+    """What it is meant to have so far."""
+    instance_id: str | None = None

@@ -12,23 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from ...config import ConfigError
-from .assignment import NOTHING, Assignment
+from .assignment import NOTHING, Assignment, Subscriber
 from .balancing import assign_balanced
-
-
-class Subscriber(NamedTuple):
-    """A member as an assignor sees it."""
-
-    topics: frozenset[UUID]
-    """Topics that it reads, of those that exist."""
-    target: Assignment = NOTHING
-    """What it is meant to have so far."""
-    instance_id: str | None = None
-
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Assignment]]
 """From members by id, in the order of joining, and the number of partitions of each topic that one of them reads."""

@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from .assignment import Assignment
-
-if TYPE_CHECKING:
-    from .assignors import Subscriber
+from .assignment import Assignment, Subscriber
 
 
 def assign_balanced(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ....protocol.errors import BrokerError, ErrorCode
-from .assignment import NOTHING, Assignment, without
-from .assignors import Assignor, Subscriber
+from .assignment import NOTHING, Assignment, Subscriber, without
+from .assignors import Assignor
 from .consumer_member import ConsumerMember, MemberState
 from .current_topics import CurrentTopics
 

@@ -136,9 +136,9 @@ async def test_a_log_that_cannot_be_made_is_made_later(asking: Asking, monkeypat
 
 
 async def test_others_are_served_while_many_partitions_are_described_or_elected(asking: Asking) -> None:
-    broker = asking.broker
+    services = asking.broker.services
     for number in range(60):
-        topic = asking.broker.services.metadata.create_topic(f"t{number}")
+        topic = services.metadata.create_topic(f"t{number}")
         topic.partitions += [PartitionState(index, 1, 0, [1], [1]) for index in range(1, 1000)]
     everything = MetadataRequest(topics=None)
     assert await turns_during(lambda: asking.ask(handle_metadata, everything)) > 2
