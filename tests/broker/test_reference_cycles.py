@@ -56,7 +56,8 @@ class Served:
     """A broker in this process and one client that is connected to it."""
 
     def __init__(self, broker: Broker) -> None:
-        self.address = (broker.services.serving.listening[0].host, broker.listening[0].port)
+        listener = broker.services.serving.listening[0]
+        self.address = (listener.host, listener.port)
         self._wire = Wire(self.address)
 
     async def ask(self, call: Call) -> Any:

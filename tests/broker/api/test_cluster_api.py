@@ -20,7 +20,7 @@ from gregor.broker.api.handlers.topic_partitions import handle_describe_topic_pa
 from gregor.broker.api.handlers.voters import handle_add_raft_voter
 from gregor.broker.metadata.features import UpgradeType
 from gregor.protocol.apis import ApiKey
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages import alter_partition_reassignments as reassignments
 from gregor.protocol.messages import describe_quorum, elect_leaders
 from gregor.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -116,8 +116,9 @@ async def test_transactions_v2_are_offered_where_they_are_switched_on(
 
 
 async def test_a_broker_that_was_never_here_cannot_be_forgotten(asking: Asking) -> None:
-    response = await asking.ask(handle_unregister_broker, UnregisterBrokerRequest(broker_id=7))
-    assert response.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    with pytest.raises(BrokerError) as refusal:
+        await asking.ask(handle_unregister_broker, UnregisterBrokerRequest(broker_id=7))
+    assert refusal.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 async def elected(asking: Asking, topic: str, index: int) -> ErrorCode:

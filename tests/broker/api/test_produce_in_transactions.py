@@ -39,7 +39,7 @@ async def test_what_will_pass_is_a_reason_to_try_again(
         raise BrokerError(refused_with)
 
     monkeypatch.setattr(produce, "join_transaction", refuse)
-    context = cast(RequestContext, SimpleNamespace(broker=None, api_version=version))
+    context = cast(RequestContext, SimpleNamespace(services=None, api_version=version))
     with pytest.raises(BrokerError) as caught:
         await produce.check_transaction(cast(Partition, None), BATCH, "t", context)
     assert caught.value.code is told

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gregor.broker.config import ConfigError
-from gregor.broker.coordinators.groups.assignment import Assignment, common
+from gregor.broker.coordinators.groups.assignment import Assignment, Subscriber, common
 from gregor.broker.coordinators.groups.assignors import (
     Assignor,
-    Subscriber,
     assign_range,
     assign_uniform,
     assignors_by_name,

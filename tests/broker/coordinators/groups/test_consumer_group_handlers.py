@@ -17,8 +17,8 @@ READ_DELETE_DESCRIBE = 0b1_0100_1000
 
 def context(bench: Any, version: int = 0, *protocols: str) -> Any:
     config = SimpleNamespace(group_coordinator_rebalance_protocols=protocols or ("classic", "consumer"))
-    broker = SimpleNamespace(groups=bench.groups, config=config)
-    return SimpleNamespace(broker=broker, api_version=version, client_id=None, peer=("127.0.0.1", 1))
+    services = SimpleNamespace(groups=bench.groups, config=config)
+    return SimpleNamespace(services=services, api_version=version, client_id=None, peer=("127.0.0.1", 1))
 
 
 def first_heartbeat(**fields: Any) -> ConsumerGroupHeartbeatRequest:
