@@ -76,7 +76,7 @@ class Broker:
         """This node's place among others; None for a broker that is a cluster of its own."""
         replication = self.membership.replication if self.membership else None
         self._replicas = Replicas(metadata, logs, partitions, replication)
-        self._directories = Directories(logs, self._replicas)
+        self.directories = Directories(logs, self._replicas)
         internal_topics = InternalTopicPartitions(metadata, partitions)
         groups = GroupCoordinator(config, self._clock, internal_topics, metadata)
         markers = PartitionMarkers(
@@ -153,7 +153,7 @@ class Broker:
                 self._open_logs()
                 monitoring = self._open_monitoring()
                 async with trio.open_nursery() as upkeep:
-                    upkeep.start_soon(self._directories.run)
+                    upkeep.start_soon(self.directories.run)
                     await upkeep.start(self.services.groups.run)
                     upkeep.start_soon(maintain_logs, self.services.logs, self.config, self._clock)
                     upkeep.start_soon(compact_logs, self.services.logs, self.config)

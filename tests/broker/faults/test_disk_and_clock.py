@@ -91,13 +91,13 @@ async def test_a_directory_in_which_an_fsync_has_failed_is_offline(faulty: Fault
     faulty.rules(failing="disk=fsync topic=orders partition=0 error=EIO")
     await produce(wire, ORDERS)
     size_bytes = log.stat().st_size
-    while not broker.partitions.is_offline(*ORDERS):
+    while not broker.services.partitions.is_offline(*ORDERS):
         await broker.directories.wait_for_change()
     # The disk is well again, but what it holds is not known.
     faulty.rules()
     assert await produce(wire, ORDERS, elsewhere) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR, elsewhere: 0}
     assert log.stat().st_size == size_bytes, "a refused record is not written again"
-    assert broker.logs.health.failed_ids() == [broker.logs.directories[1].directory_id]
+    assert broker.services.logs.health.failed_ids() == [broker.services.logs.directories[1].directory_id]
     described = (await ask(wire, ApiKey.METADATA, 9, MetadataRequest(topics=None))).topics
     leaders = {(t.name, p.partition_index): (p.leader_id, p.error_code) for t in described for p in t.partitions}
     assert leaders[ORDERS] == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -110,8 +110,8 @@ async def run_and_produce(broker: Broker, topic: str) -> None:
     """Run a broker until it ends by itself, after one record to a new topic."""
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
-        broker.metadata.create_topic(topic)
-        wire = await trio.to_thread.run_sync(Wire, ("127.0.0.1", broker.listening[0].port))
+        broker.services.metadata.create_topic(topic)
+        wire = await trio.to_thread.run_sync(Wire, ("127.0.0.1", broker.services.serving.listening[0].port))
         with wire:
             await produce(wire, (topic, 0))
             await trio.sleep_forever()
