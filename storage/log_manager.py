@@ -57,6 +57,7 @@ class LogManager:
         *,
         node_id: int = 1,
         cluster_id: str | None = None,
+        first_cluster_id: str | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         files: Files | None = None,
         max_open_files: int | None = None,
@@ -65,6 +66,8 @@ class LogManager:
         self.node_id = node_id
         self.cluster_id = cluster_id
         """Known after `open_all`: that of the directories, or a new one."""
+        self.first_cluster_id = first_cluster_id
+        """What directories are given that belong to no cluster; None has one made up."""
         self._clock = clock
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._directories = LogDirectories(OsFiles() if files is None else files, log_dirs)
@@ -98,7 +101,7 @@ class LogManager:
         A log that cannot be opened is left out, with one line. Raises StorageUnavailableError if a directory cannot be
         used; its text is one line for the user.
         """
-        self.cluster_id = self._directories.open(self.node_id, self.cluster_id)
+        self.cluster_id = self._directories.open(self.node_id, self.cluster_id, self.first_cluster_id)
         for directory in self._directories:
             try:
                 self._open_directory(directory, config_of)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from ..config.listeners import parse_endpoints
 from ..server.client_connection import Address
 from .contract import RequestContext
+
+ROUTE_BY_GATEWAY = 0x2
+"""RTF_GATEWAY of linux/route.h."""
 
 
 class VisibleBroker(NamedTuple):
@@ -34,16 +40,38 @@ def visible_brokers(context: RequestContext) -> list[VisibleBroker]:
 
 
 def advertised_address(context: RequestContext) -> Address:
-    """Host and port for a client: as ``advertised.listeners`` says for its listener, else as it dialled.
+    """Return host and port for a client: as ``advertised.listeners`` says for its listener, else as it dialled.
 
-    An address that the client has just reached is one that it can reach again, whether it came over the host's
-    network, a container's or a tunnel.
+    An address that the client has just reached is one that it can reach again, unless something between has changed it:
+    behind a published port of a container the socket has the container's address, whatever the client dialled. Such
+    clients come from the container's default gateway, and are told what ``gregor.gateway.advertised.listeners`` says.
     """
-    configured = _by_listener(tuple(context.services.config.advertised_listeners))
-    return configured.get(context.listener_name, context.local_address)
+    config, name = context.services.config, context.listener_name
+    configured = _by_listener("advertised.listeners", tuple(config.advertised_listeners))
+    if name in configured:
+        return configured[name]
+    if config.gregor_gateway_advertised_listeners and context.peer[0] == default_gateway():
+        mapped = _by_listener("gregor.gateway.advertised.listeners", tuple(config.gregor_gateway_advertised_listeners))
+        return mapped.get(name, context.local_address)
+    return context.local_address
+
+
+@lru_cache(maxsize=1)
+def default_gateway(routes: Path = Path("/proc/net/route")) -> str | None:
+    """Return the IPv4 address of this network's default gateway; None where there is none."""
+    try:
+        lines = routes.read_text().splitlines()[1:]
+    except OSError:
+        return None
+    for line in lines:
+        # Columns: interface, destination and gateway in hexadecimal with the bytes of this machine's order, flags, ...
+        fields = line.split()
+        if len(fields) > 3 and fields[1] == "00000000" and int(fields[3], 16) & ROUTE_BY_GATEWAY:
+            return socket.inet_ntoa(int(fields[2], 16).to_bytes(4, sys.byteorder))
+    return None
 
 
 @lru_cache(maxsize=8)
-def _by_listener(advertised: tuple[str, ...]) -> dict[str, Address]:
-    endpoints = parse_endpoints("advertised.listeners", advertised)
+def _by_listener(key: str, advertised: tuple[str, ...]) -> dict[str, Address]:
+    endpoints = parse_endpoints(key, advertised)
     return {endpoint.name: (endpoint.host, endpoint.port) for endpoint in endpoints}

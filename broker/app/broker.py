@@ -45,6 +45,7 @@ from ..replicas.replication.replicas import Replicas
 from ..server.client_census import ClientCensus
 from ..server.server import Server
 from ..server.serving_state import ServingState
+from .initial_topics import create_alone, create_among_others
 
 if TYPE_CHECKING:
     from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
@@ -70,6 +71,7 @@ class Broker:
             config.log_config(),
             self._clock,
             node_id=config.node_id,
+            first_cluster_id=config.gregor_cluster_id,
             files=None if self._faults is None else self._faults.files,
         )
         self.membership = self._new_membership(metadata, logs, partitions)
@@ -170,6 +172,7 @@ class Broker:
                     upkeep.start_soon(self._serve, server, upkeep.cancel_scope)
                     if self.membership is not None:
                         await self.membership.wait_until_unfenced()
+                        await create_among_others(self.services.metadata, self.config.initial_topics)
                     self.services.serving.is_ready = True
                     task_status.started()
             finally:
@@ -292,7 +295,11 @@ class Broker:
         self._take_faults()
         self._offer_apis()
         self._take_quotas()
+        if self.config.gregor_cluster_id not in (None, self.services.metadata.cluster_id):
+            found, told = self.services.metadata.cluster_id, self.config.gregor_cluster_id
+            logger.warning("log.dirs belong to cluster %s: gregor.cluster.id=%s is ignored", found, told)
         if self.config.roles.is_alone:
+            create_alone(self.services.metadata, self.config.initial_topics)
             for index in range(self._transaction_log.existing_partitions()):
                 for entries in self._transaction_log.replay(index):
                     self.services.transactions.replay(entries)

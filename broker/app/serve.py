@@ -19,6 +19,7 @@ from ...protocol.errors import BrokerError
 from ...storage.disk.log_directory import StorageUnavailableError
 from ..config import BrokerConfig, ConfigError
 from ..config.listeners import ListenerError
+from ..monitoring.loggers import LEVELS
 from .broker import Broker
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def serve(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it cannot serve."""
     # Whoever reads the log may go away; that is no reason to fill standard error with tracebacks.
     logging.raiseExceptions = False
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stdout)
+    logging.basicConfig(level=LEVELS[config.gregor_log_level], format=LOG_FORMAT, stream=sys.stdout)
     for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
         for line in lines:
             logger.log(level, "%s", line)

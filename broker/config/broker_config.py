@@ -8,6 +8,7 @@ from ...storage.log.log_config import LogConfig
 from .accepted import accepted_keys
 from .dynamic_only import DYNAMIC_ONLY_KEYS
 from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
+from .initial_topics import parse_initial_topics
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
 from .listeners import parse_protocol_map
@@ -163,6 +164,7 @@ class BrokerConfig(SupportedKeys):
         self.log_dirs = self.log_dirs or (self.log_dir,)
         self.roles = roles_of(self)
         check_listeners(self, is_broker=self.roles.is_broker)
+        self.initial_topics = parse_initial_topics(self.gregor_create_topics)
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:

@@ -1,6 +1,6 @@
 """Keys that Kafka does not have; all begin with ``gregor.``."""
 
-from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string
+from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, pieces, string
 
 
 class GregorKeys:
@@ -9,12 +9,32 @@ class GregorKeys:
     gregor_client_census_max_clients = integer(
         1000, "Clients of which the broker remembers what they use, for `gregor clients` and metrics.", least=1
     )
+    gregor_cluster_id = optional_string(
+        "Cluster id that log directories get at the first start; without it a new one is made up.",
+        pattern="[A-Za-z0-9_-]*",
+        otherwise="A cluster id is made of letters, digits, - and _",
+    )
+    gregor_create_topics = pieces(
+        (),
+        "Topics that are created before clients are served, as name:partitions:replication:policy; all but the name "
+        "may be left out, and key=value sets a topic key.",
+    )
     gregor_fault_clock_offset_ms = long(
         0, "Milliseconds by which this broker's clock is ahead, or behind if negative.", update=CLUSTER_WIDE
     )
     gregor_fault_file = optional_string("A YAML or JSON file with fault rules that hold from the start.")
     gregor_fault_injection_enable = boolean(
         False, "Whether gregor.fault.rule.NAME makes this broker slow, refuse, hang up or cheat; see docs/faults.md."
+    )
+    gregor_gateway_advertised_listeners = pieces(
+        (),
+        "Addresses, as NAME://host:port, that are told to clients who come through the default gateway of this "
+        "network, which is how a container sees whoever uses its published port; advertised.listeners wins.",
+    )
+    gregor_log_level = string(
+        "INFO",
+        "Least level of the lines that the broker writes to its log.",
+        one_of=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
     )
     gregor_message_codec_threads = integer(
         4,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from .keys import ConfigError
-from .listeners import ListenerError, parse_endpoints, parse_protocol_map, security_protocol
+from .listeners import Endpoint, ListenerError, parse_endpoints, parse_protocol_map, security_protocol
 from .table import SupportedKeys
 
 SERVED_PROTOCOLS = ("PLAINTEXT",)
@@ -17,6 +19,7 @@ def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
     try:
         listeners = parse_endpoints("listeners", config.listeners)
         advertised = parse_endpoints("advertised.listeners", config.advertised_listeners)
+        by_gateway = parse_endpoints("gregor.gateway.advertised.listeners", config.gregor_gateway_advertised_listeners)
         protocols = {
             endpoint.name: security_protocol(endpoint.name, protocol_map)
             for endpoint in listeners
@@ -31,13 +34,16 @@ def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
             raise ConfigError(
                 f"listener {name} has the security protocol {protocol}, which Gregor does not serve yet: use PLAINTEXT"
             )
-    for endpoint in advertised:
+    _check_advertised("advertised.listeners", advertised, protocols)
+    _check_advertised("gregor.gateway.advertised.listeners", by_gateway, protocols)
+
+
+def _check_advertised(key: str, endpoints: Iterable[Endpoint], protocols: Container[str]) -> None:
+    for endpoint in endpoints:
         if endpoint.name not in protocols:
-            raise ConfigError(
-                f"advertised.listeners names {endpoint.name}, which listeners does not: Gregor does not listen there"
-            )
+            raise ConfigError(f"{key} names {endpoint.name}, which listeners does not: Gregor does not listen there")
         if endpoint.host in ANY_ADDRESS:
             raise ConfigError(
-                f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host or '0.0.0.0'}. "  # noqa: S104
+                f"{key} cannot use the nonroutable meta-address {endpoint.host or '0.0.0.0'}. "  # noqa: S104
                 "Use a routable IP address."
             )

@@ -28,15 +28,17 @@ class LogDirectories:
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self.all)
 
-    def open(self, node_id: int, cluster_id: str | None) -> str:
+    def open(self, node_id: int, cluster_id: str | None, first_cluster_id: str | None = None) -> str:
         """Lock and identify all directories; returns the cluster id that they have now.
+
+        Directories that belong to no cluster yet get `first_cluster_id`, or one that is made up.
 
         Raises StorageUnavailableError, with no directory locked.
         """
         try:
             for directory in self.all:
                 cluster_id = directory.open(node_id=node_id, cluster_id=cluster_id)
-            cluster_id = cluster_id or encode_uuid(uuid.uuid4())
+            cluster_id = cluster_id or first_cluster_id or encode_uuid(uuid.uuid4())
             for directory in self.all:
                 try:
                     directory.identify(node_id, cluster_id)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker.config import BrokerConfig
+from gregor.broker.config.table import SUPPORTED_KEYS
+
 SCRIPT = Path(__file__).resolve().parents[2] / "docker" / "properties_from_environment.py"
 spec = importlib.util.spec_from_file_location("properties_from_environment", SCRIPT)
 assert spec is not None
@@ -23,6 +26,10 @@ spec.loader.exec_module(script)
         ("KAFKA_LISTENER_NAME_A__B_SSL_TYPE", "listener.name.a_b.ssl.type"),
         ("KAFKA_LISTENER_NAME_A___B_PORT", "listener.name.a-b.port"),
         ("CLUSTER_ID", "gregor.cluster.id"),
+        ("KAFKA_CREATE_TOPICS", "gregor.create.topics"),
+        ("KAFKA_LOG4J_ROOT_LOGLEVEL", "gregor.log.level"),
+        ("GREGOR_METRICS_LISTENER", "gregor.metrics.listener"),
+        ("GREGOR_BOOTSTRAP_SERVER", None),
         ("KAFKA_HEAP_OPTS", None),
         ("PATH", None),
     ],
@@ -36,13 +43,40 @@ def test_listeners_follow_the_advertised_ones_on_all_addresses() -> None:
     assert found["listeners"] == "HOST://0.0.0.0:9092,INNER://0.0.0.0:19092"
 
 
+def written(folder: Path, **environment: str) -> dict[str, str]:
+    """The settings that the script writes, the last line of each."""
+    run = subprocess.run([sys.executable, SCRIPT, folder], env=environment, capture_output=True, text=True, check=True)
+    return dict(line.split("=", 1) for line in run.stdout.splitlines() if line)
+
+
+def test_every_key_that_a_variable_of_its_own_sets_exists() -> None:
+    for key in {*script.OWN_KEYS.values(), *script.MAPPED_BY_DEFAULT, *script.IMAGE_DEFAULTS}:
+        assert key in SUPPORTED_KEYS
+
+
+@pytest.mark.parametrize(("told", "level"), [("WARN", "WARN"), ("debug, stdout", "DEBUG"), ("OFF", "FATAL")])
+def test_levels_of_log4j_are_levels_of_the_broker(told: str, level: str) -> None:
+    found = script.settings({"KAFKA_LOG4J_ROOT_LOGLEVEL": told})
+    assert BrokerConfig(found).gregor_log_level == level
+
+
+def test_the_host_is_told_of_the_published_port_unless_listeners_are_named(tmp_path: Path) -> None:
+    key = "gregor.gateway.advertised.listeners"
+    assert written(tmp_path)[key] == "PLAINTEXT://localhost:9092"
+    assert written(tmp_path, GREGOR_GATEWAY_ADVERTISED_LISTENERS="PLAINTEXT://a:1")[key] == "PLAINTEXT://a:1"
+    assert key not in written(tmp_path, KAFKA_LISTENERS="HOST://:9092")
+    assert key not in written(tmp_path, KAFKA_ADVERTISED_LISTENERS="HOST://a:9092")
+    (tmp_path / "server.properties").write_text("listeners=HOST://:9092\n")
+    assert key not in written(tmp_path)
+
+
 def test_the_environment_wins_over_the_mounted_file(tmp_path: Path) -> None:
-    mounted = tmp_path / "server.properties"
-    mounted.write_text("num.partitions=3\nlog.dirs=/mounted\n")
-    run = subprocess.run(
-        [sys.executable, SCRIPT, mounted], env={"KAFKA_NUM_PARTITIONS": "7"}, capture_output=True, text=True, check=True
-    )
-    last = dict(line.split("=", 1) for line in run.stdout.splitlines() if line)
+    (tmp_path / "server.properties").write_text("num.partitions=3\nlog.dirs=/mounted\n")
+    (tmp_path / "site.properties").write_text("num.partitions=4\nmessage.max.bytes=9\n")
+    (tmp_path / "log4j.properties").write_text("log4j.rootLogger=INFO, stdout\n")
+    last = written(tmp_path, KAFKA_NUM_PARTITIONS="7")
+    assert last["message.max.bytes"] == "9"
+    assert "log4j.rootLogger" not in last
     assert last["num.partitions"] == "7"
     assert last["log.dirs"] == "/mounted"
     assert last["listeners"] == "PLAINTEXT://0.0.0.0:9092"

@@ -1,10 +1,12 @@
 """Metadata: each version's way of asking for all and for none, ids, missing topics, what is told of brokers."""
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from gregor.broker.api import advertised
 from gregor.broker.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gregor.broker.api.handlers.metadata import handle_metadata
 from gregor.protocol.errors import ErrorCode
@@ -59,6 +61,38 @@ async def test_clients_are_told_the_address_that_they_dialled(asking: Asking) ->
 async def test_clients_are_told_what_is_advertised(asking: Asking) -> None:
     response = await metadata(asking, topics=[])
     assert [(b.host, b.port) for b in response.brokers] == [("kafka.example", 19092)]
+
+
+BY_GATEWAY = {"gregor.gateway.advertised.listeners": "PLAINTEXT://localhost:19092"}
+
+
+@pytest.mark.parametrize("properties", [BY_GATEWAY])
+async def test_who_comes_through_the_gateway_is_told_the_mapped_address(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a published port of a container the socket has the container's address, whatever the client dialled."""
+    for gateway, told in ((asking.client.peer[0], ("localhost", 19092)), ("10.0.0.1", DIALLED), (None, DIALLED)):
+        monkeypatch.setattr(advertised, "default_gateway", lambda gateway=gateway: gateway)
+        response = await metadata(asking, topics=[])
+        assert [(b.host, b.port) for b in response.brokers] == [told]
+
+
+@pytest.mark.parametrize("properties", [BY_GATEWAY | {"advertised.listeners": "PLAINTEXT://kafka.example:9092"}])
+async def test_what_is_advertised_wins_over_the_mapped_address(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advertised, "default_gateway", lambda: asking.client.peer[0])
+    response = await metadata(asking, topics=[])
+    assert [(b.host, b.port) for b in response.brokers] == [("kafka.example", 9092)]
+
+
+def test_the_gateway_is_read_from_the_table_of_routes(tmp_path: Path) -> None:
+    table = tmp_path / "route"
+    table.write_text(
+        "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+        "eth0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\n"
+        "eth0\t00000000\t010011AC\t0003\t0\t0\t0\t00000000\n"
+    )
+    assert advertised.default_gateway(table) == "172.17.0.1"
+    assert advertised.default_gateway(tmp_path / "missing") is None
 
 
 async def test_a_missing_topic_is_made_on_first_use_and_found_on_second(asking: Asking) -> None:

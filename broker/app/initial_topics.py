@@ -1,0 +1,66 @@
+"""Creates the topics of ``gregor.create.topics`` that do not exist yet."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from ...protocol.errors import BrokerError, ErrorCode
+from ..config.initial_topics import InitialTopic
+from ..metadata.new_topics import NewTopic
+from ..metadata.store import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 30.0
+"""How long the start waits for a topic that needs brokers which are not there yet."""
+PAUSE_S = 0.5
+
+
+def create_alone(metadata: MetadataStore, topics: list[InitialTopic]) -> None:
+    """Create the missing topics on the one node of a cluster, each with one replica whatever was asked for.
+
+    Raises BrokerError for a topic that cannot be created.
+    """
+    for topic in topics:
+        if topic.name in metadata.topics:
+            continue
+        try:
+            metadata.create_topic(topic.name, partitions=topic.partitions, replication_factor=1, configs=topic.configs)
+        except BrokerError as error:
+            raise BrokerError(error.code, f"gregor.create.topics: {error.message or error.code.name}") from None
+
+
+async def create_among_others(metadata: MetadataStore, topics: list[InitialTopic]) -> None:
+    """Create the missing topics of a cluster, where every broker may ask for the same ones, and wait until all exist.
+
+    A topic with more replicas than there are brokers is tried again until they have come; after `PATIENCE_S` the log
+    says what is missing and the broker goes on.
+    """
+    problems: dict[str, str] = {}
+    with trio.move_on_after(PATIENCE_S):
+        while missing := [topic for topic in topics if topic.name not in metadata.topics]:
+            for topic in missing:
+                problems[topic.name] = _ask_for(metadata, topic)
+            if any(topic.name not in metadata.topics for topic in missing):
+                await trio.sleep(PAUSE_S)
+    for topic in topics:
+        if topic.name not in metadata.topics:
+            logger.warning("gregor.create.topics: %s does not exist yet: %s", topic.name, problems[topic.name])
+
+
+def _ask_for(metadata: MetadataStore, topic: InitialTopic) -> str:
+    """Create a topic or ask the controller to; returns why it may be missing."""
+    new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic.configs)
+    try:
+        if metadata.is_controller:
+            metadata.create_topic(
+                new.name, partitions=new.partitions, replication_factor=new.replication_factor, configs=new.configs
+            )
+        elif metadata.create_elsewhere is not None:
+            metadata.create_elsewhere(new)
+    except BrokerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return error.message or error.code.name
+    return "the controller has not created it"
