@@ -12,7 +12,7 @@ class NetworkKeys:
     )
     advertised_listeners = pieces(
         (),
-        "Addresses that clients are told to use; without it each is told the address that it dialled, as far as it shows.",
+        "Addresses that clients are told to use; without it each is told this end of its own connection.",
     )
     listener_security_protocol_map = pieces(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
