@@ -42,7 +42,7 @@ class Archive:
 
     @classmethod
     def _of(cls, description: ArchiveDescription, root: Path, desk: Desk) -> Self:
-        manifest = Manifest(root)
+        manifest = Manifest(root, has_files=description.table_format is TableFormat.PARQUET)
         if description.table_format is TableFormat.PARQUET:
             return cls(description, manifest, ParquetFiles(manifest))
         from .delta_tables import DeltaTables

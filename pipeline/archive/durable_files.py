@@ -12,12 +12,12 @@ PART = ".part"
 """Ending of a file that is being written."""
 
 
-def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+def write_json(path: Path, fields: Mapping[str, Any], *, indent: int | None = 1) -> None:
     """Write a file that one rename brings into being. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(PART)
     with temporary.open("w") as file:
-        json.dump(fields, file, indent=1)
+        file.write(json.dumps(fields, indent=indent))
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)

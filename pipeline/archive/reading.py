@@ -15,8 +15,7 @@ from ..columns.schemas import TIMESTAMP
 from ..errors import DamagedLogError, PipelineError
 from .archive import Archive
 from .description import Values
-from .manifest import DATA, Manifest, ManifestError
-from .writing import joined
+from .manifest import DATA, ManifestError
 
 WINDOW_OFFSETS = 100_000
 """How many offsets are put in order at once."""
@@ -78,7 +77,7 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
     manifest = archive.manifest
     order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for covered in joined(manifest.ranges()):
+    for covered in manifest.ranges():
         place = (covered.topic, covered.partition)
         spans.setdefault(place, []).append((covered.from_offset, covered.until_offset))
     unknown = set(topics) - {topic for topic, _ in spans}
@@ -96,14 +95,6 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
         for place, covered in sorted(spans.items())
         if not topics or place[0] in topics
     ]
-
-
-def partition_counts(manifest: Manifest) -> dict[str, int]:
-    """How many partitions each topic had when it was last archived."""
-    counts: dict[str, int] = {}
-    for batch in manifest.batches:
-        counts.update(batch.partition_counts)
-    return counts
 
 
 def topic_of(name: str) -> str:

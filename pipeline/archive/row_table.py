@@ -84,7 +84,7 @@ class ParquetFiles:
 
     def sweep(self) -> list[Path]:
         """See RowTable."""
-        known = {self._root / name for name in self._manifest.names()}
+        known = {self._root / name for name in self._manifest.state.names}
         removed = []
         for folder in (self._root / DATA, self._root / DEAD_LETTERS):
             for path in sorted(folder.rglob("*")):

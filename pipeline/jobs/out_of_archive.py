@@ -38,9 +38,8 @@ def make_target_topics(
     options: argparse.Namespace, manifest: Manifest, partitions: Sequence[ArchivedPartition]
 ) -> None:
     """Make the topics that are not there, with as many partitions as they had. Raises PipelineError."""
-    from ..archive.reading import partition_counts
     from ..kafka.topic_making import make_topics
 
-    counts = partition_counts(manifest)
+    counts = manifest.state.partition_counts
     wanted = {options.prefix + each.topic: counts.get(each.topic, 1) for each in partitions}
     make_topics(target_settings(options), wanted, options.config)

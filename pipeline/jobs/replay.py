@@ -78,7 +78,7 @@ def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topic
 
     with ClusterView(target_settings(options)) as cluster:
         found = cluster.topics([options.prefix + topic for topic in sorted(topics)])
-    archived_ids = manifest.topic_ids()
+    archived_ids = manifest.state.topic_ids
     for topic in sorted(topics):
         name = options.prefix + topic
         if str(found[name].topic_id) == archived_ids.get(topic):

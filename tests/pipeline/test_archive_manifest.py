@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gregor.pipeline.archive import manifest as manifests
 from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError, OffsetRange
+from gregor.pipeline.archive.manifest_state import ManifestState
 from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.archive.writer_lock import WriterLock
 
@@ -140,11 +143,151 @@ def test_what_is_missing_is_what_nobody_covers(
 ) -> None:
     manifest = Manifest(tmp_path_factory.mktemp("archive"))
     covered = [OffsetRange("t", 0, min(span), max(span)) for span in spans]
-    manifest.batches.append(batch(0, *covered, OffsetRange("t", 1, 0, 100)))
+    manifest.state.add(batch(0, *covered, OffsetRange("t", 1, 0, 100)))
     found = manifest.missing(OffsetRange("t", 0, start, end))
     offsets = [offset for part in found for offset in range(part.from_offset, part.until_offset)]
     held = {offset for part in covered for offset in range(part.from_offset, part.until_offset)}
     assert offsets == [offset for offset in range(start, end) if offset not in held]
+
+
+def follow(root: Path, first: int, count: int) -> None:
+    """As a writer that follows a topic: `count` batches of a file and ten offsets each, every fifth a compaction."""
+    manifest = Manifest(root)
+    table = ParquetFiles(manifest)
+    for number in range(first, first + count):
+        name = data_file(root, f"staged/data/topic=t/date=2020-01-01/{number}-a.parquet").removeprefix("staged/")
+        replaces = (f"data/topic=t/date=2020-01-01/{number - 1}-a.parquet",) if number % 5 == 4 else ()
+        covered = OffsetRange("t", number % 3, 10 * (number // 3), 10 * (number // 3) + 10)
+        entry = ArchivedBatch(number, [covered], [name], 10, 0, 7, {"t": "a"}, {"t": 3}, replaces)
+        manifest.stage(entry)
+        table.publish(entry)
+        manifest.count(entry)
+
+
+@pytest.fixture
+def _checkpoints_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "CHECKPOINT_ENTRIES", 8)
+
+
+def entries_in(root: Path) -> list[str]:
+    """The names of all files of the manifest."""
+    return sorted(path.name for path in (root / "manifest").iterdir())
+
+
+def facts(root: Path) -> tuple[object, ...]:
+    """All that an archive knows by its manifest."""
+    manifest = Manifest(root)
+    state = manifest.state
+    ids = (state.topic_ids, state.partition_counts)
+    return manifest.next_number, manifest.positions(), list(manifest.ranges()), list(state.names), ids, state.checksum
+
+
+def test_a_checkpoint_says_what_its_entries_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, summed_up = tmp_path / "plain", tmp_path / "summed up"
+    follow(plain, 0, 100)
+    assert len(entries_in(plain)) == 100
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "CHECKPOINT_ENTRIES", 8)
+        follow(summed_up, 0, 50)
+        follow(summed_up, 50, 50)
+        assert facts(summed_up) == facts(plain)
+        assert entries_in(summed_up)[-1] == f"checkpoint-{96:020d}.json"
+        assert len(entries_in(summed_up)) == 6, "the checkpoint, the last entry that it covers, and four after it"
+        # Entries without a checkpoint, as older versions wrote them, are summed up by the next writer.
+        Manifest(plain).sweep()
+    assert entries_in(plain) == [f"{99:020d}.json", f"checkpoint-{100:020d}.json"]
+    assert facts(plain) == facts(summed_up)
+    follow(plain, 100, 10)
+    follow(summed_up, 100, 10)
+    assert facts(plain) == facts(summed_up)
+
+
+@pytest.mark.usefixtures("_checkpoints_soon")
+def test_a_table_that_knows_its_files_needs_no_names(tmp_path: Path) -> None:
+    follow(tmp_path, 0, 20)
+    with_names, without = Manifest(tmp_path), Manifest(tmp_path, has_files=False)
+    assert len(with_names.state.names) == 16
+    assert without.state.names == {}
+    assert without.positions() == with_names.positions()
+
+
+@pytest.mark.usefixtures("_checkpoints_soon")
+@pytest.mark.parametrize("step", ["before", "after", "between"])
+def test_a_writer_that_is_killed_at_its_checkpoint_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "CHECKPOINT_ENTRIES", 1000)
+        follow(tmp_path / "expected", 0, 12)
+    unlinked: list[Path] = []
+    unlink = Path.unlink
+
+    def die(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    def unlink_some(path: Path, **named: bool) -> None:
+        if len(unlinked) == 3:
+            raise KeyboardInterrupt
+        unlinked.append(path)
+        unlink(path, **named)
+
+    with monkeypatch.context() as patch:
+        if step == "before":
+            patch.setattr(ManifestState, "as_fields", die)
+        elif step == "after":
+            patch.setattr(Manifest, "_remove_covered", die)
+        else:
+            patch.setattr(Path, "unlink", unlink_some)
+        with pytest.raises(KeyboardInterrupt):
+            follow(tmp_path, 0, 12)
+    at = Manifest(tmp_path).next_number
+    assert at == 8
+    Manifest(tmp_path).sweep()
+    assert entries_in(tmp_path) == [f"{7:020d}.json", f"checkpoint-{8:020d}.json"]
+    follow(tmp_path, at, 12 - at)
+    assert facts(tmp_path) == facts(tmp_path / "expected")
+
+
+@pytest.mark.usefixtures("_checkpoints_soon")
+def test_a_reader_is_not_disturbed_by_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "CHECKPOINT_ENTRIES", 1000)
+        follow(tmp_path, 0, 20)
+    expected = facts(tmp_path)
+    listed = Manifest._numbered
+    calls: list[str] = []
+
+    def list_and_sum_up(manifest: Manifest, pattern: re.Pattern[str]) -> dict[int, Path]:
+        found = listed(manifest, pattern)
+        if not calls:
+            calls.append(pattern.pattern)
+            Manifest(tmp_path).sweep()
+        return found
+
+    monkeypatch.setattr(Manifest, "_numbered", list_and_sum_up)
+    assert facts(tmp_path) == expected
+    assert calls
+
+
+@pytest.mark.usefixtures("_checkpoints_soon")
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', "\x00", None])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, text: str | None) -> None:
+    follow(tmp_path, 0, 10)
+    path = tmp_path / "manifest" / f"checkpoint-{8:020d}.json"
+    if text is None:
+        path.rename(path.with_name(f"checkpoint-{9:020d}.json"))
+    else:
+        path.write_text(text)
+    with pytest.raises(ManifestError, match=r"checkpoint-0{19}[89]\.json is damaged"):
+        Manifest(tmp_path)
+
+
+@pytest.mark.usefixtures("_checkpoints_soon")
+def test_a_lost_checkpoint_is_no_empty_archive(tmp_path: Path) -> None:
+    follow(tmp_path, 0, 8)
+    (tmp_path / "manifest" / f"checkpoint-{8:020d}.json").unlink()
+    with pytest.raises(ManifestError, match="entry 0 is missing"):
+        Manifest(tmp_path)
 
 
 def _hold(root: Path, ready: "multiprocessing.synchronize.Event", end: "multiprocessing.synchronize.Event") -> None:
