@@ -5,6 +5,7 @@ All of a resource's changes are checked before the first one is made.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -19,6 +20,7 @@ from ..config.table import SUPPORTED_KEYS
 from ..config.topic_keys import TOPIC_KEYS
 from ..metadata.new_topics import validate_properties
 from ..metadata.state import ResourceType
+from ..metadata.topic_names import validate_topic_name
 from ..monitoring.loggers import LEVELS, ROOT, logger_levels, reset_level, set_level
 from ..monitoring.subscriptions import validate_subscription
 from .services import Services
@@ -74,6 +76,7 @@ def _checked_resource(services: Services, kind: int, name: str) -> ResourceType:
     if kind == ResourceType.TOPIC:
         if not name:
             raise _invalid("Default topic resources are not allowed.")
+        validate_topic_name(name)
         if name not in services.metadata.topics:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return ResourceType.TOPIC
@@ -89,12 +92,20 @@ def _checked_resource(services: Services, kind: int, name: str) -> ResourceType:
 
 
 def _check_node(services: Services, name: str, message: str) -> None:
-    if not name.lstrip("-").isdigit():
+    node_id = parsed_node_id(name)
+    if node_id is None:
         raise _invalid(f"Node id must be an integer, but it is: {name}")
-    if int(name) != services.metadata.node_id and (
-        services.metadata.is_alone or services.metadata.broker(int(name)) is None
+    if node_id != services.metadata.node_id and (
+        services.metadata.is_alone or services.metadata.broker(node_id) is None
     ):
         raise _invalid(message.format(services.metadata.node_id, name))
+
+
+def parsed_node_id(name: str) -> int | None:
+    """Return the number that Java's `Integer.parseInt` makes of a broker's name; None if it makes none."""
+    if re.fullmatch("[+-]?[0-9]{1,20}", name) is None or not -(2**31) <= int(name) < 2**31:
+        return None
+    return int(name)
 
 
 def _changed(services: Services, kind: ResourceType, name: str, changes: Sequence[ConfigChange]) -> dict[str, str]:

@@ -22,6 +22,8 @@ from ..metadata.state import PartitionState
 from ..server.promise import Promise
 from .replication.leadership import Leadership, ReplicationRules
 
+NO_LEADER_EPOCH = -1
+
 
 class PartitionWaiter(Protocol):
     """What wants to hear of a partition's changes (a `purgatory.ParkedFetch`)."""
@@ -185,6 +187,9 @@ class Partition:
         A leader's own epoch is known before its first record, and ends at the log's end.
         """
         log = self.log
+        if epoch < NO_LEADER_EPOCH and log.leader_epoch == NO_LEADER_EPOCH:
+            # The leader's own epoch is the first that is known, and the one asked for ended where that begins.
+            return epoch, log.log_start_offset
         if not log.leader_epoch < epoch <= self.leader_epoch:
             return log.end_offset_for_epoch(epoch)
         if epoch == self.leader_epoch or log.leader_epoch < 0:

@@ -94,7 +94,7 @@ def check_produce_version(data: Buffer, version: int) -> None:
         raise invalid_record(f"{prefix} must have at least one record batch per partition")
     if first.magic != v2.MAGIC:
         raise invalid_record(f"{prefix} are only allowed to contain record batches with magic version 2")
-    if version < FIRST_ZSTD_PRODUCE_VERSION and first.codec is Codec.ZSTD:
+    if version < FIRST_ZSTD_PRODUCE_VERSION and _codec_of(first) is Codec.ZSTD:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{prefix} are not allowed to use ZStandard compression"
         )
@@ -140,6 +140,28 @@ def _check_shell(batch: BatchView, rules: AppendRules) -> None:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {batch.crc})")
 
 
+def _codec_of(batch: BatchView) -> Codec:
+    """Return the compression of a batch. Raises BrokerError INVALID_RECORD for an unknown one."""
+    try:
+        return batch.codec
+    except BrokerError as fault:
+        raise invalid_record(fault.message or "") from fault
+
+
+def _decompressed(codec: Codec, data: Buffer, magic: int, rules: AppendRules) -> Iterator[bytes]:
+    """Decompress what a producer sends. Raises BrokerError INVALID_RECORD for broken data, MESSAGE_TOO_LARGE.
+
+    The CRC has shown that the data came as it was sent. Kafka answers -1, or INVALID_RECORD where the fault shows in
+    the midst of a record: neither is sent again by a client, as CORRUPT_MESSAGE would be.
+    """
+    try:
+        yield from decompressed_pieces(codec, data, magic=magic, limit_bytes=rules.limit_bytes)
+    except BrokerError as fault:
+        if fault.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        raise invalid_record(fault.message or "") from fault
+
+
 # --- format v2 ---
 
 
@@ -148,12 +170,12 @@ def _check_v2(batch: BatchView, rules: AppendRules, now_ms: int) -> ProducedBatc
     _check_v2_header(batch, count, rules)
     earliest, latest = _timestamp_bounds(batch, rules, now_ms)
     walk = RecordWalk(count, batch.base_timestamp, earliest, latest, rules.keys_required)
-    codec = batch.codec
+    codec = _codec_of(batch)
     body = batch.view[v2.RECORDS_AT :]
     if codec is Codec.NONE:
         walk_records(walk, iter((body,)))
     else:
-        walk_records(walk, decompressed_pieces(codec, body, limit_bytes=rules.limit_bytes))
+        walk_records(walk, _decompressed(codec, body, v2.MAGIC, rules))
         if not walk.is_sequential:
             raise invalid_record("The offset deltas in a compressed record batch are not 0, 1, 2 ...")
     _refuse_bad_records(walk, batch, count, rules, now_ms)
@@ -218,7 +240,7 @@ def _check_wrapper(batch: BatchView, rules: AppendRules, now_ms: int) -> Produce
     earliest, latest = _timestamp_bounds(batch, rules, now_ms)
     walk = MessageWalk(batch.magic, earliest, latest, keys_required=rules.keys_required)
     rest = b""
-    for piece in decompressed_pieces(batch.codec, wrapped_set(batch), magic=batch.magic, limit_bytes=rules.limit_bytes):
+    for piece in _decompressed(_codec_of(batch), wrapped_set(batch), batch.magic, rules):
         data = rest + piece if rest else piece
         rest = data[walk.feed(memoryview(data)) :]
     if walk.count == 0:

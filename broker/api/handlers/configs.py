@@ -26,7 +26,7 @@ from ...metadata.config_entries import (
 from ...metadata.state import ResourceType
 from ...metadata.topic_names import validate_topic_name
 from ...monitoring.loggers import logger_levels
-from ..config_alteration import ConfigChange, Operation, alter, replace
+from ..config_alteration import ConfigChange, Operation, alter, parsed_node_id, replace
 from ..contract import RequestContext
 
 UNDESCRIBABLE = (
@@ -99,9 +99,10 @@ def _client_metrics_entries(name: str, context: RequestContext) -> Iterable[Conf
 def _check_node(name: str, context: RequestContext, expected: str) -> None:
     """Raise BrokerError INVALID_REQUEST unless ``name`` is this broker's number."""
     node_id = context.services.metadata.node_id
-    if not name.lstrip("-").isdigit():
+    named = parsed_node_id(name)
+    if named is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if named != node_id:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {expected.format(node_id)} but received {name}"
         )

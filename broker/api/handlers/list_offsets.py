@@ -17,7 +17,7 @@ from ....protocol.messages.list_offsets import (
 )
 from ....storage.log.partition_log import PartitionLog, TimestampOffset
 from ....storage.log.segment import Segment
-from ...replicas.fetching.reading import check_leader_epoch
+from ...replicas.fetching.reading import check_exact_leader_epoch
 from ...replicas.partition import Partition
 from ..contract import RequestContext
 
@@ -32,7 +32,9 @@ CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 """Tools that want to know what this replica has, whoever leads."""
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
+"""Kafka `IsolationLevel.forId` throws for any other, which it answers with UNKNOWN_SERVER_ERROR."""
 
 
 async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -58,6 +60,7 @@ def _answer(
         if request.replica_id != DEBUGGING_REPLICA_ID:
             partition.check_leader()
         if context.api_version == 0:
+            _check_old_style(wanted)
             is_consumer = request.replica_id == CONSUMER_REPLICA_ID
             now_ms = context.services.clock.now_ms()
             offsets = _segment_offsets(partition.log, wanted, now_ms, is_consumer=is_consumer)
@@ -65,7 +68,9 @@ def _answer(
         timestamp = wanted.timestamp
         if timestamp < 0 and context.api_version < FIRST_VERSION_OF.get(timestamp, context.api_version + 1):
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        check_leader_epoch(partition, wanted.current_leader_epoch)
+        check_exact_leader_epoch(partition, wanted.current_leader_epoch)
+        if request.replica_id == CONSUMER_REPLICA_ID and request.isolation_level not in ISOLATION_LEVELS:
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
         found = _find(partition, timestamp, _fetchable_end(partition.log, request))
         return ListOffsetsPartitionResponse(
             partition_index=partition.index,
@@ -83,6 +88,14 @@ def _answer(
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
 
 
+def _check_old_style(wanted: ListOffsetsPartition) -> None:
+    """Raise BrokerError as Kafka does: UNSUPPORTED_VERSION, and UNKNOWN_SERVER_ERROR for a negative count."""
+    if wanted.timestamp < 0 and wanted.timestamp not in (LATEST, EARLIEST):
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+    if wanted.max_num_offsets < 0:
+        raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def _fetchable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
     """The offset after the last one that the asking client could fetch."""
     if request.replica_id != CONSUMER_REPLICA_ID:
@@ -98,7 +111,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
     """
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, log.epoch_for_offset(log.log_start_offset))
+        return TimestampOffset(NO_TIMESTAMP, log.log_start_offset, _epoch_at_start(partition))
     if timestamp == LATEST_TIERED:
         return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
     if timestamp != LATEST:
@@ -111,6 +124,17 @@ def _find(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
     if timestamp == LATEST:
         return TimestampOffset(NO_TIMESTAMP, end, partition.leader_epoch)
     return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)
+
+
+def _epoch_at_start(partition: Partition) -> int:
+    """Return the leader epoch at the start of the log: that of the next record if there is none yet.
+
+    Kafka notes a leader's epoch when it begins, this broker when it appends.
+    """
+    log = partition.log
+    known = log.epoch_for_offset(log.log_start_offset)
+    is_empty = log.log_start_offset == log.log_end_offset
+    return partition.leader_epoch if known == NO_EPOCH and is_empty else known
 
 
 class _Boundary(NamedTuple):
@@ -134,7 +158,7 @@ def _segment_offsets(log: PartitionLog, wanted: ListOffsetsPartition, now_ms: in
         boundaries = boundaries[:1]
     elif wanted.timestamp != LATEST:
         boundaries = [boundary for boundary in boundaries if boundary.modified_ms <= wanted.timestamp]
-    offsets = [boundary.offset for boundary in reversed(boundaries)][: max(0, wanted.max_num_offsets)]
+    offsets = [boundary.offset for boundary in reversed(boundaries)][: wanted.max_num_offsets]
     end = log.high_watermark
     if is_consumer and any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]

@@ -10,7 +10,7 @@ from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ...replicas.fetching.reading import check_leader_epoch
+from ...replicas.fetching.reading import check_exact_leader_epoch
 from ..contract import RequestContext
 
 
@@ -32,7 +32,7 @@ async def handle_offset_for_leader_epoch(
 def _answer(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
         partition = context.services.partitions.get(topic, wanted.partition)
-        check_leader_epoch(partition, wanted.current_leader_epoch)
+        check_exact_leader_epoch(partition, wanted.current_leader_epoch)
         partition.check_leader()
         epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except BrokerError as error:

@@ -22,7 +22,7 @@ from ....protocol.records.tagged_batches import encode_tagged_batches
 from ....protocol.records.v0 import OFFSET_AND_SIZE
 from ....storage.index.slice_tags import tags_in
 from ....storage.log.partition_log import LogSlice, PartitionLog
-from ..partition import Partition
+from ..partition import NO_LEADER_EPOCH, Partition
 from ..replication.throttle import ReplicationThrottle
 from .near_replicas import RackAwareSelector
 from .sessions import FetchedPartition
@@ -311,6 +311,16 @@ def _begins_incomplete(records: LogSlice) -> bool:
         return True
     _, size_bytes = OFFSET_AND_SIZE.unpack(os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position))
     return bool(OFFSET_AND_SIZE.size + size_bytes > records.size_bytes)
+
+
+def check_exact_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
+    """As `check_leader_epoch`, for requests in which -1 alone says nothing and any other negative epoch is an old one.
+
+    Source: Kafka `ListOffsetsRequest`, `OffsetsForLeaderEpochRequest`, whose epochs are absent only if they are -1.
+    """
+    if current_leader_epoch < NO_LEADER_EPOCH:
+        raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
+    check_leader_epoch(partition, current_leader_epoch)
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:

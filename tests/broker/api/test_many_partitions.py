@@ -13,7 +13,6 @@ from gregor.broker.api.handlers.metadata import handle_metadata
 from gregor.broker.api.handlers.replicas import handle_elect_leaders
 from gregor.broker.api.handlers.topics import handle_create_partitions, handle_create_topics, handle_delete_topics
 from gregor.broker.metadata.state import PartitionState, ResourceType
-from gregor.broker.replicas.replication import later_logs
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -99,7 +98,7 @@ async def turns_during(work: Callable[[], Awaitable[Any]]) -> int:
 
 async def test_others_are_served_while_a_topic_gets_its_partitions(asking: Asking) -> None:
     turns = await turns_during(lambda: create(asking, ("big", 400)))
-    assert turns >= (400 - later_logs.MADE_AT_ONCE) // later_logs.MADE_IN_A_TURN
+    assert turns > 10
     assert len(asking.broker.services.partitions) == 400, "who is answered finds all partitions"
 
 
