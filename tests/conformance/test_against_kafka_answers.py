@@ -19,6 +19,13 @@ BETTER_THAN_KAFKA = {
         "*",
     ): "Kafka 3.9 serves KIP-848 only where a feature is switched on (35); here it is on",
     ("api-versions", "offers ConsumerGroup*"): "likewise, and v1 of the heartbeat, which librdkafka asks for",
+    ("list-offsets*", "*time in v0 records*"): (
+        "v0 records have no time, and Kafka finds none (-1, and the first record as that of the greatest time, -3); "
+        "we find them by the time of their receipt"
+    ),
+    ("list-offsets*", "*leader epoch of v0 and v1 records*"): (
+        "-1, as the stored batch tells none; Kafka makes v2 batches of them, which do (0 on a broker of one)"
+    ),
 }
 """Differences that are wanted, by scenario and label (patterns), each with the reason."""
 
