@@ -236,6 +236,10 @@ class Accumulator:
         """Note that something is ready for a broker that cannot take it now."""
         self._blocked_since.setdefault(node, now)
 
+    def nodes_left_out(self) -> list[int]:
+        """Return the brokers that unkeyed records may avoid now, or will soon; none without the timeout."""
+        return list(self._blocked_since) if self._availability_timeout > 0 else []
+
     def node_took(self, node: int) -> None:
         """Note that a broker can be sent to again."""
         self._blocked_since.pop(node, None)

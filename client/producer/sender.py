@@ -115,6 +115,7 @@ class Sender:
             progress = [self._send_to(node, now) for node in readiness.nodes]
             if not any(progress):
                 break
+        self._look_after_left_out(readiness.nodes)
         for topic in readiness.leaderless_topics:
             self._metadata.request_update(topic)
         oldest = next(iter(self._accumulator.incomplete), None)
@@ -127,9 +128,7 @@ class Sender:
         is_free = self._in_flight_counts.get(node, 0) < self._config.max_in_flight_requests_per_connection
         if connection is None or not is_free:
             self._accumulator.node_blocked(node, now)
-            if connection is None and node not in self._dialling:
-                self._dialling.add(node)
-                self._nursery.start_soon(self._dial, node)
+            self._dial_if_needed(node)
             return False
         self._accumulator.node_took(node)
         drained = self._accumulator.drain(node, now, self._config.max_request_size, self._may_send)
@@ -143,6 +142,26 @@ class Sender:
             batch.sent()
         outcomes = [self._start(node, connection, alike) for alike in _by_request(drained)]
         return all(outcomes)
+
+    def _look_after_left_out(self, ready_nodes: set[int]) -> None:
+        """Find out when brokers that unkeyed records avoid (KIP-794) can be sent to again.
+
+        Nothing may be waiting for such a broker any more: what did has expired, and nothing new goes there. So its
+        connection is made anew without a record that needs it.
+        """
+        for node in self._accumulator.nodes_left_out():
+            if node in ready_nodes:
+                continue
+            is_free = self._in_flight_counts.get(node, 0) < self._config.max_in_flight_requests_per_connection
+            if node not in self._cluster.brokers or (is_free and self._cluster.established(node) is not None):
+                self._accumulator.node_took(node)
+            else:
+                self._dial_if_needed(node)
+
+    def _dial_if_needed(self, node: int) -> None:
+        if self._cluster.established(node) is None and node not in self._dialling:
+            self._dialling.add(node)
+            self._nursery.start_soon(self._dial, node)
 
     def _start(self, node: int, connection: Connection, drained: Drained) -> bool:
         self._in_flight_counts[node] = self._in_flight_counts.get(node, 0) + 1
