@@ -19,6 +19,7 @@ import trio
 from bench.one_broker import one_broker
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
+from gregor.client.metrics import MetricValues
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records.compression import Codec
 
@@ -81,7 +82,7 @@ def alike(random: Random, ratio: float, count: int) -> Iterator[bytes]:
 
 async def send_all(
     bootstrap: str, chapters: Iterable[tuple[str, Iterable[bytes]]], codec: str, *, is_one_for_all: bool
-) -> dict[str, float]:
+) -> MetricValues:
     """Send records, topic by topic; returns the producer's metrics."""
     async with Producer(
         bootstrap, compression_type=codec, batch_size=LIMIT_BYTES, linger_ms=NEVER_MS, max_request_size=10 * LIMIT_BYTES
@@ -109,10 +110,10 @@ async def count_records(bootstrap: str, topic: str) -> int:
         return sum((await consumer.end_offsets([(topic, 0)])).values())
 
 
-def split_share(metrics: dict[str, float]) -> float:
+def split_share(metrics: MetricValues) -> float:
     """Splits by batches that were sent, in percent."""
-    splits = metrics.get("batch-split-total", 0.0)
-    return 100 * splits / max(metrics["batch-total"], 1)
+    splits = metrics.value("batch-split-total")
+    return 100 * splits / max(metrics.value("gregor.batch-send-total"), 1)
 
 
 async def mixes(bootstrap: str) -> None:
@@ -122,7 +123,7 @@ async def mixes(bootstrap: str) -> None:
     for codec in ("gzip", "lz4", "zstd"):
         for name, mix in MIXES.items():
             shares: list[float] = []
-            first: dict[str, float] = {}
+            first = MetricValues()
             for is_one_for_all in (False, True):
                 topic = await new_topic(bootstrap)
                 values = mixed(Random(1), mix, RECORDS_PER_MIX)
@@ -131,7 +132,8 @@ async def mixes(bootstrap: str) -> None:
                 shares.append(split_share(metrics))
                 first = first or metrics
             print(
-                f"| {codec} | {name} | {first['batch-total']:.0f} | {first.get('batch-split-total', 0):.0f} "
+                f"| {codec} | {name} | {first.value('gregor.batch-send-total'):.0f} "
+                f"| {first.value('batch-split-total'):.0f} "
                 f"| {shares[0]:.1f} % | {shares[1]:.1f} % |",
                 flush=True,
             )
@@ -155,8 +157,9 @@ async def story(bootstrap: str) -> None:
         metrics = await send_all(bootstrap, chapters, "gzip", is_one_for_all=is_one_for_all)
         arrived = [await count_records(bootstrap, topic) for topic in dict.fromkeys((first, second))]
         print(
-            f"| {name} | {'the same topic' if is_same_topic else 'another topic'} | {metrics['batch-total']:.0f} "
-            f"| {metrics.get('batch-split-total', 0):.0f} | {split_share(metrics):.1f} % "
+            f"| {name} | {'the same topic' if is_same_topic else 'another topic'} "
+            f"| {metrics.value('gregor.batch-send-total'):.0f} "
+            f"| {metrics.value('batch-split-total'):.0f} | {split_share(metrics):.1f} % "
             f"| {2 * RECORDS_PER_CHAPTER} | {sum(arrived)} |",
             flush=True,
         )

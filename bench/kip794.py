@@ -138,9 +138,9 @@ async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> R
         count * RECORD_BYTES / elapsed / BYTES_PER_MB,
         sum(latencies) / len(latencies),
         percentiles(latencies, (0.5, 0.95, 0.99, 0.999)),
-        [metrics[f"node-{node}.outgoing-byte-total"] / 1e6 for node in BROKER_IDS],
+        [metrics.value("outgoing-byte-total", node=f"node-{node}") / 1e6 for node in BROKER_IDS],
         counts[0] / count,
-        sum(metrics[f"node-{node}.request-total"] for node in BROKER_IDS),
+        sum(metrics.value("request-total", node=f"node-{node}") for node in BROKER_IDS),
     )
 
 

@@ -1,14 +1,64 @@
 """What a client counts, under the names of Kafka's own client metrics.
 
-Rates are per second over the last 30 s or so (`metrics.sample.window.ms` x `metrics.num.samples`, Kafka's defaults).
+A metric has a group, a name and tags, as in Kafka: `producer-metrics:batch-split-rate:{client-id=x}`. Names that begin
+with `gregor.` are ours. Totals count from the beginning; rates are per second over the last minute (two windows of
+`metrics.sample.window.ms`, as in Kafka). Every metric but those of single brokers is there from the beginning, with 0.
 """
 
-from collections import defaultdict, deque
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
 
 import trio
 
 RATE_WINDOW_SECONDS = 60.0
 SAMPLE_SECONDS = 1.0
+
+ClientKind = Literal["producer", "consumer", "admin-client"]
+
+_COUNTED: Mapping[ClientKind, Mapping[str, str]] = {
+    "producer": {
+        "record-send": "producer-metrics",
+        "record-retry": "producer-metrics",
+        "record-error": "producer-metrics",
+        "batch-split": "producer-metrics",
+        "gregor.batch-send": "producer-metrics",
+        "gregor.metadata-request": "producer-metrics",
+    },
+    "consumer": {"fetch": "consumer-fetch-manager-metrics"},
+    "admin-client": {},
+}
+"""What `Metrics.count` can count in each kind of client, and the group that Kafka has it in."""
+
+
+class MetricName(NamedTuple):
+    """The name of one metric (Kafka's `MetricName`); its text is what Kafka's tools print."""
+
+    group: str
+    """`producer-metrics`, `producer-node-metrics`, `consumer-fetch-manager-metrics`..."""
+    name: str
+    tags: tuple[tuple[str, str], ...]
+    """`client-id`, and `node-id` for the metrics of one broker, in order."""
+
+    def __str__(self) -> str:
+        tags = ", ".join(f"{key}={value}" for key, value in self.tags)
+        return f"{self.group}:{self.name}:{{{tags}}}"
+
+
+class MetricValues(dict[MetricName, float]):
+    """All metrics of a client at one time."""
+
+    def value(self, name: str, *, node: str | None = None) -> float:
+        """Return the metric of that name: of the whole client, or of one broker (`node="node-0"`).
+
+        Raises KeyError if there is none.
+        """
+        for metric, value in self.items():
+            if metric.name == name and dict(metric.tags).get("node-id") == node:
+                return value
+        raise KeyError(name if node is None else f"{name} of {node}")
 
 
 class WindowedRate:
@@ -16,13 +66,15 @@ class WindowedRate:
 
     __slots__ = ("_samples", "_started_at", "total")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         self.total = 0
-        self._started_at = now
+        self._started_at: float | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
     def add(self, amount: int, now: float) -> None:
         """Count `amount` at `now` (seconds)."""
+        if self._started_at is None:
+            self._started_at = now
         self.total += amount
         if self._samples and now - self._samples[-1][0] < SAMPLE_SECONDS:
             at, counted = self._samples[-1]
@@ -32,8 +84,10 @@ class WindowedRate:
         self._drop_old(now)
 
     def rate(self, now: float) -> float:
-        """Events per second over the window, or since the start if that is shorter."""
+        """Return events per second over the window, or since the first event if that is shorter; 0 before it."""
         self._drop_old(now)
+        if self._started_at is None:
+            return 0.0
         elapsed = max(min(now - self._started_at, RATE_WINDOW_SECONDS), SAMPLE_SECONDS)
         return sum(amount for _, amount in self._samples) / elapsed
 
@@ -42,35 +96,77 @@ class WindowedRate:
             self._samples.popleft()
 
 
-class Metrics:
-    """The counters of one client, by name; those of single brokers have `node-N.` before it."""
+class _Traffic:
+    """What went to one broker and came from it."""
+
+    __slots__ = ("incoming_bytes", "outgoing_bytes", "requests")
 
     def __init__(self) -> None:
-        self._rates: dict[str, WindowedRate] = {}
-        self._totals: defaultdict[str, int] = defaultdict(int)
+        self.incoming_bytes = WindowedRate()
+        self.outgoing_bytes = WindowedRate()
+        self.requests = WindowedRate()
+
+    def sensors(self) -> dict[str, WindowedRate]:
+        """Return the counts by the first part of their metrics' names."""
+        return {
+            "incoming-byte": self.incoming_bytes,
+            "outgoing-byte": self.outgoing_bytes,
+            "request": self.requests,
+        }
+
+
+class Metrics:
+    """The counters of one client. Its traffic is kept by broker: `node-0`, or an address of `bootstrap.servers`."""
+
+    def __init__(self, kind: ClientKind = "admin-client", client_id: str = "") -> None:
+        self._kind = kind
+        self._tags = (("client-id", client_id),)
+        self._groups = _COUNTED[kind]
+        self._counted = {name: WindowedRate() for name in self._groups}
+        self._traffic: dict[str, _Traffic] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to `name-total` and `name-rate`."""
-        now = trio.current_time()
-        rate = self._rates.get(name)
-        if rate is None:
-            rate = self._rates[name] = WindowedRate(now)
-        rate.add(amount, now)
+        """Add to `name-total` and `name-rate`. Raises KeyError for what this kind of client does not count."""
+        self._counted[name].add(amount, trio.current_time())
+
+    def measure(self, name: str, measured: Callable[[], float]) -> None:
+        """Have `measured()` as the value of `name` from now on."""
+        self._gauges[name] = measured
 
     def submitted(self, node: str, size_bytes: int) -> None:
         """Note a request of that size to a broker."""
-        self._totals[f"{node}.outgoing-byte-total"] += size_bytes
-        self._totals[f"{node}.request-total"] += 1
+        now = trio.current_time()
+        traffic = self._of(node)
+        traffic.outgoing_bytes.add(size_bytes, now)
+        traffic.requests.add(1, now)
 
     def received(self, node: str, size_bytes: int) -> None:
         """Note bytes that came from a broker."""
-        self._totals[f"{node}.incoming-byte-total"] += size_bytes
+        self._of(node).incoming_bytes.add(size_bytes, trio.current_time())
 
-    def snapshot(self) -> dict[str, float]:
-        """All values by now."""
+    def _of(self, node: str) -> _Traffic:
+        traffic = self._traffic.get(node)
+        if traffic is None:
+            traffic = self._traffic[node] = _Traffic()
+        return traffic
+
+    def snapshot(self) -> MetricValues:
+        """Return all values by now."""
         now = trio.current_time()
-        values: dict[str, float] = dict(self._totals)
-        for name, rate in self._rates.items():
-            values[f"{name}-total"] = rate.total
-            values[f"{name}-rate"] = rate.rate(now)
+        values = MetricValues()
+        for name, sensor in self._counted.items():
+            values[MetricName(self._groups[name], f"{name}-total", self._tags)] = sensor.total
+            values[MetricName(self._groups[name], f"{name}-rate", self._tags)] = sensor.rate(now)
+        for name, measured in self._gauges.items():
+            values[MetricName(f"{self._kind}-metrics", name, self._tags)] = measured()
+        for name in _Traffic().sensors():
+            for suffix in ("total", "rate"):
+                values[MetricName(f"{self._kind}-metrics", f"{name}-{suffix}", self._tags)] = 0.0
+        for node, traffic in self._traffic.items():
+            for name, sensor in traffic.sensors().items():
+                for suffix, value in (("total", float(sensor.total)), ("rate", sensor.rate(now))):
+                    metric = f"{name}-{suffix}"
+                    values[MetricName(f"{self._kind}-metrics", metric, self._tags)] += value
+                    values[MetricName(f"{self._kind}-node-metrics", metric, (*self._tags, ("node-id", node)))] = value
         return values

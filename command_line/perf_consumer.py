@@ -38,7 +38,7 @@ def run_consumer(arguments: argparse.Namespace) -> int:
             say(run.line())
             if arguments.print_metrics:
                 for name, value in sorted(consumer.metrics().items()):
-                    say(f"{name:<60} : {value:.3f}")
+                    say(f"{name!s:<60} : {value:.3f}")
 
     return run_client(work)
 

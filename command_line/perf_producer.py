@@ -152,7 +152,7 @@ class Throttle:
 def _print_metrics(producer: Producer) -> None:
     say()
     for name, value in sorted(producer.metrics().items()):
-        say(f"{name:<60} : {value:.3f}")
+        say(f"{name!s:<60} : {value:.3f}")
 
 
 def _write_files(arguments: argparse.Namespace, statistics: LatencyStatistics) -> None:

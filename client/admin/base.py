@@ -33,7 +33,7 @@ class AdminBase:
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **config: object) -> None:
         self.config = AdminConfig.from_properties(config)
-        self._metrics = Metrics()
+        self._metrics = Metrics("admin-client", self.config.client_id)
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
         self._background = BackgroundTasks()
 

@@ -26,7 +26,7 @@ from ..consumed_transaction import consumed_transaction
 from ..errors import ClientError, ClosedError, ConfigError
 from ..fetched_partition import FetchedBatches
 from ..lifetime import BackgroundTasks
-from ..metrics import Metrics
+from ..metrics import Metrics, MetricValues
 from ..poll_boundary import PollBoundary
 from ..rebalance_listener import RebalanceListener, UserListener
 from ..topic_watch import TopicWatch
@@ -65,7 +65,7 @@ class Consumer:
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **config: object) -> None:
         self.config = ConsumerConfig.from_properties(config)
-        self._metrics = Metrics()
+        self._metrics = Metrics("consumer", self.config.client_id)
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
         self._subscription = Subscription()
         self._boundary = PollBoundary()
@@ -389,6 +389,6 @@ class Consumer:
         answer = await self._cluster.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name and not topic.error_code)
 
-    def metrics(self) -> dict[str, float]:
-        """Counters and rates: `fetch-rate`, `node-0.incoming-byte-total`..."""
+    def metrics(self) -> MetricValues:
+        """Return counters and rates under Kafka's names: `metrics().value("fetch-rate")`; see `MetricValues`."""
         return self._metrics.snapshot()

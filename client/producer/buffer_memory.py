@@ -7,6 +7,7 @@ from collections import deque
 import trio
 
 from ..errors import ClosedError, RecordTooLargeError
+from ..metrics import Metrics
 
 
 class BufferMemory:
@@ -19,6 +20,12 @@ class BufferMemory:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self._waiting: deque[_Place] = deque()
+
+    def measure(self, metrics: Metrics) -> None:
+        """Add the metrics of Kafka's BufferPool; tasks wait here where Kafka has threads."""
+        metrics.measure("buffer-total-bytes", lambda: self.capacity_bytes)
+        metrics.measure("buffer-available-bytes", lambda: self.capacity_bytes - self.used_bytes)
+        metrics.measure("waiting-threads", lambda: len(self._waiting))
 
     @property
     def is_exhausted(self) -> bool:

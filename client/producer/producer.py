@@ -41,7 +41,7 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..lifetime import BackgroundTasks
-from ..metrics import Metrics
+from ..metrics import Metrics, MetricValues
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
@@ -88,9 +88,10 @@ class Producer:
         **config: object,
     ) -> None:
         self.config = ProducerConfig.from_properties(config)
-        self._metrics = Metrics()
+        self._metrics = Metrics("producer", self.config.client_id)
         self._cluster = Cluster(bootstrap_servers, self.config, self._metrics)
         self._memory = BufferMemory(self.config.buffer_memory)
+        self._memory.measure(self._metrics)
         self._accumulator = Accumulator(self.config, CompressionRatioEstimator(), self._memory, Random())
         self._metadata = ProducerMetadata(self._cluster, self._accumulator, self.config, self._metrics)
         self._transactions = (
@@ -310,8 +311,8 @@ class Producer:
             raise UnknownTopicError(topic)
         return known.partitions
 
-    def metrics(self) -> dict[str, float]:
-        """Counters and rates under Kafka's names: `batch-split-rate`, `node-0.outgoing-byte-total`..."""
+    def metrics(self) -> MetricValues:
+        """Return counters and rates under Kafka's names: `metrics().value("batch-split-rate")`; see `MetricValues`."""
         return self._metrics.snapshot()
 
     # --- transactions ---

@@ -131,7 +131,7 @@ class ProducerMetadata:
                 self._policy.use(topic, now)
 
     async def _fetch(self, topics: list[str]) -> None:
-        self._metrics.count("metadata-request")
+        self._metrics.count("gregor.metadata-request")
         try:
             answer = await self._cluster.refresh(topics, allow_auto_create=True)
         except (ConnectionLostError, BrokerError) as failure:

@@ -289,7 +289,7 @@ class Sender:
         )
         if version >= FIRST_VERSION_WITH_FORMAT_V2:
             request.transactional_id = self._config.transactional_id
-        self._metrics.count("batch", len(drained))
+        self._metrics.count("gregor.batch-send", len(drained))
         if self._config.required_acks == 0:
             connection.submit_without_answer(request, version, partial(self._written, node, connection, drained))
         else:

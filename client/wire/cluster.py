@@ -178,7 +178,7 @@ class Cluster:
             try:
                 connection = await self._dial(broker, name)
             except ConnectionLostError as failure:
-                self._note_failure(broker, failure)
+                self._note_failure(broker, failure, now)
                 raise
             broker.failures = 0
             self._outages.ended(broker.address)
@@ -188,10 +188,10 @@ class Cluster:
             broker.connection = connection
             return connection
 
-    def _note_failure(self, broker: _Broker, failure: ConnectionLostError) -> None:
+    def _note_failure(self, broker: _Broker, failure: ConnectionLostError, began_at: float) -> None:
         broker.failures += 1
         broker.last_failure = str(failure)
-        self._outages.failed(broker.address, failure)
+        self._outages.failed(broker.address, failure, began_at)
         broker.not_before = trio.current_time() + backoff_seconds(
             broker.failures, self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms, self._random
         )

@@ -14,6 +14,9 @@ from ..errors import ConnectionLostError
 
 logger = logging.getLogger(__name__)
 
+SECONDS_BEFORE_A_WARNING = 1.0
+"""A broker that restarts is no reason for one yet; nor is a tool that gives up earlier, and says so itself."""
+
 SECONDS_BETWEEN_WARNINGS = 30.0
 
 
@@ -21,19 +24,23 @@ class Outages:
     """The addresses that cannot be reached now, so that a log tells of each once and not at every attempt."""
 
     def __init__(self) -> None:
-        self._warned_at: dict[str, float] = {}
+        self._warn_at: dict[str, float] = {}
 
-    def failed(self, address: str, failure: Exception) -> None:
-        """Warn of an address that cannot be reached: the first time, and every SECONDS_BETWEEN_WARNINGS."""
+    def failed(self, address: str, failure: Exception, began_at: float) -> None:
+        """Warn of an address that cannot be reached for SECONDS_BEFORE_A_WARNING, then every SECONDS_BETWEEN_WARNINGS.
+
+        `began_at` is when the attempt that failed began, on trio's clock.
+        """
         now = trio.current_time()
-        self._warned_at = {a: at for a, at in self._warned_at.items() if now - at < SECONDS_BETWEEN_WARNINGS}
-        if address not in self._warned_at:
-            self._warned_at[address] = now
+        for forgotten in [known for known, at in self._warn_at.items() if now - at > SECONDS_BETWEEN_WARNINGS]:
+            del self._warn_at[forgotten]
+        if now >= self._warn_at.setdefault(address, began_at + SECONDS_BEFORE_A_WARNING):
+            self._warn_at[address] = now + SECONDS_BETWEEN_WARNINGS
             logger.warning("%s; trying again", failure)
 
     def ended(self, address: str) -> None:
         """Note that an address was reached: its next failure is a new one."""
-        self._warned_at.pop(address, None)
+        self._warn_at.pop(address, None)
 
 
 async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.Stream:

@@ -35,13 +35,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_wrong_port_is_told(caplog: pytest.LogCaptureFixture) -> None:
     host, port = free_address()
     reason = f"cannot connect to {host}:{port}: Connection refused"
-    async with Producer(f"{host}:{port}", max_block_ms=300) as producer:
+    async with Producer(f"{host}:{port}", max_block_ms=2_500) as producer:
         with pytest.raises(DeadlineExceededError, match=reason):
             await producer.send("t", b"v")
+    assert warnings(caplog) == [f"{reason}; trying again"], "once, not for each attempt"
     async with Admin(f"{host}:{port}", default_api_timeout_ms=300) as admin:
         with pytest.raises(DeadlineExceededError, match=reason):
             await admin.list_topics()
-    assert warnings(caplog) == [f"{reason}; trying again"] * 2, "once for each client, not for each attempt"
+    assert len(warnings(caplog)) == 1, "who gives up within a second says so himself"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ async def test_what_is_no_broker_is_told_and_not_waited_for(
         await stream.send_all(says)
         await trio.sleep_forever()
 
-    async with listening(serve) as port, Admin(f"127.0.0.1:{port}", default_api_timeout_ms=1_000) as admin:
+    async with listening(serve) as port, Admin(f"127.0.0.1:{port}", default_api_timeout_ms=2_500) as admin:
         with pytest.raises(DeadlineExceededError, match=f"no Kafka answers at 127.0.0.1:{port}: .*{reason}"):
             await admin.list_topics()
     assert reason in warnings(caplog)[0]

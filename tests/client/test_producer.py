@@ -98,8 +98,8 @@ async def test_too_large_batches_are_split_down_to_the_guilty_record(broker_proc
     ) as producer:
         deliveries = [await producer.send(topic, body) for body in bodies]
         await producer.flush()
-        assert producer.metrics()["batch-split-total"] > 3
-        assert producer.metrics()["batch-split-rate"] > 0
+        assert producer.metrics().value("batch-split-total") > 3
+        assert producer.metrics().value("batch-split-rate") > 0
     failed = [index for index, delivery in enumerate(deliveries) if delivery.error is not None]
     assert failed == [10]
     error = deliveries[10].error

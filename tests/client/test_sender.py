@@ -36,7 +36,7 @@ class PretendedBroker:
 async def test_a_broker_down_for_longer_than_the_delivery_timeout_gets_records_again(
     how: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """KIP-794: it is left out by `partitioner.availability.timeout.ms`; then no record is left to show that it is back."""
+    """KIP-794: it is left out by `partitioner.availability.timeout.ms`; then no record shows that it is back."""
     producer = Producer(
         "127.0.0.1:1",
         partitioner_availability_timeout_ms=100,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -166,7 +167,10 @@ def test_perf_test(broker_process: BrokerProcess, topic: str, tmp_path: Path) ->
     assert summary.startswith("2000 records sent, ")
     for part in (" records/sec (", " MB/sec), ", " ms avg latency, ", " ms max latency, ", " ms 50th, ", " ms 99.9th."):
         assert part in summary
-    assert "record-send-total" in sent.out
+    assert re.search(r"^producer-metrics:record-send-total:\{client-id=[^,]*\} +: 2000\.000$", sent.out, re.MULTILINE)
+    assert re.search(
+        r"^producer-node-metrics:outgoing-byte-total:\{client-id=[^,]*, node-id=node-\d\} +: ", sent.out, re.MULTILINE
+    )
     assert plot.read_text().startswith("<svg")
     read = run(broker_process, "perf-test", "consumer", "--topic", topic, "--messages", "2000")
     header, figures = read.lines
