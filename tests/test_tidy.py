@@ -1,6 +1,7 @@
 """House rules that a machine can keep: short files, documented rooms, no junk drawers, no dead modules."""
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,18 @@ JUNK_DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "stuff",
 
 def python_files() -> list[Path]:
     return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+def tracked_files(*patterns: str) -> list[Path]:
+    """Return the files that git tracks or would track, relative to the root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [Path(name) for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
 def relative(path: Path) -> str:
@@ -46,17 +59,7 @@ def test_every_module_is_reached_from_somewhere() -> None:
     loaded_by_name = ROOT / "protocol" / "messages"
     paths = [path for path in python_files() if path.parent != loaded_by_name]
     names = {path.stem for path in paths if path.stem not in {"__init__", "__main__"}}
-    corpus = "\n".join(
-        (ROOT / name).read_text()
-        for name in subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.toml", "Makefile", "*.md"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-        if (ROOT / name).is_file()
-    )
+    corpus = "\n".join((ROOT / path).read_text() for path in tracked_files("*.py", "*.toml", "Makefile", "*.md"))
     dead = sorted(name for name in names if corpus.count(name) < 1)
     assert not dead, f"nothing names these modules: {dead}"
 
@@ -68,3 +71,16 @@ def test_every_package_is_installed() -> None:
         for init in (ROOT / room).rglob("__init__.py"):
             package = ".".join(("gregor", *init.parent.relative_to(ROOT).parts))
             assert f'"{package}"' in listed, f"{package} is not in [tool.setuptools] packages"
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda page: page.stem
+)
+def test_each_file_that_a_document_names_exists(page: Path) -> None:
+    files = [str(path) for path in tracked_files()]
+    missing = [
+        name
+        for name in re.findall(r"`((?:[\w.-]+/)*\w+\.(?:py|pxd|c|h))`", page.read_text())
+        if not any(f"/{path}".endswith(f"/{name}") for path in files)
+    ]
+    assert not missing
