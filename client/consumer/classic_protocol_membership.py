@@ -22,11 +22,11 @@ from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestPr
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ..config import ConsumerConfig
-from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import Membership
 from .assignors import Assignment, Assignor, MemberWish, assignors_named
 from .group_membership import AssignmentListener, GroupMembership
+from .poll_boundary import PollBoundary
 from .subscription import Subscription, TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
@@ -57,6 +57,7 @@ class ClassicProtocolMembership(GroupMembership):
         self._generation_id = NO_GENERATION
         self._join_count = 0
         self._is_joining = False
+        self._is_giving_back = False
         self._led_counts: dict[str, int] | None = None
 
     @property
@@ -102,15 +103,16 @@ class ClassicProtocolMembership(GroupMembership):
 
     async def _prepare(self) -> None:
         """Wait until the user polls; with an eager assignor, give back all partitions then."""
-        if self._is_cooperative and self._subscription.positions:
+        if not self._is_cooperative:
+            await self._give_back_all()
+        elif self._subscription.positions and not self._is_giving_back:
             await self._boundary.hand_over(trio.lowlevel.checkpoint)
-        elif not self._is_cooperative:
-            await self._let_go(self._subscription.positions)
 
     async def _join(self) -> None:
         """Go through one rebalance of the group."""
         # What asks for a rebalance from here on asks for another one.
         self._rebalance_wanted = trio.Event()
+        self._is_giving_back = False
         self._join_count += 1
         self._is_joining = True
         try:
@@ -129,7 +131,8 @@ class ClassicProtocolMembership(GroupMembership):
         assigned = await self._sync(answer.protocol_name or "", assignments)
         has_lost_some = await self._take_over(assigned)
         if has_lost_some and self._is_cooperative:
-            # Others get what was given back in another rebalance (KIP-429).
+            # Others get what was given back in another rebalance (KIP-429), for which the user was just here.
+            self._is_giving_back = True
             self._rebalance_wanted.set()
 
     async def _ask_join(self) -> JoinGroupResponse:

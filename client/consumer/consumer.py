@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import trio
 
 from ...protocol.errors import BrokerError
-from ..committer import Committer
 from ..config import ConsumerConfig
-from ..consumed_transaction import consumed_transaction
 from ..errors import ClientError, ClosedError, ConfigError
-from ..fetched_partition import FetchedBatches
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics, MetricValues
-from ..poll_boundary import PollBoundary
-from ..rebalance_listener import RebalanceListener, UserListener
-from ..topic_watch import TopicWatch
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import GroupMetadata, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .classic_protocol_membership import ClassicProtocolMembership
+from .committer import Committer
+from .consumed_transaction import consumed_transaction
 from .consumer_protocol_membership import ConsumerProtocolMembership
 from .consumer_record import ConsumerRecord
+from .fetched_partition import FetchedBatches
 from .fetcher import Fetcher
+from .poll_boundary import PollBoundary
 from .position_finder import PositionFinder
+from .rebalance_listener import RebalanceListener, UserListener
 from .subscription import Subscription, TopicPartition
+from .topic_watch import TopicWatch
 
 if TYPE_CHECKING:
     from ..producer.producer import Producer
@@ -107,11 +107,10 @@ class Consumer:
         if error is None:
             self._subscription.finish_in_hand()
         try:
-            if group is not None:
-                group.stop()
             if self._committer.is_automatic:
                 await self._at_last(lambda: self._committer.commit(self._subscription.processed()))
             if group is not None:
+                group.stop()
                 try:
                     await self._at_last(group.give_up_all)
                 finally:

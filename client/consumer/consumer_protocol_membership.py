@@ -23,10 +23,10 @@ from ...protocol.messages.consumer_group_heartbeat import (
 )
 from ..config import ConsumerConfig
 from ..errors import ConnectionLostError
-from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import Membership
 from .group_membership import AssignmentListener, GroupMembership
+from .poll_boundary import PollBoundary
 from .subscription import Subscription, by_topic
 
 JOINING = 0

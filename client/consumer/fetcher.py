@@ -19,13 +19,13 @@ from ...protocol.records.batches import iter_batches
 from ...protocol.schema import NO_UUID
 from ..config import ConsumerConfig
 from ..errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError, is_retriable
-from ..fetched_partition import FetchedBatches, FetchedPartition
 from ..metrics import Metrics
-from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.connection import Connection
 from .consumer_record import ConsumerRecord
 from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchPosition, FetchSession
+from .fetched_partition import FetchedBatches, FetchedPartition
+from .poll_boundary import PollBoundary
 from .preferred_replicas import PreferredReplicas
 from .subscription import PartitionPosition, Subscription, TopicPartition
 

@@ -19,10 +19,10 @@ import trio
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConsumerConfig
 from ..errors import COORDINATOR_MOVED_CODES, ClientError, is_retriable
-from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster, CoordinatorType
 from ..wire.connection import Connection
 from ..wire.group_offsets import Membership
+from .poll_boundary import PollBoundary
 from .subscription import Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -231,32 +231,38 @@ class GroupMembership(ABC):
             self.is_lost = False
 
     async def _take_over(self, assigned: Iterable[TopicPartition]) -> bool:
-        """Make an assignment ours, letting go what is not in it; says whether there was any such."""
+        """Make an assignment ours, giving back what is not in it; says whether there was any such."""
         assigned = list(assigned)
-        owned = self._subscription.positions
-        gone = [place for place in owned if place not in set(assigned)]
-        await self._let_go(gone)
+        kept = set(assigned)
+        gone = [place for place in self._subscription.positions if place not in kept]
         missing = {topic for topic, _ in assigned if topic not in self._cluster.topics}
         if missing:
             await self._cluster.refresh(missing)
-        await self._boundary.hand_over(partial(self._adopt, assigned))
+        await self._finish(gone)
+        await self._boundary.hand_over(partial(self._adopt, assigned, gone))
         return bool(gone)
 
-    async def _adopt(self, assigned: list[TopicPartition]) -> None:
-        if self.is_lost:
-            return
-        new = [place for place in assigned if place not in self._subscription.positions]
-        self._subscription.assign(assigned)
-        await self._listener.on_assigned(new)
+    async def _adopt(self, assigned: list[TopicPartition], gone: list[TopicPartition]) -> None:
+        try:
+            if gone:
+                await self._revoke(gone)
+        finally:
+            # Whatever the user's listener raises, what it was told of has happened.
+            if not self.is_lost:
+                new = [place for place in assigned if place not in self._subscription.positions]
+                self._subscription.assign(assigned)
+                await self._listener.on_assigned(new)
 
-    async def _let_go(self, places: Iterable[TopicPartition]) -> None:
-        """Give partitions back: hand out nothing more, commit what is finished, tell the user."""
-        if not (places := list(places)):
-            return
-        if self._config.enable_auto_commit:
+    async def _give_back_all(self) -> None:
+        if places := list(self._subscription.positions):
+            await self._finish(places)
+            await self._boundary.hand_over(partial(self._revoke, places))
+
+    async def _finish(self, places: list[TopicPartition]) -> None:
+        """With auto-commit: once the user polls, hand out nothing more of these, and commit what is finished."""
+        if places and self._config.enable_auto_commit:
             await self._boundary.hand_over(partial(self._withhold, places))
             await self._listener.commit_processed(places)
-        await self._boundary.hand_over(partial(self._revoke, places))
 
     async def _withhold(self, places: list[TopicPartition]) -> None:
         # The user polls, so whatever was handed out is finished.

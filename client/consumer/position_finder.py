@@ -9,11 +9,11 @@ import trio
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConsumerConfig
 from ..errors import ClientError, is_retriable
-from ..poll_boundary import PollBoundary
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import CommittedOffset, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, list_offsets
 from .fetcher import Fetcher
+from .poll_boundary import PollBoundary
 from .subscription import PartitionPosition, Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -76,6 +76,7 @@ class Subscription:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, and no others. Those kept keep their positions."""
         wanted = dict.fromkeys(partitions)
+        self.revoke([place for place in self.positions if place not in wanted])
         self.positions = {place: self.positions.get(place) or PartitionPosition() for place in wanted}
 
     def withhold(self, partitions: Iterable[TopicPartition]) -> None:
@@ -85,9 +86,10 @@ class Subscription:
                 position.is_leaving = True
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop reading these."""
+        """Stop reading these: nothing of them is handed out, not even what was fetched already."""
         for place in partitions:
-            self.positions.pop(place, None)
+            if (position := self.positions.pop(place, None)) is not None:
+                position.is_leaving = True
 
     def seek(self, place: TopicPartition, offset: int | None) -> None:
         """Move a position. Raises KeyError if the partition is not assigned."""

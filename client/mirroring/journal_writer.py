@@ -12,8 +12,8 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..admin import Admin
+from ..consumer.fetched_partition import FetchedBatches
 from ..consumer.subscription import TopicPartition
-from ..fetched_partition import FetchedBatches
 from ..producer.appending_cy import Delivery
 from ..producer.producer import Producer
 from ..producer.sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES

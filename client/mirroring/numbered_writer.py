@@ -15,8 +15,8 @@ from ...protocol.messages.append_numbered import (
 )
 from ...protocol.records.batches import iter_batches
 from ..admin import Admin, raise_for
+from ..consumer.fetched_partition import FetchedBatches
 from ..consumer.subscription import TopicPartition
-from ..fetched_partition import FetchedBatches
 from ..wire.offset_lookup import EARLIEST, LATEST
 from .errors import MirrorError
 from .outgoing import with_offsets_kept

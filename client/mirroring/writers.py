@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..consumer.fetched_partition import FetchedBatches
 from ..consumer.subscription import TopicPartition
-from ..fetched_partition import FetchedBatches
 
 
 class MirrorWriter(Protocol):

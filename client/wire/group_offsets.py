@@ -24,8 +24,6 @@ from .retry import retry
 T = TypeVar("T")
 
 FIRST_VERSION_WITH_REQUIRE_STABLE = 7
-OVERTAKEN_CODES = frozenset({ErrorCode.STALE_MEMBER_EPOCH})
-"""Refusals of a member epoch that was right when the request began."""
 
 
 class Membership(NamedTuple):
@@ -66,9 +64,8 @@ async def ask_coordinator(
     *,
     timeout_ms: int,
     what: str,
-    passing: frozenset[ErrorCode] = frozenset(),
 ) -> T:
-    """Call `attempt` with the coordinator's node id until it works; `passing` and what it raises are as of `retry`."""
+    """Call `attempt` with the coordinator's node id until it works; raises as `retry`."""
 
     async def find_and_attempt() -> T:
         return await attempt(await cluster.coordinator(CoordinatorType.GROUP, group_id))
@@ -77,9 +74,7 @@ async def ask_coordinator(
         if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
             cluster.forget_coordinator(CoordinatorType.GROUP, group_id)
 
-    return await retry(
-        find_and_attempt, config, timeout_ms=timeout_ms, what=what, before_retry=before_retry, passing=passing
-    )
+    return await retry(find_and_attempt, config, timeout_ms=timeout_ms, what=what, before_retry=before_retry)
 
 
 async def commit_offsets(
@@ -89,16 +84,16 @@ async def commit_offsets(
     config: ClientConfig,
     *,
     timeout_ms: int,
-    membership: Callable[[], Membership] = lambda: NO_MEMBERSHIP,
+    membership: Membership = NO_MEMBERSHIP,
 ) -> None:
     """Commit the next offsets to read, with their texts if they have any.
 
-    `membership` is asked anew for each attempt: a member epoch that a heartbeat has overtaken (STALE_MEMBER_EPOCH,
-    KIP-848) is replaced by the new one. Raises BrokerError (of the first partition refused), DeadlineExceededError,
-    and what `membership` raises.
+    Raises BrokerError (of the first partition refused) or DeadlineExceededError.
     """
     request = OffsetCommitRequest(
         group_id=group_id,
+        generation_id_or_member_epoch=membership.generation_id,
+        member_id=membership.member_id,
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
@@ -111,18 +106,14 @@ async def commit_offsets(
     async def attempt(node: int) -> None:
         connection = await cluster.connection(node)
         version = connection.versions.version(ApiKey.OFFSET_COMMIT)
-        member = membership()
-        request.generation_id_or_member_epoch, request.member_id = member.generation_id, member.member_id
-        request.group_instance_id = member.group_instance_id if version >= 7 else None
+        request.group_instance_id = membership.group_instance_id if version >= 7 else None
         answer = await connection.request(request, OffsetCommitResponse, version=version)
         for topic in answer.topics:
             for part in topic.partitions:
                 if part.error_code:
                     raise BrokerError(ErrorCode(part.error_code), f"commit of {topic.name}-{part.partition_index}")
 
-    await ask_coordinator(
-        cluster, group_id, attempt, config, timeout_ms=timeout_ms, what="OffsetCommit", passing=OVERTAKEN_CODES
-    )
+    await ask_coordinator(cluster, group_id, attempt, config, timeout_ms=timeout_ms, what="OffsetCommit")
 
 
 async def fetch_committed(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import trio
 
-from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.errors import BrokerError
 from ..config import ClientConfig
 from ..errors import ConnectionLostError, DeadlineExceededError, is_retriable
 from .backoff import backoff_seconds
@@ -25,11 +25,9 @@ async def retry(
     timeout_ms: int,
     what: str,
     before_retry: Callable[[Exception], None] | None = None,
-    passing: frozenset[ErrorCode] = frozenset(),
 ) -> T:
     """Call `attempt` until it returns, waiting by `retry.backoff.ms` in between.
 
-    `passing` are refusals that may pass here, beside those that are retriable for everybody.
     `before_retry` is told of each retriable failure, to forget what proved wrong. Raises BrokerError for refusals that
     will not change, DeadlineExceededError after `timeout_ms`, with the last failure as its cause.
     """
@@ -40,7 +38,7 @@ async def retry(
             try:
                 return await attempt()
             except (ConnectionLostError, BrokerError) as failure:
-                if not (is_retriable(failure) or (isinstance(failure, BrokerError) and failure.code in passing)):
+                if not is_retriable(failure):
                     raise
                 last_failure = failure
             if before_retry is not None:

@@ -13,8 +13,8 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from ...client.consumer.fetched_partition import AbortedFilter
 from ...client.errors import ConnectionLostError, is_retriable
-from ...client.fetched_partition import AbortedFilter
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.client.fetched_partition import AbortedFilter
+from gregor.client.consumer.fetched_partition import AbortedFilter
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import BatchView, read_batch
 from gregor.protocol.records.record import Record

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import BrokerError, ErrorCode
+from ...protocol.errors import BrokerError, ErrorCode
 from .committer import Committer
-from .consumer.fetcher import Fetcher
-from .consumer.subscription import DoubtfulOffsets, PartitionPosition, Subscription, TopicPartition
+from .fetcher import Fetcher
+from .subscription import DoubtfulOffsets, PartitionPosition, Subscription, TopicPartition
 
 if TYPE_CHECKING:
-    from .producer.producer import Producer
+    from ..producer.producer import Producer
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,20 @@ from collections.abc import Mapping
 
 import trio
 
-from ..protocol.errors import BrokerError, ErrorCode
-from .config import ConsumerConfig
-from .consumer.group_membership import GroupMembership
-from .consumer.subscription import Subscription, TopicPartition
-from .errors import ClientError, ConfigError
-from .wire.cluster import Cluster
-from .wire.group_offsets import NO_MEMBERSHIP, GroupMetadata, Membership, commit_offsets
+from ...protocol.errors import BrokerError, ErrorCode
+from ..config import ConsumerConfig
+from ..errors import ClientError, ConfigError
+from ..wire.cluster import Cluster
+from ..wire.group_offsets import NO_MEMBERSHIP, GroupMetadata, Membership, commit_offsets
+from .group_membership import GroupMembership
+from .subscription import Subscription, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+OVERTAKEN_CODES = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH}
+)
+"""Refusals of a generation or member epoch that was right when the request began, and may be another by now."""
 
 
 class Committer:
@@ -47,24 +52,43 @@ class Committer:
                 logger.info("auto commit: %s", failure)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offsets to read.
+        """Commit the next offsets to read, as often as it takes while the partitions are this member's.
 
-        Raises ConfigError without `group_id`, BrokerError, DeadlineExceededError.
+        A rebalance changes the generation, a heartbeat the member epoch (KIP-848), and a request may meet that on its
+        way. Raises ConfigError without `group_id`, BrokerError, DeadlineExceededError.
         """
         if self._config.group_id is None:
             raise ConfigError("commit needs a group_id")
         if not offsets:
             return
+        deadline = trio.current_time() + self._config.default_api_timeout_ms / 1000
         # One at a time: an earlier one that has to be repeated would undo a later one else.
         async with self._committing:
+            while (refusal := await self._try_to_commit(self._config.group_id, offsets)) is not None:
+                if trio.current_time() >= deadline:
+                    raise refusal
+
+    async def _try_to_commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> BrokerError | None:
+        """Commit once; returns a refusal after which another attempt is worth while, and raises any other."""
+        member = self.membership()
+        try:
             await commit_offsets(
                 self._cluster,
-                self._config.group_id,
+                group_id,
                 offsets,
                 self._config,
                 timeout_ms=self._config.default_api_timeout_ms,
-                membership=self.membership,
+                membership=member,
             )
+        except BrokerError as refusal:
+            is_owner = self.group is not None and offsets.keys() <= self._subscription.positions.keys()
+            if not is_owner or refusal.code not in OVERTAKEN_CODES:
+                raise
+            await trio.sleep(self._config.retry_backoff_ms / 1000)
+            if refusal.code is ErrorCode.ILLEGAL_GENERATION and self.membership() == member:
+                raise
+            return refusal
+        return None
 
     async def commit_before_revocation(self, places: list[TopicPartition]) -> None:
         """Commit what the user has finished of partitions that go; a failure is logged, as the records come again."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from .errors import anew
+from ..errors import anew
 
 
 class PollBoundary:
@@ -29,6 +29,7 @@ class PollBoundary:
         self._news = trio.Event()
         self._waiting_count = 0
         self._arrived_at = 0.0
+        self._arrival = trio.Event()
 
     # --- background tasks ---
 
@@ -48,7 +49,10 @@ class PollBoundary:
                 self._note_pending()
 
     async def tell(self, error: Exception) -> None:
-        """Have the user's next poll raise `error`, and wait until it was raised."""
+        """Have the user's next poll raise `error`, and wait until the user polls again after that.
+
+        Whether the error persists is for the caller to find out then: the user may have acted on it.
+        """
         told = _ToldError(error)
         self._errors.append(told)
         self._attract()
@@ -58,6 +62,7 @@ class PollBoundary:
             if told in self._errors:
                 self._errors.remove(told)
                 self._note_pending()
+        await self._arrival.wait()
 
     def wake(self) -> None:
         """Have whoever waits in `wait` look again: there are records, or something to do."""
@@ -72,6 +77,7 @@ class PollBoundary:
     def arrive(self) -> None:
         """Note that the user asks for records."""
         self._arrived_at = trio.current_time()
+        self._arrival.set()
 
     async def meet(self) -> None:
         """Run the steps that were handed over, then raise the first error that was told.
@@ -89,6 +95,7 @@ class PollBoundary:
             if self._errors:
                 told = self._errors.popleft()
                 told.is_raised.set()
+                self._arrival = trio.Event()
                 self._note_pending()
                 raise anew(told.error)
 
@@ -100,6 +107,7 @@ class PollBoundary:
         if self._news.is_set():
             self._news = trio.Event()
         self._waiting_count += 1
+        self._arrival.set()
         try:
             await self._news.wait()
         finally:

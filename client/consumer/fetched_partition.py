@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..protocol.errors import BrokerError, ErrorCode
-from ..protocol.messages.fetch import PartitionData
-from ..protocol.records.batches import BatchView, iter_batches, iter_records
-from ..protocol.records.control import ControlType, control_type
-from ..protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
-from .config import ConsumerConfig
-from .consumer.consumer_record import ConsumerRecord, decode_batch
-from .consumer.subscription import PartitionPosition, TopicPartition
+from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.messages.fetch import PartitionData
+from ...protocol.records.batches import BatchView, iter_batches, iter_records
+from ...protocol.records.control import ControlType, control_type
+from ...protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
+from ..config import ConsumerConfig
+from .consumer_record import ConsumerRecord, decode_batch
+from .subscription import PartitionPosition, TopicPartition
 
 
 class FetchedBatches(NamedTuple):

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import trio
 
-from ..protocol.errors import BrokerError
-from .config import ConsumerConfig
-from .consumer.subscription import Subscription
-from .errors import ClientError, is_retriable
+from ...protocol.errors import BrokerError
+from ..config import ConsumerConfig
+from ..errors import ClientError, is_retriable
+from ..wire.cluster import Cluster
 from .poll_boundary import PollBoundary
-from .wire.cluster import Cluster
+from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
 

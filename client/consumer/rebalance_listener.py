@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from .committer import Committer
-from .consumer.fetcher import Fetcher
-from .consumer.position_finder import PositionFinder
-from .consumer.subscription import TopicPartition
+from .fetcher import Fetcher
+from .position_finder import PositionFinder
+from .subscription import TopicPartition
 
 RebalanceListener = Callable[[list[TopicPartition]], Awaitable[None]]
 

@@ -1,0 +1,182 @@
+"""What `poll` and iteration do while they wait, when they are cancelled, and when records must not come."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from gregor.client import Consumer, Producer
+from gregor.client.consumer.subscription import TopicPartition
+from gregor.client.errors import ClosedError
+from gregor.protocol.errors import BrokerError, ErrorCode
+from tests.broker_process import BrokerProcess
+from tests.client.topics import filled_topic, new_topic
+from tests.waiting import PATIENCE_S
+
+BACKLOG = 20_000
+MAX_POLL_INTERVAL_MS = 250
+
+
+async def _iterate(consumer: Consumer) -> int:
+    return (await anext(aiter(consumer))).offset
+
+
+async def _poll(consumer: Consumer) -> int:
+    return (await consumer.poll(max_records=1))[0].offset
+
+
+async def _poll_batches(consumer: Consumer) -> int:
+    return (await consumer.poll_batches())[0].first_offset
+
+
+WAYS: list[Callable[[Consumer], Awaitable[int]]] = [_iterate, _poll, _poll_batches]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("wait_for_offset", WAYS)
+async def test_who_waits_for_records_is_polling(
+    broker_process: BrokerProcess, wait_for_offset: Callable[[Consumer], Awaitable[int]], protocol: str
+) -> None:
+    topic = await new_topic(broker_process.bootstrap)
+    lost: list[TopicPartition] = []
+    is_assigned = trio.Event()
+    found: list[int] = []
+    config: dict[str, Any] = {
+        "group_id": f"g-{topic}",
+        "group_protocol": protocol,
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 50,
+        "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+    }
+
+    async def on_assigned(_: object) -> None:
+        is_assigned.set()
+
+    async def on_lost(places: list[TopicPartition]) -> None:
+        lost.extend(places)
+
+    async with Consumer(broker_process.bootstrap, **config) as consumer, Producer(broker_process.bootstrap) as producer:
+        consumer.subscribe([topic], on_assigned=on_assigned, on_lost=on_lost)
+
+        async def wait() -> None:
+            found.append(await wait_for_offset(consumer))
+
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await is_assigned.wait()
+                # Only time shows that nothing happens after it.
+                await trio.sleep(4 * MAX_POLL_INTERVAL_MS / 1000)
+                assert consumer.assignment() == [(topic, 0)]
+                await producer.send(topic, b"late")
+    assert (found, lost) == ([0], [])
+
+
+@pytest.mark.parametrize("take", [_iterate, _poll])
+async def test_a_loop_is_cancelled_in_the_middle_of_a_backlog(
+    broker_process: BrokerProcess, take: Callable[[Consumer], Awaitable[int]]
+) -> None:
+    topic = await filled_topic(broker_process.bootstrap, count=BACKLOG)
+    offsets: list[int] = []
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+
+        async def read_all() -> None:
+            while len(offsets) < BACKLOG:
+                offsets.append(await take(consumer))
+
+        async def cancel_soon(scope: trio.CancelScope) -> None:
+            while not offsets:
+                await trio.lowlevel.checkpoint()
+            scope.cancel()
+
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel_soon, nursery.cancel_scope)
+                nursery.start_soon(read_all)
+            assert nursery.cancel_scope.cancelled_caught
+            assert len(offsets) < BACKLOG
+            await read_all()
+    assert offsets == list(range(BACKLOG)), "nothing is lost or skipped"
+
+
+@pytest.mark.parametrize("take", WAYS)
+async def test_a_cancelled_call_takes_nothing(
+    broker_process: BrokerProcess, take: Callable[[Consumer], Awaitable[int]]
+) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(PATIENCE_S):
+            assert await _poll(consumer) == 0
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await take(consumer)
+            assert scope.cancelled_caught
+            assert consumer.position(topic, 0) == 1
+            assert await take(consumer) == 1
+
+
+async def test_nothing_of_a_paused_partition_is_handed_out_while_iterating(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap, partitions=2, count=200)
+    seen: list[tuple[int, int]] = []
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        with trio.fail_after(PATIENCE_S):
+            async for record in consumer:
+                seen.append((record.partition, record.offset))
+                if len(seen) == 1:
+                    consumer.pause((topic, record.partition))
+                elif len(seen) == 101:
+                    consumer.resume(*consumer.assignment())
+                elif len(seen) == 200:
+                    break
+    first, other = seen[0][0], 1 - seen[0][0]
+    assert seen[1:101] == [(other, offset) for offset in range(100)]
+    assert seen[101:] == [(first, offset) for offset in range(1, 100)]
+
+
+async def test_good_records_come_before_the_damaged_batch_behind_them(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process.bootstrap)
+    async with Producer(broker_process.bootstrap) as producer:
+        for value in (b"good", b"damaged"):
+            await (await producer.send(topic, value))
+    (log,) = (broker_process.directory / "logs" / f"{topic}-0").glob("*.log")
+    with log.open("r+b") as file:
+        file.seek(log.read_bytes().index(b"damaged"))
+        file.write(b"DAMAGED")
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(PATIENCE_S):
+            assert [record.value for record in await consumer.poll()] == [b"good"]
+            for _ in range(2):
+                with pytest.raises(BrokerError) as caught:
+                    await consumer.poll()
+                assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert consumer.position(topic, 0) == 1
+
+
+async def test_a_consumer_that_is_closed_hands_out_nothing_more(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(PATIENCE_S):
+            await _iterate(consumer)
+    for take in WAYS:
+        with pytest.raises(ClosedError):
+            await take(consumer)
+
+
+async def test_what_no_poll_can_change_is_raised_by_each_until_the_user_acts(broker_process: BrokerProcess) -> None:
+    topic = await filled_topic(broker_process.bootstrap)
+    async with Consumer(broker_process.bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([(topic, 0)])
+        with trio.fail_after(PATIENCE_S):
+            for _ in range(2):
+                with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+                    await consumer.poll()
+            consumer.seek(topic, 0, 7)
+            assert (await consumer.poll())[0].offset == 7
