@@ -167,7 +167,9 @@ class Broker:
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)
                     if self.membership is not None:
-                        await upkeep.start(self.membership.run, self._replicas.take_roles)
+                        await upkeep.start(
+                            self.membership.run, self._replicas.take_roles, self.directories.wait_for_change
+                        )
                         upkeep.start_soon(self._leave_when_told)
                     upkeep.start_soon(self._serve, server, upkeep.cancel_scope)
                     if self.membership is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from itertools import islice
 from uuid import UUID
@@ -31,6 +32,8 @@ MOST_ASSIGNMENTS = 2250
 """In one request (Kafka `AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST`)."""
 TIMEOUT_S = 10.0
 RETRY_S = 1.0
+ABSENT_PAUSE_S = 5.0
+"""Between two looks whether logs are there by now that were not."""
 
 Replica = tuple[UUID, int]
 """Topic id and partition."""
@@ -53,6 +56,8 @@ class DirectoryAssignments:
         self._partitions = partitions
         self._broker_epoch = broker_epoch
         self._unchecked: dict[Replica, None] = {}
+        self._absent: dict[Replica, None] = {}
+        """Replicas whose logs are not there yet, or are offline."""
         self._has_unchecked = trio.Event()
         metadata.subscribe(self._note)
 
@@ -82,8 +87,10 @@ class DirectoryAssignments:
     async def run(self) -> None:
         """Tell until cancelled."""
         while True:
-            await self._has_unchecked.wait()
+            with trio.move_on_after(ABSENT_PAUSE_S if self._absent else math.inf):
+                await self._has_unchecked.wait()
             self._has_unchecked = trio.Event()
+            self._unchecked |= self._absent
             wrong = self._take_wrong()
             if wrong and not await self._tell(wrong):
                 await trio.sleep(RETRY_S)
@@ -93,7 +100,7 @@ class DirectoryAssignments:
 
     def _take_wrong(self) -> dict[Replica, UUID]:
         """Take what is to be looked at, and return where those replicas are that the metadata has elsewhere."""
-        unchecked, self._unchecked = self._unchecked, {}
+        unchecked, self._unchecked, self._absent = self._unchecked, {}, {}
         wrong = {replica: found for replica in unchecked if (found := self._wrong_directory(replica)) is not None}
         taken = dict(islice(wrong.items(), MOST_ASSIGNMENTS))
         self._unchecked |= {replica: None for replica in wrong if replica not in taken}
@@ -103,7 +110,10 @@ class DirectoryAssignments:
         """The directory that a replica is in, if the metadata says another one."""
         topic_id, index = replica
         topic = self._metadata.topic_by_id(topic_id)
-        if topic is None or self._partitions.find(topic.name, index) is None:
+        if topic is None or self._metadata.node_id not in topic.partitions[index].replicas:
+            return None
+        if self._partitions.find(topic.name, index) is None:
+            self._absent[replica] = None
             return None
         home = self._logs.directory_of(topic.name, index)
         actual = None if home is None else home.directory_id

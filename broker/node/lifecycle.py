@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 import trio
@@ -32,6 +34,23 @@ FORGOTTEN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 """Answers to heartbeats after which a broker has to register again."""
 
 
+class LogDirectories(Protocol):
+    """The log directories of this broker, as far as the controller has to know of them."""
+
+    def failed_ids(self) -> list[UUID]:
+        """Return the ids of directories that are offline until the next start."""
+
+    def unwritable_ids(self) -> list[UUID]:
+        """Return the ids of directories that take no writes for now."""
+
+
+class DirectoryTrouble(NamedTuple):
+    """What a heartbeat says of log directories (KIP-858)."""
+
+    failed: list[UUID]
+    unwritable: list[UUID]
+
+
 class BrokerLifecycle:
     """Registers one broker and keeps it so. `epoch` is what other requests to the controller have to name."""
 
@@ -42,8 +61,14 @@ class BrokerLifecycle:
         config: BrokerConfig,
         advertised: Sequence[Endpoint],
         *,
+        directories: LogDirectories,
+        wait_for_directories: Callable[[], Awaitable[None]],
         is_controller: bool = False,
     ) -> None:
+        """``wait_for_directories`` returns after what ``directories`` say has changed."""
+        self._directories = directories
+        self._wait_for_directories = wait_for_directories
+        self._told = DirectoryTrouble([], [])
         self._is_controller = is_controller
         self._link = link
         self._metadata = metadata
@@ -89,7 +114,7 @@ class BrokerLifecycle:
                 for name, (lowest, highest) in SUPPORTED_LEVELS.items()
             ],
             rack=self._config.broker_rack,
-            log_dirs=self.log_dirs,
+            log_dirs=[directory for directory in self.log_dirs if directory not in self._directories.failed_ids()],
         )
 
     async def wait_until_unfenced(self) -> None:
@@ -99,27 +124,42 @@ class BrokerLifecycle:
             await self._metadata.wait_for_growth()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled; the first as soon as this broker has read its own registration."""
+        """Send heartbeats until cancelled; the first as soon as this broker has read its own registration.
+
+        A log directory that fails is told at once.
+        """
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         while True:
             while not self._is_unfenced.is_set() and self._metadata.end_offset <= self.epoch:
                 await self._metadata.wait_for_growth()
-            if self._is_controller and self._is_unfenced.is_set():
-                # As alive as the controller: it needs no telling.
-                return
             try:
                 await self._beat(interval_s)
             except BrokerError as error:
                 # What keeps the controller from answering is told by whoever follows it.
                 logger.debug("heartbeat: %s", error)
-            await trio.sleep(interval_s)
+            await self._pause(interval_s)
+
+    async def _pause(self, interval_s: float) -> None:
+        """Wait until the next heartbeat is due, or there is something new to tell."""
+        # The broker in the controller's process is as alive as the controller: that needs no telling.
+        is_needless = self._is_controller and self._is_unfenced.is_set() and not any(self._told)
+        with trio.move_on_after(math.inf if is_needless else interval_s):
+            while self._trouble() == self._told:
+                await self._wait_for_directories()
+            return
+
+    def _trouble(self) -> DirectoryTrouble:
+        return DirectoryTrouble(self._directories.failed_ids(), self._directories.unwritable_ids())
 
     async def _beat(self, timeout_s: float) -> BrokerHeartbeatResponse:
+        trouble = self._trouble()
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._metadata.end_offset - 1,
             want_shut_down=self._is_leaving,
+            offline_log_dirs=trouble.failed,
+            gregor_unwritable_log_dirs=trouble.unwritable,
         )
         answer = await self._link.ask(request, BrokerHeartbeatResponse, timeout_s=timeout_s)
         code = ErrorCode(answer.error_code)
@@ -128,8 +168,10 @@ class BrokerLifecycle:
             await self.register()
         elif code is not ErrorCode.NONE:
             raise BrokerError(code)
-        elif not answer.is_fenced:
-            self._is_unfenced.set()
+        else:
+            self._told = trouble
+            if not answer.is_fenced:
+                self._is_unfenced.set()
         return answer
 
     async def leave(self, timeout_s: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -227,11 +227,16 @@ class Membership:
     # --- while the logs are open
 
     async def run(
-        self, take_roles: Callable[[], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        take_roles: Callable[[], None],
+        wait_for_directories: Callable[[], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Follow the controller, or be it, until cancelled; started once a broker is registered and has the metadata.
 
-        `take_roles` is called then: it gives partitions their roles. Raises BrokerError if the controller refuses this
+        `take_roles` is called then: it gives partitions their roles. `wait_for_directories` returns after the health of
+        a log directory has changed. Raises BrokerError if the controller refuses this
         broker.
         """
         async with trio.open_nursery() as nursery:
@@ -247,7 +252,7 @@ class Membership:
             if self.controller is not None:
                 nursery.start_soon(self.controller.run)
             if self._config.roles.is_broker:
-                self.lifecycle = self._new_lifecycle()
+                self.lifecycle = self._new_lifecycle(wait_for_directories)
                 await self.lifecycle.register()
                 await nursery.start(self._markers.run)
                 if self.producer_ids is not None:
@@ -259,10 +264,16 @@ class Membership:
                 nursery.start_soon(self.lifecycle.run)
             task_status.started()
 
-    def _new_lifecycle(self) -> BrokerLifecycle:
+    def _new_lifecycle(self, wait_for_directories: Callable[[], Awaitable[None]]) -> BrokerLifecycle:
         advertised = advertised_endpoints(self._config, self._services.serving.listening)
         lifecycle = BrokerLifecycle(
-            self.link, self._metadata, self._config, advertised, is_controller=self.controller is not None
+            self.link,
+            self._metadata,
+            self._config,
+            advertised,
+            directories=self._logs.health,
+            wait_for_directories=wait_for_directories,
+            is_controller=self.controller is not None,
         )
         lifecycle.log_dirs = [home.directory_id for home in self._logs.directories if home.directory_id]
         return lifecycle

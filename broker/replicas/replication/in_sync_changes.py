@@ -131,7 +131,7 @@ class InSyncChanges:
         if leadership is None or code in OVERTAKEN:
             return True
         if code in REFUSED:
-            leadership.refused(change)
+            leadership.refused(change, is_ineligible=code is ErrorCode.INELIGIBLE_REPLICA)
         elif code is not ErrorCode.NONE:
             return False
         elif (answer.leader_id, answer.leader_epoch) == (self._node_id, leadership.leader_epoch):

@@ -223,7 +223,14 @@ class Leadership:
             self.partition_epoch = partition_epoch
             self.in_sync = tuple(in_sync)
 
-    def refused(self, wish: InSyncChange) -> None:
-        """The controller has said no. Silence is no such answer: the change may have been made, and then it counts."""
-        if self.wish == wish:
-            self.wish = None
+    def refused(self, wish: InSyncChange, *, is_ineligible: bool = False) -> None:
+        """The controller has said no. Silence is no such answer: the change may have been made, and then it counts.
+
+        Where who was to join ``is_ineligible`` (its disk is full, say), the high watermark waits for it no more.
+        """
+        if self.wish != wish:
+            return
+        self.wish = None
+        for node_id in wish.node_ids:
+            if is_ineligible and node_id not in self.in_sync and node_id in self.followers:
+                self.followers[node_id].caught_up_ms = 0

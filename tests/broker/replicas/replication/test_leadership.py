@@ -150,6 +150,16 @@ def test_who_is_about_to_catch_up_is_waited_for() -> None:
     assert led.log.high_watermark == 3, "but not for ever"
 
 
+def test_who_is_not_allowed_to_join_is_not_waited_for() -> None:
+    """Its disk is full: it fetches what is next, and cannot write it."""
+    led = Led([LEADER])
+    led.append(2)
+    led.fetched(THIRD, 2)
+    led.leadership.refused(led.wishes[0], is_ineligible=True)
+    led.append(1)
+    assert led.log.high_watermark == 3
+
+
 def test_a_dead_follower_is_neither_waited_for_nor_wished_for() -> None:
     led = Led([LEADER])
     led.dead.add(THIRD)
