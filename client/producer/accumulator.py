@@ -266,7 +266,7 @@ class Accumulator:
 
     def _due_at(self, queue: PartitionQueue, head: ProducerBatch, hurry: bool) -> float:
         if head.attempts:
-            return head.retry_at
+            return head.created_at if _has_new_leader(queue, head) else head.retry_at
         if hurry or len(queue.batches) > 1 or head.is_full:
             return head.created_at
         return head.created_at + self._linger
@@ -281,7 +281,8 @@ class Accumulator:
             if queue.leader != node or (self._keeps_order_by_waiting and queue.under_way):
                 continue
             batch = queue.batches[0]
-            if (batch.attempts and batch.retry_at > now) or not may_send(queue, batch):
+            is_backing_off = batch.attempts and batch.retry_at > now and not _has_new_leader(queue, batch)
+            if is_backing_off or not may_send(queue, batch):
                 continue
             if taken and size + batch.estimated_size > max_bytes:
                 break
@@ -345,3 +346,11 @@ class Accumulator:
             elif not batch.attempts:
                 break
         return late
+
+
+def _has_new_leader(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    """Whether the partition is led by another broker than the last attempt went to: then no back-off is needed.
+
+    KIP-951, Kafka's RecordAccumulator.shouldBackoff: waiting protects a broker that has just refused, not another one.
+    """
+    return batch.sent_to is not None and queue.leader is not None and queue.leader != batch.sent_to

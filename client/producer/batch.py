@@ -75,6 +75,7 @@ class ProducerBatch(OpenBatch):
         "producer_id",
         "record_errors",
         "retry_at",
+        "sent_to",
         "size_limit",
         "state",
         "topic",
@@ -101,6 +102,8 @@ class ProducerBatch(OpenBatch):
         """What took its place when it was split; deliveries find their records by it."""
         self.attempts = 0
         self.retry_at = 0.0
+        self.sent_to: int | None = None
+        """Node id of the broker that the last attempt went to."""
         self.producer_id = v2.NO_PRODUCER_ID
         self.producer_epoch = v2.NO_PRODUCER_EPOCH
         self.base_sequence = v2.NO_SEQUENCE
@@ -252,9 +255,10 @@ class ProducerBatch(OpenBatch):
         """Whether the records' fate is known."""
         return self.state in (BatchState.DELIVERED, BatchState.FAILED)
 
-    def sent(self) -> None:
-        """Note that the batch is on its way."""
+    def sent(self, node: int | None = None) -> None:
+        """Note that the batch is on its way to a broker."""
         self.attempts += 1
+        self.sent_to = node
         self._move_to(BatchState.IN_FLIGHT)
 
     def back_to_queue(self, retry_at: float) -> None:

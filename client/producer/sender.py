@@ -50,6 +50,9 @@ LOST_SEQUENCE_CODES = frozenset(
 )
 """Refusals of a sequence number. The records were not appended, so a new epoch may bring them again."""
 
+MOVED_LEADER_CODES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Refusals in which a broker says who leads the partition now, if it knows (KIP-951)."""
+
 UNKNOWN_OUTCOME_CODES = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -139,7 +142,7 @@ class Sender:
                 queue.sequence.track(batch)
             elif self._is_idempotent and not batch.is_legacy:
                 queue.sequence.assign(batch)
-            batch.sent()
+            batch.sent(node)
         outcomes = [self._start(node, connection, alike) for alike in _by_request(drained)]
         return all(outcomes)
 
@@ -314,7 +317,18 @@ class Sender:
             for topic in answer.responses:
                 for part in topic.partition_responses:
                     answers[topic.name, part.index] = part
+            self._take_leader_hints(answer)
         self._settle_all(node, drained, answers, missing)
+
+    def _take_leader_hints(self, answer: ProduceResponse) -> None:
+        """Take in where refused partitions are led now (KIP-951), so that what was refused goes there at once."""
+        endpoints = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in answer.node_endpoints}
+        for topic in answer.responses:
+            for part in topic.partition_responses:
+                if part.error_code in MOVED_LEADER_CODES and self._cluster.take_leader_hint(
+                    topic.name, part.index, part.current_leader.leader_id, part.current_leader.leader_epoch, endpoints
+                ):
+                    self._accumulator.update_topic(topic.name, self._cluster.topics[topic.name].leaders)
 
     def _settle_all(
         self,
@@ -335,10 +349,7 @@ class Sender:
         if batch.state is not BatchState.IN_FLIGHT:
             # It was given up while the request was under way; nobody waits for it any more.
             return
-        try:
-            code = ErrorCode(answer.error_code)
-        except ValueError:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        code = ErrorCode(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._deliver(queue, batch, answer.base_offset if code is ErrorCode.NONE else -1, answer.log_append_time_ms)
         elif code in TOO_LARGE_CODES and batch.record_count > 1 and not batch.is_raw:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from random import Random
 from typing import TypeVar
@@ -241,11 +241,7 @@ class Cluster:
         self.controller_id = answer.controller_id
         alive = {broker.node_id for broker in answer.brokers}
         for described in answer.brokers:
-            known = self._brokers.get(described.node_id)
-            if known is None or (known.host, known.port) != (described.host, described.port):
-                if known is not None:
-                    known.leave("the broker has moved")
-                self._brokers[described.node_id] = _Broker(described.host, described.port)
+            self._learn_broker(described.node_id, described.host, described.port)
         for gone in [node for node in self._brokers if node not in alive and alive]:
             self._brokers.pop(gone).leave("the broker has left the cluster")
         for topic in answer.topics:
@@ -255,6 +251,33 @@ class Cluster:
                 self.topics[topic.name] = _topic_metadata(topic, self.topics.get(topic.name))
             elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self.topics.pop(topic.name, None)
+
+    def _learn_broker(self, node: int, host: str, port: int) -> None:
+        known = self._brokers.get(node)
+        if known is None or (known.host, known.port) != (host, port):
+            if known is not None:
+                known.leave("the broker has moved")
+            self._brokers[node] = _Broker(host, port)
+
+    def take_leader_hint(
+        self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Mapping[int, tuple[str, int]]
+    ) -> bool:
+        """Take in what a refusal says of a partition's leader (KIP-951); `endpoints`: hosts and ports by node id.
+
+        Returns whether that is news. It is not where as late a leader epoch is known already, nor where nobody says
+        how to reach the leader (Kafka's `Metadata.updatePartitionLeadership`).
+        """
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions) or leader < 0:
+            return False
+        if leader_epoch <= known.partitions[partition].leader_epoch:
+            return False
+        if leader in endpoints:
+            self._learn_broker(leader, *endpoints[leader])
+        elif leader not in self._brokers:
+            return False
+        known.partitions[partition] = replace(known.partitions[partition], leader=leader, leader_epoch=leader_epoch)
+        return True
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The partition's leader as far as known."""

@@ -207,6 +207,27 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
         assert seen == expected(count) == await read(broker_process.bootstrap, topic, count)
 
 
+@pytest.mark.parametrize("settings", [{}, {"acks": "1"}, {"compression_type": "lz4"}], ids=str)
+async def test_a_refusal_that_names_the_new_leader_is_enough(
+    broker_process: BrokerProcess, settings: dict[str, Any]
+) -> None:
+    """KIP-951: Metadata answers are behind, and no back-off comes before the leader that was named."""
+    async with two_addresses(broker_process) as cluster:
+        topic = await new_topic(cluster.bootstrap)
+        async with Producer(
+            cluster.bootstrap, retry_backoff_ms=600_000, retry_backoff_max_ms=600_000, **settings
+        ) as producer:
+            await (await producer.send(topic, b"0"))
+            cluster.gives_hints = True
+            for n, leader in enumerate((2, 1, 2), start=1):
+                cluster.stale_leader, cluster.leader = 3 - leader, leader
+                cluster.leader_epoch = 100 + n
+                with trio.fail_after(PATIENCE_S):
+                    assert (await (await producer.send(topic, b"%d" % n))).offset == n
+        assert cluster.refusals == 3
+    assert await read(broker_process.bootstrap, topic, 4) == expected(4)
+
+
 async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
         topic = await new_topic(cluster.bootstrap)

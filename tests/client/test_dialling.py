@@ -191,3 +191,29 @@ async def test_a_connection_to_where_a_broker_no_longer_is_is_not_kept() -> None
             moved.set()
         assert cluster.established(1) is None
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("hint", "endpoints", "is_news"),
+    [
+        ((0, 2, 6), {}, True),
+        ((0, 3, 6), {3: ("127.0.0.1", 5)}, True),
+        ((0, 3, 6), {}, False),
+        ((0, 2, 5), {}, False),
+        ((0, -1, 6), {}, False),
+        ((1, 2, 6), {}, False),
+        ((-1, 2, 6), {}, False),
+    ],
+    ids=["known broker", "new broker", "nobody says where", "as old", "no leader", "no such partition", "negative"],
+)
+async def test_a_hint_at_the_leader_is_taken_if_it_is_news(
+    hint: tuple[int, int, int], endpoints: dict[int, tuple[str, int]], is_news: bool
+) -> None:
+    cluster = Cluster("127.0.0.1:1", AdminConfig(), Metrics())
+    cluster._learn(answer(1, 5))
+    assert cluster.take_leader_hint("t", *hint, endpoints) is is_news
+    assert not cluster.take_leader_hint("unknown", *hint, endpoints)
+    assert cluster.leader("t", 0) == (hint[1] if is_news else 1)
+    assert set(endpoints if is_news else {}) <= set(cluster.brokers)
+    cluster._learn(answer(1, 5))
+    assert cluster.leader("t", 0) == (hint[1] if is_news else 1), "Metadata that is older comes later"

@@ -28,7 +28,12 @@ from gregor.protocol.framing import FrameReader
 from gregor.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from gregor.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from gregor.protocol.messages.metadata import MetadataResponseBroker
-from gregor.protocol.messages.produce import PartitionProduceResponse, TopicProduceResponse
+from gregor.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    TopicProduceResponse,
+)
 from tests.broker_process import BrokerProcess
 
 FRAME_LIMIT_BYTES = 1 << 28
@@ -43,6 +48,10 @@ class TwoAddresses:
         self.ports: dict[int, int] = {}
         self.leader = 1
         self.refusals = 0
+        self.leader_epoch = 0
+        self.gives_hints = False
+        """Whether who does not lead says who does (KIP-951), and Metadata answers go on naming `stale_leader`."""
+        self.stale_leader = 1
 
     @property
     def bootstrap(self) -> str:
@@ -84,8 +93,16 @@ class TwoAddresses:
         request = decode(request_class(key), _body_of(frame), version)
         answer = response_class(key)()
         _refuse_all(request, answer)
+        if self.gives_hints and key == ApiKey.PRODUCE:
+            self._hint(answer)
         head = bytes(frame[4:8]) + b"\0" * response_header_version(key, version)
         return head + encode(answer, version)
+
+    def _hint(self, answer: Any) -> None:
+        for topic in answer.responses:
+            for part in topic.partition_responses:
+                part.current_leader = LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)
+        answer.node_endpoints = [NodeEndpoint(node_id=self.leader, host="127.0.0.1", port=self.ports[self.leader])]
 
     def _pretend(self, frame: memoryview, answer: memoryview) -> bytes | memoryview:
         """A Metadata answer with both nodes in it; others stay as they are."""
@@ -103,7 +120,7 @@ class TwoAddresses:
             ]
             for topic in response.topics:
                 for partition in topic.partitions:
-                    partition.leader_id = self.leader
+                    partition.leader_id = self.stale_leader if self.gives_hints else self.leader
                     partition.replica_nodes = partition.isr_nodes = [1, 2]
         return bytes(answer[:head_size]) + encode(response, version)
 
