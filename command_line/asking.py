@@ -13,6 +13,7 @@ import trio
 
 from ..client.errors import ClientError
 from ..protocol.errors import BrokerError
+from .reaching import SECONDS_OF_PATIENCE, reach_a_broker
 
 DEFAULT_SERVER = "localhost:9092"
 INTERRUPTED = 130
@@ -38,7 +39,12 @@ def client_properties(arguments: argparse.Namespace, assignments: list[str] | No
     """Client settings from the given file and from KEY=VALUE options, which win. Raises UsageError."""
     properties = read_client_properties(arguments.client_config)
     properties |= parse_assignments(assignments or [])
-    return without_what_is_taken_care_of(properties)
+    return {"client.id": client_id(arguments.command)} | without_what_is_taken_care_of(properties)
+
+
+def client_id(command: str) -> str:
+    """Return the client.id by which a broker's logs, quotas and metrics know a command of ours."""
+    return f"gregor-{command}"
 
 
 def read_client_properties(path: str | None) -> dict[str, Any]:
@@ -70,9 +76,17 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
     return pairs
 
 
-def run_client(work: Callable[[], Awaitable[None]]) -> int:
-    """As `run_tool`, for work that needs trio."""
-    return run_tool(lambda: trio.run(work))
+def run_client(
+    work: Callable[[], Awaitable[None]], *bootstrap_servers: str, patience_s: float = SECONDS_OF_PATIENCE
+) -> int:
+    """As `run_tool`, for work that needs trio, and that begins once a broker of each list of servers can be reached."""
+
+    async def reach_then_work() -> None:
+        for servers in bootstrap_servers:
+            await reach_a_broker(servers, patience_s)
+        await work()
+
+    return run_tool(lambda: trio.run(reach_then_work))
 
 
 def run_tool(work: Callable[[], None]) -> int:

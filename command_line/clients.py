@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         if forgotten:
             say(f"{forgotten} more were forgotten: gregor.client.census.max.clients is the bound")
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: bool) -> None:

@@ -8,19 +8,26 @@ import sys
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("config", help="list the broker's settings")
+    parser = subparsers.add_parser(
+        "config",
+        help="list the broker's settings",
+        description="List the broker's settings, each with its default and a sentence: all, or those with a WORD.",
+    )
     parser.add_argument("words", nargs="*", metavar="WORD", help="only keys that contain one of these")
     parser.add_argument("--write", action="store_true", help="print a server.properties with all keys, commented out")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the keys."""
-    from ..broker.config.server_properties import described, server_properties
+    """Print the keys; 1 with a line on standard error for each word that is in none."""
+    from ..broker.config.server_properties import described, server_properties, why_none
 
     if options.write:
         sys.stdout.write(server_properties())
         return 0
     for line in described(options.words):
         print(line)  # noqa: T201
-    return 0
+    reasons = [reason for word in options.words if (reason := why_none(word))]
+    for reason in reasons:
+        print(f"gregor: {reason}", file=sys.stderr)  # noqa: T201
+    return 1 if reasons else 0

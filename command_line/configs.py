@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 await _configure(admin, arguments)
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 def _quota_entity(arguments: argparse.Namespace) -> dict[str, str | None] | None:

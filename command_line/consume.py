@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import random
 import re
 import sys
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import trio
+
+from ..client.admin.client import Admin
 from ..client.consumer.consumer import Consumer
 from ..client.consumer.consumer_record import ConsumerRecord
+from ..client.errors import ClientError
+from ..client.wire.cluster import TopicMetadata
+from ..protocol.errors import BrokerError
 from ..protocol.records.record import TimestampType
 from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
+
+SECONDS_BETWEEN_LOOKS = 5.0
+"""How often a consumer without a group looks for new partitions."""
 
 _TIMESTAMP_LABELS = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -31,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--partition", type=int, metavar="N", help="read only this partition")
     parser.add_argument("--offset", metavar="N", help="start there (with --partition): a number, earliest or latest")
     parser.add_argument("--from-beginning", action="store_true", help="start at the first record, not at the next one")
-    parser.add_argument("--group", help="the consumer group (default: one of its own)")
+    parser.add_argument("--group", help="the consumer group that offsets are committed for (default: none)")
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after so many records")
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for so long")
     parser.add_argument(
@@ -58,8 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
         printed = 0
         try:
             record_format = RecordFormat.from_properties(parse_assignments(arguments.property))
-            async with Consumer(arguments.bootstrap_server, **_consumer_properties(arguments)) as consumer:
-                await _choose_records(consumer, arguments)
+            properties = _consumer_properties(arguments)
+            topics = await existing_topics(arguments)
+            async with (
+                Consumer(arguments.bootstrap_server, **properties) as consumer,
+                trio.open_nursery() as nursery,
+            ):
+                await _choose_records(consumer, arguments, topics, in_group="group.id" in properties)
+                if arguments.partition is None and "group.id" not in properties:
+                    nursery.start_soon(take_new_partitions, consumer, arguments)
                 while arguments.max_messages is None or printed < arguments.max_messages:
                     left = None if arguments.max_messages is None else arguments.max_messages - printed
                     records = await consumer.poll(arguments.timeout_ms, max_records=left)
@@ -69,10 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
                         record_format.write(record, sys.stdout.buffer)
                     sys.stdout.buffer.flush()
                     printed += len(records)
+                nursery.cancel_scope.cancel()
         finally:
             print(f"Processed a total of {printed} messages", file=sys.stderr)  # noqa: T201
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -81,22 +97,68 @@ def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
         properties["isolation.level"] = arguments.isolation_level
     if arguments.group is not None:
         properties["group.id"] = arguments.group
-    elif arguments.partition is None and "group.id" not in properties:
-        properties["group.id"] = f"console-consumer-{random.randrange(100_000)}"
-        properties.setdefault("enable.auto.commit", "false")
+    if "group.id" not in properties:
+        # A look at a topic needs no group, and none is left behind.
+        properties["enable.auto.commit"] = "false"
     if arguments.from_beginning or arguments.offset == "earliest":
         properties["auto.offset.reset"] = "earliest"
     return properties
 
 
-async def _choose_records(consumer: Consumer, arguments: argparse.Namespace) -> None:
-    if arguments.partition is None:
-        if arguments.offset is not None:
-            raise UsageError("--offset needs --partition")
-        consumer.subscribe(re.compile(arguments.include) if arguments.include else [arguments.topic])
-        return
-    if arguments.include is not None:
+async def existing_topics(arguments: argparse.Namespace) -> list[TopicMetadata]:
+    """Return the topics that are asked for, of which a pattern may have none yet.
+
+    Raises UsageError for options that make no sense together, UnknownTopicError for a name that is no topic's.
+    """
+    if arguments.partition is None and arguments.offset is not None:
+        raise UsageError("--offset needs --partition")
+    if arguments.partition is not None and arguments.include is not None:
         raise UsageError("--partition needs --topic")
+    async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
+        if arguments.include is None:
+            return await admin.describe_topics([arguments.topic])
+        pattern = _pattern(arguments.include)
+        names = [name for name in await admin.list_topics() if pattern.fullmatch(name)]
+        return await admin.describe_topics(names) if names else []
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--include is no regular expression: {error}") from None
+
+
+async def take_new_partitions(consumer: Consumer, arguments: argparse.Namespace) -> None:
+    """Read what comes to exist, from its first record on, while a consumer without a group runs."""
+    while True:
+        await trio.sleep(SECONDS_BETWEEN_LOOKS)
+        try:
+            topics = await existing_topics(arguments)
+        except (BrokerError, ClientError):
+            continue
+        known = consumer.assignment()
+        if new := [place for place in _places(topics) if place not in known]:
+            consumer.assign([*known, *new])
+            await consumer.seek_to_beginning(*new)
+
+
+def _places(topics: list[TopicMetadata]) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+
+
+async def _choose_records(
+    consumer: Consumer, arguments: argparse.Namespace, topics: list[TopicMetadata], *, in_group: bool
+) -> None:
+    if arguments.partition is None:
+        if in_group:
+            consumer.subscribe(_pattern(arguments.include) if arguments.include else [arguments.topic])
+        else:
+            consumer.assign(_places(topics))
+        return
+    count = len(topics[0].partitions)
+    if not 0 <= arguments.partition < count:
+        raise UsageError(f"{arguments.topic} has no partition {arguments.partition}: it has {count}, from 0 on")
     consumer.assign([(arguments.topic, arguments.partition)])
     if arguments.offset is not None and arguments.offset not in ("earliest", "latest"):
         try:

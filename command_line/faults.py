@@ -92,13 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Do what was asked; the exit code is 1 if the broker refused."""
 
     async def work() -> None:
-        properties = {**client_properties(arguments), "client_id": SPARED_CLIENT_ID}
+        properties = {**client_properties(arguments), "client.id": SPARED_CLIENT_ID}
         async with Admin(arguments.bootstrap_server, **properties) as admin:
             await {"add": _add, "list": _list, "clear": _clear, "clock": _move_clock}[arguments.action](
                 admin, arguments
             )
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 def _target(arguments: argparse.Namespace) -> str:

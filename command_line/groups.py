@@ -11,6 +11,7 @@ from ..client.wire.offset_lookup import LATEST
 from ..protocol.errors import BrokerError, ErrorCode
 from .asking import UsageError, add_connection_options, client_properties, run_client, say
 from .offset_reset import add_reset_options, parse_partitions, reset_offsets
+from .reaching import SECONDS_OF_PATIENCE
 from .text_table import format_table
 
 DEAD = "Dead"
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         async with Admin(arguments.bootstrap_server, **properties) as admin:
             await _ACTIONS[arguments.action](admin, arguments)
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server, patience_s=min(SECONDS_OF_PATIENCE, arguments.timeout / 1000))
 
 
 async def _chosen_groups(admin: Admin, arguments: argparse.Namespace) -> list[str]:

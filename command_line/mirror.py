@@ -9,7 +9,7 @@ import time
 
 from ..client.admin import BROKER_DEFAULT
 from ..client.mirroring import Mirror, MirrorOptions, MirrorProgress
-from .asking import UsageError, read_client_properties, run_client, say
+from .asking import UsageError, client_id, read_client_properties, run_client, say
 
 MIB = 1 << 20
 DESCRIPTION = """\
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             pattern = re.compile(arguments.topics)
         except re.error as error:
             raise UsageError(f"--topics is no regular expression: {error}") from error
+        named = {"client.id": client_id(arguments.command)}
         options = MirrorOptions(
             pattern,
             keeps_offsets=arguments.keep_offsets,
@@ -73,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             replication_factor=arguments.replication_factor,
             max_bytes_per_second=arguments.max_rate * MIB,
             refresh_seconds=arguments.refresh,
-            source_config=read_client_properties(arguments.source_config),
-            target_config=read_client_properties(arguments.target_config),
+            source_config=named | read_client_properties(arguments.source_config),
+            target_config=named | read_client_properties(arguments.target_config),
         )
         report = Report(arguments.report)
         mirror = Mirror(arguments.source, arguments.target, options, report.show)
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             report.end(mirror.progress)
 
-    return run_client(work)
+    return run_client(work, arguments.source, arguments.target)
 
 
 class Report:

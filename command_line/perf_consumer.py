@@ -40,7 +40,7 @@ def run_consumer(arguments: argparse.Namespace) -> int:
                 for name, value in sorted(consumer.metrics().items()):
                     say(f"{name!s:<60} : {value:.3f}")
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 class _Run:

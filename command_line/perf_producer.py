@@ -44,7 +44,7 @@ def run_producer(arguments: argparse.Namespace) -> int:
                 _print_metrics(producer)
         _write_files(arguments, statistics)
 
-    return run_client(work)
+    return run_client(work, _servers(arguments))
 
 
 def _servers(arguments: argparse.Namespace) -> str:

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         async with Producer(arguments.bootstrap_server, **_producer_properties(arguments)) as producer:
             await _send_lines(producer, arguments, line_format)
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 def _producer_properties(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
             await _ACTIONS[arguments.action](admin, arguments)
 
-    return run_client(work)
+    return run_client(work, arguments.bootstrap_server)
 
 
 async def _create(admin: Admin, arguments: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from .initial_topics import parse_initial_topics
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
 from .listeners import parse_protocol_map
-from .properties import parse_properties
+from .properties import parse_numbered_properties
 from .roles import roles_of
 from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
@@ -35,6 +35,8 @@ class BrokerConfig(SupportedKeys):
         for attribute, value in values.items():
             key = SUPPORTED_KEYS[attribute.replace("_", ".")]
             self.properties[key.name] = key.render(value) or ""
+        self.places: dict[str, str] = {}
+        """Where each key was set, by name: a file's line, or the command line; empty for what was set by a program."""
         self._log_defaults: LogConfig | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
@@ -53,18 +55,24 @@ class BrokerConfig(SupportedKeys):
         Raises :class:`ConfigError`.
         """
         properties: dict[str, str] = {}
+        places: dict[str, str] = {}
         if path is not None:
             try:
-                properties = parse_properties(path.read_text(encoding="utf-8"))
+                found = parse_numbered_properties(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 raise ConfigError(f"Cannot read {path}: {reason}; name a file in Java's properties format") from None
+            properties = {name: text.value for name, text in found.items()}
+            places = {name: f"{path} line {text.line}" for name, text in found.items()}
         for override in overrides:
             name, equals, value = override.partition("=")
             if not equals or not name.strip():
                 raise ConfigError(f"Invalid --override {override}: write it as key=value")
             properties[name.strip()] = value.strip()
-        return cls(properties)
+            places[name.strip()] = "--override"
+        config = cls(properties)
+        config.places = places
+        return config
 
     def notices(self) -> tuple[list[str], list[str]]:
         """What to tell the operator about the keys given: lines for info, lines for warning."""
@@ -77,7 +85,8 @@ class BrokerConfig(SupportedKeys):
         for name in sorted(set(others) - set(needless)):
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            warnings.append(f"unknown configuration {name} is ignored{hint}")
+            place = f"{self.places[name]}: " if name in self.places else ""
+            warnings.append(f"{place}unknown configuration {name} is ignored{hint}")
         if rules and not self.gregor_fault_injection_enable:
             warnings.append(f"{', '.join(rules)}: without effect, as {ENABLE} is false")
         return info, warnings

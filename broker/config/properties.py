@@ -2,46 +2,60 @@
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*([=: \t\f])")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
+class Property(NamedTuple):
+    """A value and the line, counted from 1, that its key stands in."""
+
+    value: str
+    line: int
+
+
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a properties file; a key given twice keeps its last value, as in Java.
+    """Return keys and values of a properties file; a key given twice keeps its last value, as in Java.
 
     Raises ``ValueError`` on a malformed ``\\u`` escape.
     """
-    found: dict[str, str] = {}
-    for line in _logical_lines(text):
+    return {key: found.value for key, found in parse_numbered_properties(text).items()}
+
+
+def parse_numbered_properties(text: str) -> dict[str, Property]:
+    """Return the same with the number of each key's line. Raises ``ValueError`` that names the line."""
+    found: dict[str, Property] = {}
+    for number, line in _logical_lines(text):
         match = _KEY_END.search(line)
-        if match is None:
-            found[_unescaped(line)] = ""
-            continue
-        key, rest = line[: match.start(1)], line[match.start(1) :].lstrip(" \t\f")
+        key, rest = (line, "") if match is None else (line[: match.start(1)], line[match.start(1) :].lstrip(" \t\f"))
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(" \t\f")
-        found[_unescaped(key)] = _unescaped(rest)
+        try:
+            found[_unescaped(key)] = Property(_unescaped(rest), number)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
     return found
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with continuations joined, without comments and blank ones."""
-    pending = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with continuations joined, without comments and blank ones, and the number of each one's first."""
+    pending, first = "", 0
+    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
+        first = first if pending else number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             pending += line[:-1]
             continue
         if pending or line:
-            yield pending + line
+            yield first, pending + line
         pending = ""
     if pending:
-        yield pending
+        yield first, pending
 
 
 def _unescaped(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from .accepted import accepted_keys
 from .cluster import ClusterKeys
 from .controller import ControllerKeys
 from .coordinators import CoordinatorKeys
@@ -50,6 +52,18 @@ def described(words: Iterable[str] = ()) -> Iterator[str]:
         if not key.internal and (not wanted or any(word in key.name for word in wanted)):
             notes = [key.type.name, *_notes(key)]
             yield f"{_assignment(key)}\n    {key.sentence} ({'; '.join(notes)})"
+
+
+def why_none(word: str) -> str | None:
+    """Say why no key is described for ``word``; None if some are."""
+    if any(word in key.name for key in SUPPORTED_KEYS.values() if not key.internal):
+        return None
+    accepted = [name for name in accepted_keys() if word in name]
+    if accepted:
+        return f"{', '.join(accepted)}: accepted for Kafka's sake, without effect"
+    nearest = difflib.get_close_matches(word, [*SUPPORTED_KEYS, *accepted_keys()], n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"no configuration has {word} in its name{hint}"
 
 
 def _section(section: type) -> str:
