@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from ..statistics.checksums import MODULUS
-
 if TYPE_CHECKING:
     from .manifest import ArchivedBatch
 
@@ -35,7 +33,7 @@ class ManifestState:
     topic_ids: dict[str, str] = field(default_factory=dict)
     partition_counts: dict[str, int] = field(default_factory=dict)
     checksum: int = 0
-    """Of all rows, modulo 2**63: see `checksums`."""
+    """Sum of the entries' checksums; modulo `checksums.MODULUS` it is that of all rows."""
     has_files: bool = True
 
     def add(self, batch: ArchivedBatch) -> None:
@@ -49,7 +47,7 @@ class ManifestState:
             self.names.update(dict.fromkeys(batch.files))
         self.topic_ids.update(batch.topic_ids)
         self.partition_counts.update(batch.partition_counts)
-        self.checksum = (self.checksum + batch.checksum) % MODULUS
+        self.checksum += batch.checksum
         self.next_number = batch.number + 1
 
     def as_fields(self) -> dict[str, Any]:

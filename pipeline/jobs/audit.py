@@ -139,7 +139,7 @@ def _archive_findings(options: argparse.Namespace, desk: Desk, contents: dict[Pl
             notes=[f"offsets {start} to {until - 1} were not archived" for start, until in holes],
         )
     if not options.topics:
-        noted = archive.manifest.state.checksum
+        noted = archive.manifest.state.checksum % MODULUS
         found = sum(each.placed_sum for each in contents.values()) % MODULUS
         for finding in findings.values():
             finding.verdict = "as noted" if noted == found else "DIFFERS from the manifest's checksum"
