@@ -174,6 +174,24 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
     return Converted(wrapper, count)
 
 
+def messages_of(
+    batch: BatchView, to_magic: int, first_offset: int, most_bytes: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Converted:
+    """The records of a compressed v2 batch as messages without a wrapper, from `first_offset` on.
+
+    They end after `most_bytes`, if need be in the middle of a message, which every client ignores. Raises as
+    `down_convert`.
+    """
+    body = memoryview(decompress(batch.codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes))
+    conversion = _open_records(batch, body, to_magic, 0, first_offset)
+    messages = bytearray()
+    for piece in _inner_messages(conversion, body):
+        messages += piece[: most_bytes - len(messages)]
+        if len(messages) == most_bytes:
+            break
+    return Converted(messages, conversion.converted_count)
+
+
 def _inner_messages(conversion: kernel_cy.DownConversion, body: memoryview) -> Iterator[memoryview]:
     """The messages of the opened records, a buffer at a time: small records take several times more as messages."""
     out = memoryview(bytearray(RECOMPRESSED_PIECE_BYTES))
@@ -191,9 +209,9 @@ def _inner_messages(conversion: kernel_cy.DownConversion, body: memoryview) -> I
 
 
 def _open_records(
-    batch: BatchView, body: memoryview, to_magic: int, inner_base_offset: int
+    batch: BatchView, body: memoryview, to_magic: int, inner_base_offset: int, first_offset: int = ALL_OFFSETS
 ) -> kernel_cy.DownConversion:
-    conversion = kernel_cy.DownConversion(to_magic, ALL_OFFSETS)
+    conversion = kernel_cy.DownConversion(to_magic, first_offset)
     conversion.open_records(
         batch.record_count or 0,
         len(body),

@@ -19,6 +19,9 @@ and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by 
     H  zstd later  the chunk that holds it is left out, padding follows (C); the client comes back there, and it is G.
     I  bad first   as G, with CORRUPT_MESSAGE.
     J  bad later   what precedes the bad bytes is sent, padding follows.
+    L  limit       a fetch of versions 0 to 2 has a limit that even its first batch must keep. Where that batch is
+                   larger as stored, Spre is the limit, and the messages are cut there as in B. A wrapper that would
+                   exceed it is left off: its messages go one by one, from the offset that was asked for.
     K  exact       upwards, always: Spre is what the conversion gives, as clients of v2 have never seen a cut or a fake.
 
 The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
@@ -41,7 +44,15 @@ from . import kernel_cy, up_kernel_cy, v2
 from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
 from .conversion_output import ConversionOutput
-from .convert import MERGED_BATCH_BYTES, Converted, conversion_error, convert_with_codec, structure_error, zstd_error
+from .convert import (
+    MERGED_BATCH_BYTES,
+    Converted,
+    conversion_error,
+    convert_with_codec,
+    messages_of,
+    structure_error,
+    zstd_error,
+)
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
 from .receipts import NO_RECEIPTS, Receipts
@@ -97,6 +108,7 @@ class LazyConversion:
         "_tally",
         "first_end",
         "is_compressed",
+        "opened_bytes",
         "size",
         "to_magic",
     )
@@ -113,8 +125,11 @@ class LazyConversion:
         chunk_bytes: int,
         limit_bytes: int,
         receipts: Receipts = NO_RECEIPTS,
+        opened_bytes: int | None = None,
     ) -> None:
         self._stored = stored
+        self.opened_bytes = opened_bytes
+        """Size of the first batch's messages where they are sent one by one, since their wrapper exceeds the fetch."""
         self._receipts = receipts
         self._first_offset = first_offset
         self.first_end = first_end
@@ -168,6 +183,7 @@ class LazyConversion:
             limit_bytes=self._limit_bytes,
             receipts=self._receipts,
             tally=self._tally,
+            opened_bytes=self.opened_bytes,
         )
 
 
@@ -179,15 +195,18 @@ def plan_down_conversion(
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
+    most_bytes: int | None = None,
 ) -> LazyConversion:
     """Promise a size for `stored`, whole batches but perhaps the last, in format `to_magic` (0 or 1).
 
     Looks no further than the first batch that gives messages, and converts it only if it is compressed.
+    No more than `most_bytes` are promised, if they are given (L).
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
     stretch = as_stretch(stored)
     position = first_size = 0
     is_compressed = False
+    opened_bytes: int | None = None
     while first_size == 0:
         window = window_with_batch(stretch, position, PLANNED_BYTES)
         conversion = _begin(to_magic, first_offset)
@@ -198,21 +217,27 @@ def plan_down_conversion(
         if conversion.stop == Stop.NEEDS_CODEC:
             is_compressed = True
             receipt_ms = receipts.at(position + conversion.position)
+            first = complete_batch_at(window, conversion.position)
             first_size = _size_with_codec(conversion, window, limit_bytes, receipt_ms)
+            if first.magic == v2.MAGIC and most_bytes is not None and first_size > most_bytes:
+                opened = messages_of(first, to_magic, first_offset, most_bytes, limit_bytes=limit_bytes)
+                opened_bytes = first_size = len(opened.data)
         if conversion.position == 0:
             break
         position += conversion.position
     size_of_nothing = NOTHING_SIZE if position > 0 else 0
+    size = max(stretch.size_bytes, first_size) if first_size else size_of_nothing
     return LazyConversion(
         stretch,
         to_magic,
         first_offset,
-        size=max(stretch.size_bytes, first_size) if first_size else size_of_nothing,
+        size=size if most_bytes is None else min(size, most_bytes),
         first_end=position if first_size else 0,
         is_compressed=is_compressed,
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
         receipts=receipts,
+        opened_bytes=opened_bytes,
     )
 
 
@@ -298,22 +323,6 @@ def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
     return kernel_cy.DownConversion(to_magic, first_offset, position)
 
 
-def needs_conversion(stored: memoryview | Stretch, to_magic: int) -> bool:
-    """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
-
-    For 0 and 1 that is any of a newer format, and v0 or v1 wrappers that are to be numbered by index; for 2 any that is
-    older.
-    """
-    stretch = as_stretch(stored)
-    position = 0
-    while True:
-        window = window_with_batch(stretch, position, DEFAULT_CHUNK_BYTES)
-        size_bytes, work = kernel_cy.survey(window, 0, len(window), len(window), to_magic)
-        if work or size_bytes == 0:
-            return work != 0
-        position += size_bytes
-
-
 def converted_chunks(
     stored: memoryview | Stretch,
     to_magic: int,
@@ -325,8 +334,11 @@ def converted_chunks(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
     tally: Tally | None = None,
+    opened_bytes: int | None = None,
 ) -> Iterator[Piece]:
     """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
+
+    With `opened_bytes` the compressed batch of the first part becomes messages of that size, without a wrapper.
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
@@ -338,9 +350,10 @@ def converted_chunks(
         conversion = _begin(to_magic, first_offset)
         try:
             window = partial(stretch.window, position, size_bytes)
-            yield from _chunk_pieces(conversion, window, position, output, limit_bytes, receipts, tally)
+            yield from _chunk_pieces(conversion, window, position, output, limit_bytes, receipts, tally, opened_bytes)
         finally:
             tally.record_count += conversion.converted_count
+        opened_bytes = None
         position += size_bytes
         size_bytes = _chunk_size(stretch, position, chunk_bytes, to_magic)
 
@@ -363,6 +376,7 @@ def _chunk_pieces(
     limit_bytes: int,
     receipts: Receipts,
     tally: Tally,
+    opened_bytes: int | None,
 ) -> Iterator[Piece]:
     filled = 0
     while True:
@@ -380,7 +394,7 @@ def _chunk_pieces(
                     filled = 0
                 yield TAKES_LONG
                 continue
-            convert = partial(_recompressed, conversion, window, begin, limit_bytes, receipts)
+            convert = partial(_recompressed, conversion, window, begin, limit_bytes, receipts, opened_bytes)
             try:
                 converted = convert()
             except BrokerError:
@@ -412,10 +426,17 @@ def _chunk_pieces(
 
 
 def _recompressed(
-    conversion: Conversion, window: Callable[[], memoryview], begin: int, limit_bytes: int, receipts: Receipts
+    conversion: Conversion,
+    window: Callable[[], memoryview],
+    begin: int,
+    limit_bytes: int,
+    receipts: Receipts,
+    opened_bytes: int | None,
 ) -> Converted:
     """The compressed batch at the conversion's position, converted; the conversion stays before it."""
     batch = complete_batch_at(window(), conversion.position)
+    if opened_bytes is not None:
+        return messages_of(batch, conversion.to_magic, conversion.first_offset, opened_bytes, limit_bytes=limit_bytes)
     receipt_ms = receipts.at(begin + conversion.position)
     return convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
 

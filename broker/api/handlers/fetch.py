@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from time import monotonic
 
 import trio
 
@@ -12,7 +13,7 @@ from ....protocol.messages.fetch import FetchableTopicResponse, FetchRequest, Fe
 from ....protocol.records import v0, v1, v2
 from ....protocol.schema import NO_UUID
 from ...config.replication import RACK_AWARE_SELECTOR
-from ...replicas.fetching.conversion import LazyConvertRecords, must_convert
+from ...replicas.fetching.conversion import LazyConvertRecords, keep_readable, must_convert
 from ...replicas.fetching.near_replicas import RackAwareSelector
 from ...replicas.fetching.purgatory import Wake
 from ...replicas.fetching.reading import (
@@ -35,6 +36,7 @@ from ...server.client_connection import ConversionCost
 from ...server.parts import FileSlice
 from ..contract import RequestContext
 from ..services import Services
+from ..turns import LONGEST_TURN_S
 from .leader_hints import hint_in_fetch
 
 logger = logging.getLogger(__name__)
@@ -87,8 +89,13 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     as_stored = request.gregor_as_stored or limits.is_follower
     answers: Answers = []
     # What could not even be looked for comes last, as from Kafka.
+    turn_end = monotonic() + LONGEST_TURN_S
     for read in sorted(reads, key=lambda read: read.partition is None):
         await _add_records(read, context, as_stored=as_stored)
+        if monotonic() >= turn_end:
+            # Plans of hundreds of partitions take a while, and others are served in between.
+            await trio.lowlevel.checkpoint()
+            turn_end = monotonic() + LONGEST_TURN_S
         if read.size_bytes and not limits.is_follower:
             services.metrics.count_fetched(read.fetched.topic, read.size_bytes)
         answers.append((read.fetched, read.answer))
@@ -156,7 +163,11 @@ def find(fetched: FetchedPartition, services: Services, version: int) -> Partiti
 
 
 async def _add_records(read: PartitionRead, context: RequestContext, *, as_stored: bool) -> None:
-    """Put the records into the answer, in a format that the client reads; an error takes the answer's place."""
+    """Put the records into the answer, in a format that the client reads; an error takes the answer's place.
+
+    Where down-conversion is switched off, the client gets what needs none, up to the first batch that does. (Kafka 3.9
+    refuses all such clients by the version of their Fetch, whatever is stored: `KafkaApis.maybeConvertFetchedData`.)
+    """
     partition = read.partition
     if partition is None:
         return
@@ -168,10 +179,11 @@ async def _add_records(read: PartitionRead, context: RequestContext, *, as_store
     try:
         if config.compression_type == "zstd" and version < FIRST_VERSION_WITH_ZSTD:
             raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if to_magic < v2.MAGIC and not config.message_downconversion_enable:
-            context.services.clients.down_conversion_refused(context.client, version, partition.topic)
-            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if read.records is not None:
+            may_convert = to_magic == v2.MAGIC or config.message_downconversion_enable
+            if not may_convert and not keep_readable(read.records, to_magic, context.services.conversions.shared):
+                context.services.clients.down_conversion_refused(context.client, version, partition.topic)
+                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
             await _choose_part(read, to_magic, context, as_stored=as_stored)
     except BrokerError as error:
         read.release()
@@ -187,8 +199,11 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
         costs: tuple[ConversionCost, ...] = (context.client.up_conversion,)
         if to_magic < v2.MAGIC:
             costs = (context.client.down_conversion, services.metrics.topics[read.fetched.topic].fetch_conversion)
-        read.answer.records = await LazyConvertRecords.plan(records, to_magic, services.conversions, costs)
+        read.answer.records = await LazyConvertRecords.plan(
+            records, to_magic, services.conversions, costs, most_bytes=read.most_bytes
+        )
     else:
+        records.cut(read.size_bytes)
         read.answer.records = FileSlice(records)
 
 

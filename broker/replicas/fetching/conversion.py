@@ -21,6 +21,7 @@ from ....protocol.errors import BrokerError
 from ....protocol.records import v0, v2
 from ....protocol.records.batches import read_batch
 from ....protocol.records.compression import DEFAULT_LIMIT_BYTES
+from ....protocol.records.conversion_need import needs_conversion, readable_bytes
 from ....protocol.records.conversion_output import ConversionOutput
 from ....protocol.records.lazy import (
     PLANNED_BYTES,
@@ -28,7 +29,6 @@ from ....protocol.records.lazy import (
     LazyConversion,
     Piece,
     RecompressionNeededError,
-    needs_conversion,
     plan_down_conversion,
     plan_up_conversion,
 )
@@ -108,7 +108,17 @@ class LazyConvertRecords:
     Down to v0 or v1 as in Kafka, and by the same means up to v2, since logs here hold what old producers wrote.
     """
 
-    __slots__ = ("_costs", "_first_end", "_is_compressed", "_pool", "_slice", "_stored_bytes", "_to_magic", "size")
+    __slots__ = (
+        "_costs",
+        "_first_end",
+        "_is_compressed",
+        "_opened_bytes",
+        "_pool",
+        "_slice",
+        "_stored_bytes",
+        "_to_magic",
+        "size",
+    )
 
     def __init__(
         self,
@@ -123,18 +133,26 @@ class LazyConvertRecords:
         self._to_magic = conversion.to_magic
         self._first_end = conversion.first_end
         self._is_compressed = conversion.is_compressed
+        self._opened_bytes = conversion.opened_bytes
         self._costs = costs
         self.size = conversion.size
 
     @classmethod
     async def plan(
-        cls, log_slice: LogSlice, to_magic: int, pool: ConversionPool, costs: Sequence[ConversionCost] = ()
+        cls,
+        log_slice: LogSlice,
+        to_magic: int,
+        pool: ConversionPool,
+        costs: Sequence[ConversionCost] = (),
+        *,
+        most_bytes: int | None = None,
     ) -> LazyConvertRecords:
         """Promise a size for a slice that is not empty, in format ``to_magic``; ``costs`` are told what it takes.
 
-        Takes the slice over. Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
+        With ``most_bytes`` no more are promised. Takes the slice over.
+        Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
         """
-        conversion, cpu_ns = await plan_conversion(log_slice, to_magic, pool)
+        conversion, cpu_ns = await plan_conversion(log_slice, to_magic, pool, most_bytes)
         for cost in costs:
             cost.add(0, 0, cpu_ns)
         return cls(log_slice, conversion, pool, costs)
@@ -151,6 +169,7 @@ class LazyConvertRecords:
             chunk_bytes=self._pool.chunk_bytes,
             limit_bytes=DEFAULT_LIMIT_BYTES,
             receipts=self._slice.receipts,
+            opened_bytes=self._opened_bytes,
         )
         await ConvertedSending(self._slice, stored, conversion, self._pool, self._costs).send_to(sink)
 
@@ -254,7 +273,9 @@ class TimedPieces:
         self._pieces.close()
 
 
-async def plan_conversion(log_slice: LogSlice, to_magic: int, pool: ConversionPool) -> tuple[LazyConversion, int]:
+async def plan_conversion(
+    log_slice: LogSlice, to_magic: int, pool: ConversionPool, most_bytes: int | None
+) -> tuple[LazyConversion, int]:
     """Promise a size, and tell how many nanoseconds of CPU that took.
 
     A batch that has to be decompressed for it is looked at in a worker thread, unless it is and stays small.
@@ -265,7 +286,7 @@ async def plan_conversion(log_slice: LogSlice, to_magic: int, pool: ConversionPo
     if first is None or not first.is_compressed or first.size_bytes < PLAN_IN_THREAD_BYTES:
         # What inflates beyond the limit is refused here, and judged in the thread.
         with contextlib.suppress(RecompressionNeededError, BrokerError):
-            return _timed_plan(stored, to_magic, log_slice, INFLATED_HERE_BYTES)
+            return _timed_plan(stored, to_magic, log_slice, INFLATED_HERE_BYTES, most_bytes)
     memory = await pool.take()
     give_back = partial(pool.put_back, memory)
     in_thread = SliceStretch(log_slice, memory)
@@ -276,6 +297,7 @@ async def plan_conversion(log_slice: LogSlice, to_magic: int, pool: ConversionPo
             to_magic,
             log_slice,
             DEFAULT_LIMIT_BYTES,
+            most_bytes,
             limiter=pool.limiter,
             if_abandoned=give_back,
         )
@@ -287,7 +309,7 @@ async def plan_conversion(log_slice: LogSlice, to_magic: int, pool: ConversionPo
 
 
 def _timed_plan(
-    stored: SliceStretch, to_magic: int, log_slice: LogSlice, limit_bytes: int
+    stored: SliceStretch, to_magic: int, log_slice: LogSlice, limit_bytes: int, most_bytes: int | None
 ) -> tuple[LazyConversion, int]:
     began_ns = time.thread_time_ns()
     first_offset, receipts = log_slice.start_offset, log_slice.receipts
@@ -297,7 +319,9 @@ def _timed_plan(
             stored, first_offset, receipts=receipts, limit_bytes=limit_bytes, may_recompress=may_recompress
         )
     else:
-        conversion = plan_down_conversion(stored, to_magic, first_offset, receipts=receipts, limit_bytes=limit_bytes)
+        conversion = plan_down_conversion(
+            stored, to_magic, first_offset, receipts=receipts, limit_bytes=limit_bytes, most_bytes=most_bytes
+        )
     return conversion, time.thread_time_ns() - began_ns
 
 
@@ -317,3 +341,13 @@ def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -
     if to_magic == v2.MAGIC and not log_slice.magics & LEGACY_MAGICS:
         return False
     return needs_conversion(SliceStretch(log_slice, memory), to_magic)
+
+
+def keep_readable(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> bool:
+    """Cut a slice that is not empty before its first batch of a format newer than ``to_magic``.
+
+    Returns whether anything is left. Raises OSError and EOFError as `SliceStretch.window`.
+    """
+    if log_slice.magics >> (to_magic + 1):
+        log_slice.cut(readable_bytes(SliceStretch(log_slice, memory), to_magic))
+    return log_slice.size_bytes > 0

@@ -2,7 +2,9 @@
 
 Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
 
-- Up to version 2 a partition's limit is hard, even in the middle of the first batch. From version 3 on (KIP-74) the
+- Up to version 2 a partition's limit is hard, even in the middle of the first batch. Where that batch is converted, the
+  limit is that of the converted messages: whoever fetches gets those that fit (Kafka converts nothing then, and such a
+  consumer never gets on). From version 3 on (KIP-74) the
   first partition that has data gives at least one batch, however large, and no other one gives a partial first batch.
 - Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset; followers to the end.
 - Followers read from the leader only, and so do consumers before version 11, which may not know of others (KIP-392).
@@ -81,11 +83,15 @@ class PartitionRead:
     partition: Partition | None
     answer: PartitionData
     records: LogSlice | None = None
+    most_bytes: int | None = None
+    """What the answer's records may take where the slice's first batch alone is larger."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes of records, as stored."""
-        return 0 if self.records is None else self.records.size_bytes
+        if self.records is None:
+            return 0
+        return self.records.size_bytes if self.most_bytes is None else min(self.records.size_bytes, self.most_bytes)
 
     @property
     def answers_at_once(self) -> bool:
@@ -262,6 +268,10 @@ def _read(
     if is_useless or must_wait or not records.size_bytes:
         records.release()
         return PartitionRead(fetched, partition, answer)
+    if is_cut and limits.version <= LAST_VERSION_WITH_HARD_LIMIT and _begins_incomplete(records):
+        records.release()
+        records = log.read(wanted.fetch_offset, max_bytes, upper_bound_offset=upper_bound)
+        return PartitionRead(fetched, partition, answer, records, max_bytes)
     if limits.wants_tags:
         answer.gregor_batch_tags = encode_tagged_batches(tags_in(records, MOST_TAGGED_BATCHES))
     return PartitionRead(fetched, partition, answer, records)

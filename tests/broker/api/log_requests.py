@@ -101,7 +101,11 @@ async def bytes_of(answer: PartitionData) -> bytes:
 
 async def values_of(answer: PartitionData) -> list[tuple[int, bytes | None]]:
     """(offset, value) of the complete records in a partition's answer."""
-    data = await bytes_of(answer)
+    return values_in(await bytes_of(answer))
+
+
+def values_in(data: bytes) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of the complete records in the bytes of an answer, which are sent only once."""
     return [(record.offset, record.value) for found in iter_batches(data) for record in iter_records(found)]
 
 

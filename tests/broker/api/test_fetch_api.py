@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -12,8 +14,19 @@ from gregor.broker.server.parts import FileSlice
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from gregor.protocol.records.batches import iter_batches
+from gregor.protocol.records.compression import Codec
 from tests.asking import Asking
-from tests.broker.api.log_requests import batch, bytes_of, fetch, fetched, message_set, produce, produced, values_of
+from tests.broker.api.log_requests import (
+    batch,
+    bytes_of,
+    fetch,
+    fetched,
+    message_set,
+    produce,
+    produced,
+    values_in,
+    values_of,
+)
 
 BATCH_BYTES = len(batch(b"x" * 100))
 
@@ -60,8 +73,10 @@ async def test_the_first_batch_comes_whole_from_version_3_on(asking: Asking, top
     for version in (3, 4, 11):
         answers = await fetched(asking, fetch((0, 0), (1, 0), partition_max_bytes=1), version)
         assert [len(await values_of(answer)) for answer in answers] == [1, 0]
-    (old,) = await fetched(asking, fetch((0, 0), partition_max_bytes=BATCH_BYTES - 1), 2)
-    assert await values_of(old) == []
+    (old,) = await fetched(asking, fetch((0, 0), partition_max_bytes=100), 2)
+    data = await bytes_of(old)
+    assert len(data) == 100
+    assert values_in(data) == [], "not even the message fits"
 
 
 async def test_the_order_of_partitions_decides_who_gets_the_bytes(asking: Asking, topic: str) -> None:
@@ -253,3 +268,85 @@ async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
     await fetched(asking, fetch((0, 0), topic="counted", partition_max_bytes=-1))
     counters = asking.broker.services.metrics.topics["counted"]
     assert (counters.fetch_requests, counters.failed_fetch_requests) == (3, 1)
+
+
+# --- what old clients get where little is allowed
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+async def test_nothing_is_refused_that_would_not_be_converted(asking: Asking, version: int) -> None:
+    asking.broker.services.metadata.create_topic("t", configs={"message.downconversion.enable": "false"})
+    (empty,) = await fetched(asking, fetch((0, 0)), version)
+    assert empty.error_code == ErrorCode.NONE
+    await produced(asking, produce(message_set(0, b"a", b"b")), 1)
+    await produced(asking, produce(message_set(0, b"c", codec=Codec.GZIP)), 1)
+    await produced(asking, produce(batch(b"d")))
+    read: list[tuple[int, bytes | None]] = []
+    while len(read) < 3:
+        (old,) = await fetched(asking, fetch((0, len(read))), version)
+        assert old.error_code == ErrorCode.NONE
+        read += await values_of(old)
+    assert read == [(0, b"a"), (1, b"b"), (2, b"c")]
+    (new,) = await fetched(asking, fetch((0, 3)), version)
+    assert new.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_v1_batches_are_refused_to_clients_of_v0_only(asking: Asking) -> None:
+    asking.broker.services.metadata.create_topic("t", configs={"message.downconversion.enable": "false"})
+    await produced(asking, produce(message_set(1, b"a")), 2)
+    for version, error in ((1, ErrorCode.UNSUPPORTED_VERSION), (2, ErrorCode.NONE)):
+        assert (await fetched(asking, fetch((0, 0)), version))[0].error_code == error
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("record_bytes", [100, 40_000])
+@pytest.mark.parametrize("version", [0, 2])
+async def test_old_clients_get_on_where_a_batch_exceeds_their_limit(
+    asking: Asking, topic: str, codec: Codec, record_bytes: int, version: int
+) -> None:
+    noise = random.Random(1)
+    values = [noise.randbytes(record_bytes) for _ in range(10)]
+    data = batch(*values, codec=codec)
+    answer = await produced(asking, produce(data))
+    offset = answer.base_offset
+    limit_bytes = record_bytes * 3
+    assert len(data) > limit_bytes
+    read: list[tuple[int, bytes | None]] = []
+    while len(read) < len(values):
+        (part,) = await fetched(asking, fetch((0, offset), partition_max_bytes=limit_bytes), version)
+        sent = await bytes_of(part)
+        assert len(sent) <= limit_bytes
+        more = [found for found in values_in(sent) if found[0] >= offset]
+        assert more, "no progress"
+        read += more
+        offset = read[-1][0] + 1
+    assert read == list(zip(range(answer.base_offset, offset), values, strict=True))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+async def test_a_message_beyond_the_limit_comes_in_part(asking: Asking, topic: str, codec: Codec) -> None:
+    answer = await produced(asking, produce(batch(random.Random(1).randbytes(500), codec=codec)))
+    (part,) = await fetched(asking, fetch((0, answer.base_offset), partition_max_bytes=100), 1)
+    sent = await bytes_of(part)
+    assert len(sent) == 100
+    assert values_in(sent) == []
+
+
+async def test_plans_of_many_partitions_let_others_run(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking.broker.services.metadata.create_topic("many", partitions=50)
+    for index in range(50):
+        await produced(asking, produce(batch(b"a"), "many", partition=index))
+    monkeypatch.setattr("gregor.broker.api.handlers.fetch.LONGEST_TURN_S", 0)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        await fetched(asking, fetch(*((index, 0) for index in range(50)), topic="many"), 3)
+        nursery.cancel_scope.cancel()
+    assert turns > 40

@@ -10,10 +10,10 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import BatchView, iter_batches, iter_records, read_batch
 from gregor.protocol.records.compression import Codec
+from gregor.protocol.records.conversion_need import needs_conversion
 from gregor.protocol.records.lazy import (
     FAKE_BATCH_BYTES,
     LazyConversion,
-    needs_conversion,
     padding,
     plan_down_conversion,
     plan_up_conversion,

@@ -1,0 +1,44 @@
+"""Whether stored bytes can go to a client as they are."""
+
+from __future__ import annotations
+
+from . import kernel_cy, v0
+from .batches import MAGIC_AT
+from .lazy import DEFAULT_CHUNK_BYTES
+from .stretch import Stretch, as_stretch, window_with_batch
+
+
+def needs_conversion(stored: memoryview | Stretch, to_magic: int) -> bool:
+    """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
+
+    For 0 and 1 that is any of a newer format, and v0 or v1 wrappers that are to be numbered by index; for 2 any that is
+    older.
+    """
+    stretch = as_stretch(stored)
+    position = 0
+    while True:
+        window = window_with_batch(stretch, position, DEFAULT_CHUNK_BYTES)
+        size_bytes, work = kernel_cy.survey(window, 0, len(window), len(window), to_magic)
+        if work or size_bytes == 0:
+            return work != 0
+        position += size_bytes
+
+
+def readable_bytes(stored: memoryview | Stretch, to_magic: int) -> int:
+    """How many bytes of `stored` precede the first batch of a format newer than `to_magic`; all if there is none."""
+    stretch = as_stretch(stored)
+    begin = 0
+    while True:
+        window = window_with_batch(stretch, begin, DEFAULT_CHUNK_BYTES)
+        position = 0
+        while position + MAGIC_AT < len(window):
+            if window[position + MAGIC_AT] > to_magic:
+                return begin + position
+            _, size = v0.OFFSET_AND_SIZE.unpack_from(window, position)
+            end = position + v0.OFFSET_AND_SIZE.size + max(size, 0)
+            if end > len(window):
+                break
+            position = end
+        if position == 0:
+            return stretch.size_bytes
+        begin += position
