@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from .asking import UsageError, run_tool, say
 from .progress import ProgressBar
+from .quiet_jvm import JavaLog
 from .text_table import format_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..pipeline.jobs.desk import Desk, Summary
+    from ..pipeline.jobs.desk import Summary
 
 JOBS_ROOM = "..pipeline.jobs"
 HOW_TO_INSTALL = "gregor pipeline needs Spark: `make pipeline` here, or `pip install 'gregor[spark,jre]'`"
@@ -54,6 +57,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             help="where Spark runs, as for spark-submit (default: what spark-submit, SPARK_REMOTE, MASTER or "
             "spark-defaults.conf say, else local[*])",
         )
+        job.add_argument("--json", action="store_true", help="the outcome as one JSON object on standard output")
+        job.add_argument("--spark-log", action="store_true", help="let Spark's own log through, on standard error")
         module.add_arguments(job)
         job.set_defaults(run=_run, work=module.run)
 
@@ -70,39 +75,62 @@ def _run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None:
         print(f"Error: {HOW_TO_INSTALL}", file=sys.stderr)  # noqa: T201
         return 1
+    desk = TerminalDesk(options.master, is_json=options.json, shows_spark=options.spark_log)
     summaries: list[Summary] = []
-    status = run_tool(lambda: summaries.append(_work(options)))
+    status = run_tool(lambda: summaries.append(_work(options, desk)))
     for summary in summaries:
-        for line in (*format_table(summary.columns, summary.rows), *summary.notes):
-            say(line)
+        if options.json:
+            say(json.dumps(summary_fields(options.job, summary)))
+        else:
+            for line in (*format_table(summary.columns, summary.rows), *summary.notes):
+                say(line)
         if not summary.is_clean:
             status = 1
     return status
 
 
-def _work(options: argparse.Namespace) -> Summary:
-    failures = importlib.import_module("..pipeline.errors", __package__)
-    desk: Desk = TerminalDesk(options.master)
+def summary_fields(job: str, summary: Summary) -> dict[str, object]:
+    """Return a summary for programs: rows by names such as `dead_letters` and `bytes_per_batch`."""
+    names = [name.lower().replace("-%", "_percent").replace("/", "_per_").replace("-", "_") for name in summary.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in summary.rows]
+    return {"job": job, "is_clean": summary.is_clean, "rows": rows, "notes": list(summary.notes)}
+
+
+def _work(options: argparse.Namespace, desk: TerminalDesk) -> Summary:
+    spark_failures = importlib.import_module("..pipeline.spark_failures", __package__)
     try:
         summary: Summary = options.work(options, desk)
-    except failures.PipelineError as error:
-        raise UsageError(str(error)) from error
+    except Exception as error:
+        complaint = spark_failures.complaint_of(error)
+        if complaint is None:
+            raise
+        log = None if complaint.is_all else desk.java_log.keep()
+        if options.json:
+            say(json.dumps({"job": options.job, "error": complaint.line}))
+        raise UsageError(complaint.line if log is None else f"{complaint.line} (Spark's log: {log})") from error
+    finally:
+        desk.java_log.remove()
     return summary
 
 
 class TerminalDesk:
     """A job's desk at a terminal (`pipeline.jobs.desk.Desk`)."""
 
-    def __init__(self, master: str | None) -> None:
+    def __init__(self, master: str | None, *, is_json: bool = False, shows_spark: bool = False) -> None:
         self._master = master
+        self._is_json = is_json
+        self._shows_spark = shows_spark
         self._session: SparkSession | None = None
+        self.java_log = JavaLog()
+        """What Spark writes, unless that is shown."""
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
         """The Spark session; its start takes some seconds, which is said."""
         if self._session is None:
             sessions = importlib.import_module("..pipeline.session", __package__)
-            say(f"starting Spark on {sessions.master_of(self._master)} ...")
-            self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
+            self.say(f"starting Spark on {sessions.master_of(self._master)} ...")
+            with contextlib.nullcontext() if self._shows_spark else self.java_log.taken():
+                self._session = sessions.spark_session("gregor pipeline", master=self._master, config=config)
         return self._session
 
     def progress(self, total: int, unit: str) -> ProgressBar:
@@ -110,5 +138,8 @@ class TerminalDesk:
         return ProgressBar(total, unit)
 
     def say(self, line: str) -> None:
-        """A line of output."""
-        say(line)
+        """A line of output; on standard error where standard output has JSON alone."""
+        if self._is_json:
+            print(line, file=sys.stderr)  # noqa: T201
+        else:
+            say(line)

@@ -1,0 +1,44 @@
+"""What Spark raises, in one line: the mistake itself, which stands somewhere in pages of Java and Python."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .errors import PipelineError
+from .session import NoJavaError
+
+_OURS = re.compile(r"^(?:[^\n]*: )?gregor\.[\w.]+Error: (.+)$", re.MULTILINE)
+"""The end of a task's traceback, where the task raised an error of this package, which says all there is to say."""
+_PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): (?!Traceback).+)$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[[A-Z_.]+\] ")
+"""Spark's name of an error, in front of its message."""
+
+
+class Complaint(NamedTuple):
+    """A line, and whether Spark's log may say more."""
+
+    line: str
+    is_all: bool
+
+
+def complaint_of(fault: BaseException) -> Complaint | None:
+    """Return what tells a user what is wrong; None for what is neither ours nor Spark's."""
+    if isinstance(fault, PipelineError | NoJavaError):
+        return Complaint(str(fault), is_all=True)
+    try:
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark.errors import PySparkException
+    except ImportError:
+        return None
+    if not isinstance(fault, Py4JError | PySparkException):
+        return None
+    text = str(fault)
+    if found := _OURS.search(text):
+        return Complaint(found[1], is_all=True)
+    if isinstance(fault, Py4JJavaError):
+        if "Traceback (most recent call last)" in text and (raised := _PYTHON.findall(text)):
+            return Complaint(str(raised[0]), is_all=False)
+        text = str(fault.java_exception.toString())
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(fault).__name__)
+    return Complaint(_CONDITION.sub("", re.sub(r"^(?:\w+\.)+\w+: ", "", first)), is_all=False)
