@@ -28,7 +28,7 @@ from ..coordinators.transactions.coordinator import CoordinatorSettings, Transac
 from ..coordinators.transactions.markers import PartitionMarkers
 from ..metadata.changes import BrokerConfigChanged, FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
 from ..metadata.features import has_transactions_v2
-from ..metadata.producer_ids import ProducerIds
+from ..metadata.producer_ids import ProducerIds, first_id_after
 from ..metadata.store import MetadataStore
 from ..monitoring.metrics import Metrics
 from ..node.lone_node import LoneNode
@@ -305,6 +305,8 @@ class Broker:
             for index in range(self._transaction_log.existing_partitions()):
                 for entries in self._transaction_log.replay(index):
                     self.services.transactions.replay(entries)
+            in_use = self.services.transactions.producer_ids()
+            self.services.metadata.give_no_producer_id_before(first_id_after(in_use))
             self.services.transactions.resume()
 
     def _take_faults(self) -> None:

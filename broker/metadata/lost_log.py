@@ -5,9 +5,13 @@ Brokers would forget their topics by it, and the partitions that are on its own 
 
 from __future__ import annotations
 
+import logging
+
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import CLUSTER_METADATA
 from ...storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
 
 NEXT_STEP = (
     "Nothing was changed. Give it the newest copy of the metadata that any broker has with "
@@ -35,4 +39,31 @@ def check_is_whole(logs: LogManager) -> None:
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"the controller has lost metadata: {log.directory} ends at offset {log.log_end_offset}, and was on the "
             f"disk up to offset {known_end}. {NEXT_STEP}",
+        )
+
+
+def warn_of_loss(logs: LogManager) -> None:
+    """Say what a broker that is a cluster of its own goes on without, if its metadata log is not all there.
+
+    Such a broker takes its topics over from their directories, as it does with those of a copied Kafka directory.
+    """
+    known_end = logs.checkpointed_recovery_point(CLUSTER_METADATA, 0)
+    log = logs.get(CLUSTER_METADATA, 0)
+    end = 0 if log is None else log.log_end_offset
+    partition_count = sum(name.topic != CLUSTER_METADATA for name in logs.partitions())
+    if end == 0 and partition_count:
+        state = "is empty" if log is not None else "is in none of log.dirs"
+        logger.warning(
+            "%s-0 %s, and %d partitions are: topics are taken over with the broker's default configuration. "
+            "If this broker had topic or broker configurations, quotas, SCRAM credentials or features, they are lost",
+            CLUSTER_METADATA,
+            state,
+            partition_count,
+        )
+    elif known_end is not None and end < known_end:
+        logger.warning(
+            "%s-0 ends at offset %d and was on the disk up to offset %d: what was changed last is lost",
+            CLUSTER_METADATA,
+            end,
+            known_end,
         )

@@ -17,6 +17,7 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.raft_control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from ...protocol.records.control import ControlType
 from ...protocol.schema import Message
+from ...storage.disk.files import OsFiles
 from .record_batches import control_batch, record_batch
 
 BATCH_RECORDS = 1024
@@ -63,6 +64,8 @@ class SnapshotFiles:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
+        # What comes before a snapshot is removed once its name is on the disk.
+        OsFiles().sync_directory(str(self._directory))
 
     def read(self, snapshot: SnapshotId, position: int, size_bytes: int) -> tuple[bytes, int]:
         """At most ``size_bytes`` from ``position`` on, and the size of all. Raises BrokerError SNAPSHOT_NOT_FOUND."""

@@ -34,7 +34,8 @@ from .adoption import adoption_records, delete_removed, with_epoch_after
 from .change_tracking import ChangeTracker, differences
 from .changes import BrokerConfigChanged, MetadataChange, Subscriber
 from .log import MetadataLog
-from .lost_log import check_is_whole
+from .lost_log import check_is_whole, warn_of_loss
+from .producer_ids import first_id_after, producer_ids_in
 from .state import (
     NO_LEADER,
     BrokerState,
@@ -83,20 +84,22 @@ class MetadataStore:
     def open(self, logs: LogManager) -> None:
         """Replay the log, which is one of ``logs``; a node without others also adopts the logs that it does not know.
 
-        What the controller of others decides is on the disk before anybody hears of it, as in Kafka's KRaft: if it
-        were lost with the machine, two leaders might come to have the same epoch.
+        What the controller decides is on the disk before anybody hears of it, as in Kafka's KRaft: if it were lost with
+        the machine, two leaders might come to have the same epoch, or two producers the same id.
         Raises BrokerError if the disk fails, and if the controller's log is shorter than it was (`check_is_whole`).
         """
         is_heard = self.is_controller and not self.is_alone
         settings = LogConfig(
             retention_ms=-1,
-            flush_messages=1 if is_heard else LONG_MAX,
+            flush_messages=1 if self.is_controller else LONG_MAX,
             segment_bytes=min(
                 self.config.metadata_log_segment_bytes, self.config.metadata_log_max_record_bytes_between_snapshots
             ),
         )
         if is_heard:
             check_is_whole(logs)
+        elif self.is_controller:
+            warn_of_loss(logs)
         log = logs.get(CLUSTER_METADATA, 0) or logs.create(CLUSTER_METADATA, 0, METADATA_TOPIC_ID, settings)
         log.config = settings
         self.cluster_id = logs.cluster_id or ""
@@ -113,6 +116,7 @@ class MetadataStore:
             if self.config.roles.is_broker and self.state.brokers.keys() <= {self.node_id}:
                 self._adopt(logs)
             self._raise_leader_epochs(logs)
+            self.give_no_producer_id_before(first_id_after(producer_ids_in(logs)))
         if is_heard:
             # From now on a log that is lost is missed.
             for write in logs.due_checkpoints():
@@ -370,6 +374,20 @@ class MetadataStore:
         first = self.state.next_producer_id
         self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first + count)])
         return first
+
+    def give_no_producer_id_before(self, first: int) -> None:
+        """Let new producers have ids from ``first`` on: those before it are in logs.
+
+        Raises BrokerError if the disk fails.
+        """
+        if first > self.state.next_producer_id:
+            logger.warning(
+                "logs know producer ids up to %d, and the metadata knows of none from %d on: the next one is %d",
+                first - 1,
+                self.state.next_producer_id,
+                first,
+            )
+            self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first)])
 
     # --- inside
 

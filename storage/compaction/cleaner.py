@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...protocol.errors import BrokerError
 from ..clock import Clock
 from ..disk import paths
+from ..disk.directory_health import SHORTAGES
 from ..disk.files import Files
 from ..disk.log_directory import LogDirectory
 from ..disk.paths import TopicPartition
@@ -26,6 +27,10 @@ from .compaction import NO_LIMITS, NO_STATS, Compaction, CompactionLimits, Compa
 
 logger = logging.getLogger(__name__)
 
+RETRY_MS = 60_000
+"""How long a compaction waits that there was no room for. Kafka tries again at the next start only."""
+NEVER_MS = 2**63
+
 COMPACTION_FAULTS = (OSError, BrokerError, SegmentDamagedError)
 
 
@@ -35,6 +40,13 @@ class CleaningNeed(NamedTuple):
     overdue_ms: int
     dirty_ratio: float
     is_due: bool
+
+
+class Uncleanable(NamedTuple):
+    """A log whose compaction has failed, and when it is tried again."""
+
+    log: PartitionLog
+    retry_at_ms: int
 
 
 NO_NEED = CleaningNeed(0, 0.0, False)
@@ -71,7 +83,7 @@ class LogCleaner:
         self.facts = CleanerFacts(looked_at_ms=clock.now_ms())
         self._clean_until: dict[TopicPartition, int] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._uncleanable: dict[TopicPartition, PartitionLog] = {}
+        self._uncleanable: dict[TopicPartition, Uncleanable] = {}
         self._running: dict[Compaction, TopicPartition] = {}
 
     def add_directory(self, directory: LogDirectory) -> None:
@@ -91,17 +103,24 @@ class LogCleaner:
 
     def uncleanable(self, directory: LogDirectory) -> UncleanablePartitions:
         """What of a log directory is not compacted any more. Raises OSError."""
-        logs = [log for name, log in self._uncleanable.items() if self._homes[name] is directory]
+        logs = [known.log for name, known in self._uncleanable.items() if self._homes[name] is directory]
         return UncleanablePartitions(len(logs), sum(log.size_bytes for log in logs))
 
     def begin(self, logs: Iterable[tuple[TopicPartition, PartitionLog, LogDirectory]]) -> Compaction | None:
-        """The compaction that is most needed now, if any is; a log that cannot be read is passed over from then on."""
+        """Return the compaction that is most needed now, if any is; a log that cannot be read is passed over.
+
+        It is passed over until the next start, or for `RETRY_MS` if only room was lacking.
+        """
         filthiest: tuple[CleaningNeed, TopicPartition, PartitionLog, LogDirectory] | None = None
         facts = self.facts
         facts.looked_at_ms, facts.max_dirty_ratio, facts.max_delay_ms = self._clock.now_ms(), 0.0, 0
         for name, log, directory in logs:
-            if not log.config.is_compacted or name in self._uncleanable or name in self._running.values():
+            if not log.config.is_compacted or name in self._running.values():
                 continue
+            if (given_up := self._uncleanable.get(name)) is not None:
+                if given_up.retry_at_ms > facts.looked_at_ms:
+                    continue
+                del self._uncleanable[name]
             try:
                 need = self._need_of(name, log)
             except COMPACTION_FAULTS as fault:
@@ -115,9 +134,13 @@ class LogCleaner:
         if filthiest is None:
             return None
         _, name, log, directory = filthiest
-        begun = compaction.plan(log, self._files, self._clock, self._first_dirty(name, log), self.limits)
+        self._homes[name] = directory
+        try:
+            begun = compaction.plan(log, self._files, self._clock, self._first_dirty(name, log), self.limits)
+        except COMPACTION_FAULTS as fault:
+            self._give_up(name, log, fault)
+            return None
         if begun is not None:
-            self._homes[name] = directory
             self._running[begun] = name
         return begun
 
@@ -131,7 +154,9 @@ class LogCleaner:
             self._clean_until[name] = done.end_offset
             self._write_checkpoint(self._homes[name])
         except OSError as fault:
-            self._give_up(name, done.log, fault)
+            if not done.is_half_done:
+                self._discard(name, done)
+            self._give_up(name, done.log, fault, may_retry=not done.is_half_done)
             return False
         logger.info(
             "%s is compacted up to offset %d: %d bytes read, %d written, %.1f s",
@@ -144,18 +169,28 @@ class LogCleaner:
         return True
 
     def fail(self, failed: Compaction, fault: BaseException) -> None:
-        """A compaction could not be run: take back what it wrote, and leave that log alone until the next start."""
+        """Take back what a compaction that could not be run has written, and leave its log alone, as in `begin`."""
         name = self._running.pop(failed)
-        try:
-            failed.discard()
-        except OSError as second_fault:
-            logger.warning("%s: %s", name, second_fault)
+        self._discard(name, failed)
         if not failed.is_cancelled:
             self._give_up(name, failed.log, fault)
 
-    def _give_up(self, name: TopicPartition, log: PartitionLog, fault: BaseException) -> None:
+    @staticmethod
+    def _discard(name: TopicPartition, failed: Compaction) -> None:
+        try:
+            failed.discard()
+        except OSError as fault:
+            logger.warning("%s: %s", name, fault)
+
+    def _give_up(
+        self, name: TopicPartition, log: PartitionLog, fault: BaseException, *, may_retry: bool = True
+    ) -> None:
+        if may_retry and isinstance(fault, OSError) and fault.errno in SHORTAGES:
+            logger.error("%s is not compacted for %d s: %s", name, RETRY_MS // 1000, fault)
+            self._uncleanable[name] = Uncleanable(log, self._clock.now_ms() + RETRY_MS)
+            return
         logger.error("%s is not compacted any more until the next start: %s", name, fault)
-        self._uncleanable[name] = log
+        self._uncleanable[name] = Uncleanable(log, NEVER_MS)
 
     def _first_dirty(self, name: TopicPartition, log: PartitionLog) -> int:
         """Where cleaning begins; from the start if the checkpoint does not fit the log (Kafka `cleanableOffsets`)."""

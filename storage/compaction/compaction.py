@@ -101,6 +101,8 @@ class Compaction:
         """After `run`: every record below it was cleaned; the next compaction begins here."""
         self.stats = NO_STATS
         """After `run`: what it has cost."""
+        self.is_half_done = False
+        """Whether `commit` has failed while it replaced segments: what is left of that is done at the next start."""
 
     # --- in any thread ---
 
@@ -245,10 +247,12 @@ class Compaction:
             for group in self._groups
         ]
         commit_swap(self._files, directory, replacements)
+        self.is_half_done = True
         for group, replacement in zip(self._groups, replacements, strict=True):
             swap = partial(put_in_place, self._files, directory, replacement)
             self.log.segment_list.replace(group.replaced, swap, index_interval_bytes=self._config.index_interval_bytes)
         end_swap(self._files, directory, replacements)
+        self.is_half_done = False
         return True
 
     def discard(self) -> None:

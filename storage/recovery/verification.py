@@ -27,6 +27,8 @@ from .recovery import ScanResult, ScanRules, scan
 FILES_OPEN = 4
 
 UNKNOWN_OFFSET = -1
+OPEN = -1
+"""What the summary says of the size of a log that is being written."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes of segments that have been checked since its last call."""
@@ -143,7 +145,7 @@ def _check_segment(
     agreement.finish()
     if agreement.problem is not None:
         findings.append(Finding(index.path, None, agreement.problem, "built anew from the log"))
-    elif summary is not None and summary.log_size_bytes not in (-1, size_bytes):
+    elif summary is not None and _is_of_another_log(summary.log_size_bytes, size_bytes, is_growing=is_growing):
         problem = f"its summary is of a log of {summary.log_size_bytes} bytes, not {size_bytes}"
         findings.append(Finding(index.path, None, problem, "built anew from the log"))
     elif summary is not None and summary.log_size_bytes == size_bytes:
@@ -161,6 +163,16 @@ def _log_findings(path: str, buffer: memoryview, result: ScanResult, *, is_growi
         return []
     remedy = f"after a crash the log ends here, at offset {result.next_offset}; else what is bad is not served"
     return [Finding(path, result.valid_bytes, result.reason, remedy)]
+
+
+def _is_of_another_log(summary_bytes: int, size_bytes: int, *, is_growing: bool) -> bool:
+    """Whether a summary is not what a broker may leave: it has none of a segment that was written from the beginning.
+
+    One that was reopened keeps that of the last clean stop until its index gets another entry.
+    """
+    if summary_bytes == OPEN:
+        return False
+    return summary_bytes > size_bytes if is_growing else summary_bytes != size_bytes
 
 
 def _is_incomplete(buffer: memoryview, position: int) -> bool:

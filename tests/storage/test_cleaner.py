@@ -1,11 +1,13 @@
 """Which log is compacted next, and what is remembered of it."""
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
 
 from gregor.storage.clock import ManualClock
+from gregor.storage.compaction.cleaner import RETRY_MS
 from gregor.storage.compaction.compaction import CompactionLimits
 from gregor.storage.disk.io_throttle import LONGEST_DELAY_S, IoThrottle
 from gregor.storage.log.log_config import LogConfig
@@ -94,6 +96,45 @@ def test_a_deleted_log_is_let_go(tmp_path: Path, clock: ManualClock) -> None:
     logs.close()
 
 
+def test_a_log_that_could_not_be_compacted_for_want_of_room_is_tried_again(tmp_path: Path, clock: ManualClock) -> None:
+    logs = open_logs(tmp_path, clock)
+    log = logs.create("topic", 0)
+    write(log, 5)
+    begun = logs.begin_compaction()
+    assert begun is not None
+    logs.cleaner.fail(begun, OSError(errno.ENOSPC, "No space left on device"))
+    (home,) = logs.directories
+    assert logs.cleaner.uncleanable(home).partition_count == 1
+    assert logs.begin_compaction() is None
+    clock.advance(RETRY_MS)
+    assert compact(logs) is log
+    assert logs.cleaner.uncleanable(home).partition_count == 0
+    assert len(read_all(log)) == 1
+    logs.close()
+
+
+def test_a_compaction_that_could_not_be_put_in_place_leaves_nothing_and_is_tried_again(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path, clock)
+    log = logs.create("topic", 0)
+    write(log, 5)
+    begun = logs.begin_compaction()
+    assert begun is not None
+    begun.run()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gregor.storage.compaction.compaction.commit_swap", full)
+        assert not logs.cleaner.finish(begun)
+    assert not list((tmp_path / "topic-0").glob("*.cleaned"))
+    clock.advance(RETRY_MS)
+    assert compact(logs) is log
+    logs.close()
+
+
 def test_a_log_that_cannot_be_compacted_is_left_alone(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     log = logs.create("topic", 0)
@@ -102,6 +143,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone(tmp_path: Path, clock: Man
     assert begun is not None
     assert logs.begin_compaction() is None, "one at a time for each log"
     logs.cleaner.fail(begun, OSError("no space"))
+    clock.advance(10 * RETRY_MS)
     assert logs.begin_compaction() is None
     assert len(read_all(log)) == 5
     assert not list((tmp_path / "topic-0").glob("*.cleaned"))

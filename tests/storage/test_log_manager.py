@@ -117,6 +117,15 @@ class TestRefusals:
         manager(clock, tmp_path, node_id=1).close()
         assert "node.id=1" in self.refused(clock, tmp_path, node_id=2)
 
+    @pytest.mark.parametrize("version", ["99", "2", "x"])
+    def test_a_version_to_come(self, tmp_path: Path, clock: ManualClock, version: str) -> None:
+        manager(clock, tmp_path).close()
+        meta = tmp_path / "meta.properties"
+        text = meta.read_text().replace("version=1", f"version={version}")
+        meta.write_text(text)
+        assert f"version number {version}" in self.refused(clock, tmp_path)
+        assert meta.read_text() == text
+
     def test_not_a_directory(self, tmp_path: Path, clock: ManualClock) -> None:
         (tmp_path / "file").write_text("")
         assert "cannot be used" in self.refused(clock, tmp_path / "file")

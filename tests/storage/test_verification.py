@@ -130,6 +130,21 @@ def test_under_a_running_broker_nothing_is_said_of_what_comes_and_goes(directory
     assert len(list(verify_partition(ReadOnlyFiles(), str(directory)))) == 3
 
 
+@pytest.mark.parametrize("interval_bytes", [50, 4096])
+def test_a_log_that_was_closed_opened_again_and_written_to_is_all_right(tmp_path: Path, interval_bytes: int) -> None:
+    path = tmp_path / "topic-0"
+    config = LogConfig(index_interval_bytes=interval_bytes)
+    log = PartitionLog.open(str(path), config, ManualClock())
+    append(log, b"before")
+    log.close()
+    again = PartitionLog.open(str(path), config, ManualClock(), is_clean=True)
+    for number in range(3):
+        append(again, b"%d" % number)
+        assert list(verify_partition(ReadOnlyFiles(), str(path), is_live=True)) == []
+    again.close()
+    assert list(verify_partition(ReadOnlyFiles(), str(path))) == []
+
+
 class VanishingFiles(ReadOnlyFiles):
     """Files of which one is gone by the time it is opened."""
 

@@ -114,6 +114,10 @@ class TransactionCoordinator:
 
     # InitProducerId
 
+    def producer_ids(self) -> list[int]:
+        """Ids of the producers that have transactional ids."""
+        return [transaction.producer_id for transaction in self._transactions.values()]
+
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:

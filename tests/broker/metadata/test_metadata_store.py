@@ -1,6 +1,7 @@
 """The metadata store: changes, their durability, and those who are told of them."""
 
 import logging
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from gregor.protocol.internal_topics import CLUSTER_METADATA
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_manager import LogManager
+from tests.storage.payloads import payload
 
 
 class Opened:
@@ -277,6 +279,45 @@ def test_what_was_adopted_is_known_from_then_on(tmp_path: Path, caplog: pytest.L
     caplog.clear()
     Opened(tmp_path)
     assert not [message for message in caplog.messages if message.startswith("adopted")]
+
+
+def test_a_metadata_log_that_was_lost_is_missed(
+    opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened.store.create_topic("t")
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    again = Opened(tmp_path)
+    assert "t" in again.store.topics
+    (line,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith("__cluster_metadata-0 is in none of log.dirs, and 1 partitions are")
+    again.close()
+    caplog.clear()
+    Opened(tmp_path).close()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_producer_ids_that_logs_know_are_not_given_out_by_a_broker_without_its_metadata(
+    opened: Opened, tmp_path: Path
+) -> None:
+    opened.store.create_topic("t")
+    log = opened.logs.get("t", 0)
+    assert log is not None
+    for producer_id in (4711, 2**63 - 1):
+        log.append(payload([b"x"], producer_id=producer_id, producer_epoch=0, base_sequence=0), leader_epoch=0)
+    opened.close()
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    again = Opened(tmp_path)
+    assert again.store.allocate_producer_ids(1000) == 4712
+    again.close()
+
+
+def test_a_broker_on_its_own_has_its_metadata_on_the_disk_before_it_tells(opened: Opened) -> None:
+    opened.store.create_topic("t")
+    opened.store.allocate_producer_ids(1000)
+    log = opened.logs.get("__cluster_metadata", 0)
+    assert log is not None
+    assert log.recovery_point == log.log_end_offset == opened.store.end_offset
 
 
 # --- configurations, quotas and the rest
