@@ -57,8 +57,8 @@ def logs(tmp_path: Path, disk: Disk) -> Iterator[LogManager]:
     manager.close()
 
 
-def open_logs(path: Path, disk: Disk, **config: int) -> LogManager:
-    settings = LogConfig(retention_ms=-1, **config)
+def open_logs(path: Path, disk: Disk) -> LogManager:
+    settings = LogConfig(retention_ms=-1)
     manager = LogManager([f"{path}/a", f"{path}/b"], settings, ManualClock(10_000), files=disk.files)
     manager.open_all()
     return manager
