@@ -30,6 +30,10 @@ class ClientConfig:
 
     client_id: str = ""
     metadata_max_age_ms: int = 300_000
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    """Kafka 4's (KIP-1102)."""
+    metadata_recovery_strategy: str = "none"
+    """"rebootstrap" to go back to the bootstrap servers after the trigger's time without metadata (KIP-899)."""
     request_timeout_ms: int = 30_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
@@ -49,6 +53,7 @@ class ClientConfig:
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
         "metadata_max_age_ms": 0,
+        "metadata_recovery_rebootstrap_trigger_ms": 0,
         "request_timeout_ms": 0,
         "reconnect_backoff_ms": 0,
         "reconnect_backoff_max_ms": 0,
@@ -68,6 +73,7 @@ class ClientConfig:
             "max_block_ms",
             "metadata_evict_ms",
             "metadata_max_age_ms",
+            "metadata_recovery_rebootstrap_trigger_ms",
             "partitioner_availability_timeout_ms",
             "reconnect_backoff_max_ms",
             "reconnect_backoff_ms",
@@ -106,6 +112,16 @@ class ClientConfig:
             raise ConfigError(f"api_version must be one of {', '.join(PINNED_RELEASES)}, not {self.api_version!r}")
         if self.security_protocol not in ("PLAINTEXT", "SSL"):
             raise ConfigError(f"security_protocol must be PLAINTEXT or SSL, not {self.security_protocol!r}")
+
+        if self.metadata_recovery_strategy.lower() not in ("none", "rebootstrap"):
+            raise ConfigError(
+                f"metadata_recovery_strategy must be none or rebootstrap, not {self.metadata_recovery_strategy!r}"
+            )
+
+    @property
+    def rebootstraps(self) -> bool:
+        """Whether `metadata.recovery.strategy` is rebootstrap."""
+        return self.metadata_recovery_strategy.lower() == "rebootstrap"
 
     def _check_size(self, name: str, value: object) -> None:
         """Raise ConfigError for what no request could carry: a background task would fail over it, long after."""

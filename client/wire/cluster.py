@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -23,6 +24,8 @@ from .api_versions import SpokenVersions
 from .backoff import backoff_seconds
 from .connection import Connection
 from .dialling import Outages, open_stream
+
+logger = logging.getLogger(__name__)
 
 Response = TypeVar("Response", bound=Message)
 
@@ -108,6 +111,7 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._ways_to_coordinators: dict[int, _Broker] = {}
         self._outages = Outages()
+        self._metadata_failing_since: float | None = None
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -224,6 +228,17 @@ class Cluster:
 
     async def refresh(self, topics: Iterable[str] | None, *, allow_auto_create: bool = False) -> MetadataResponse:
         """Ask for these topics (None: all), and keep what comes. Raises ConnectionLostError or BrokerError."""
+        began_at = trio.current_time()
+        try:
+            answer = await self._ask_for_metadata(topics, allow_auto_create)
+        except (ConnectionLostError, BrokerError):
+            self._note_metadata_failure(began_at)
+            raise
+        self._metadata_failing_since = None
+        self._learn(answer)
+        return answer
+
+    async def _ask_for_metadata(self, topics: Iterable[str] | None, allow_auto_create: bool) -> MetadataResponse:
         connection = await self.any_connection()
         version = connection.versions.version(ApiKey.METADATA)
         request = MetadataRequest(
@@ -232,8 +247,38 @@ class Cluster:
             allow_auto_topic_creation=allow_auto_create or version < 4,
         )
         answer = await connection.request(request, MetadataResponse, version=version)
-        self._learn(answer)
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self.config.rebootstraps:
+            self._rebootstrap("a broker asks for it")
+            raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
+        if answer.error_code:
+            raise BrokerError(ErrorCode(answer.error_code), "Metadata")
         return answer
+
+    def _note_metadata_failure(self, began_at: float) -> None:
+        """Go back to the bootstrap servers if metadata has failed for `metadata.recovery.rebootstrap.trigger.ms`."""
+        since = self._metadata_failing_since
+        if since is None:
+            since = self._metadata_failing_since = began_at
+        limit_ms = self.config.metadata_recovery_rebootstrap_trigger_ms
+        if self.config.rebootstraps and trio.current_time() - since >= limit_ms / 1000:
+            self._metadata_failing_since = None
+            self._rebootstrap(f"no metadata for {limit_ms} ms")
+
+    def _rebootstrap(self, why: str) -> None:
+        """Forget all brokers, so that the next connection is made to a bootstrap server (KIP-1102).
+
+        Without it brokers that accept connections and answer nothing, as an old cluster behind reused addresses may,
+        would be asked for ever, as bootstrap servers are turned to only where no broker can be reached.
+        """
+        logger.warning("going back to the bootstrap servers: %s", why)
+        for broker in (*self._brokers.values(), *self._ways_to_coordinators.values()):
+            broker.leave("the client goes back to its bootstrap servers")
+        for seed in self._seed:
+            if seed.connection is not None:
+                seed.connection.close("the client goes back to its bootstrap servers")
+        self._brokers.clear()
+        self._ways_to_coordinators.clear()
+        self._coordinators.clear()
 
     def _learn(self, answer: MetadataResponse) -> None:
         if answer.cluster_id is not None:

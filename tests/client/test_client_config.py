@@ -12,6 +12,8 @@ from gregor.client.errors import ConfigError
 KAFKA_CONFIGS = Path(__file__).resolve().parents[3] / "shared" / "protocol" / "configs-3.9.json"
 
 OUR_OWN = {
+    # Kafka 4's.
+    "metadata_recovery_rebootstrap_trigger_ms",
     "fetch_as_stored",
     "fetch_batch_tags",
     "explicit",

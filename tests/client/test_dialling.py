@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
 import pytest
@@ -17,6 +17,11 @@ from gregor.client.errors import ConnectionLostError, DeadlineExceededError
 from gregor.client.metrics import Metrics
 from gregor.client.wire.cluster import Cluster
 from gregor.client.wire.dialling import open_stream
+from gregor.protocol.apis import ApiKey, response_header_version
+from gregor.protocol.codec import encode
+from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.framing import FrameReader
+from gregor.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from gregor.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -217,3 +222,77 @@ async def test_a_hint_at_the_leader_is_taken_if_it_is_news(
     assert set(endpoints if is_news else {}) <= set(cluster.brokers)
     cluster._learn(answer(1, 5))
     assert cluster.leader("t", 0) == (hint[1] if is_news else 1), "Metadata that is older comes later"
+
+
+# --- going back to the bootstrap servers (KIP-1102) ---
+
+ONE_BROKER_VERSIONS = ApiVersionsResponse(
+    api_keys=[
+        ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=3),
+        ApiVersion(api_key=ApiKey.METADATA, max_version=13),
+    ]
+)
+
+
+class LittleBroker:
+    """Answers ApiVersions, and Metadata with `metadata`, or not at all where that is None."""
+
+    def __init__(self) -> None:
+        self.metadata: MetadataResponse | None = None
+        self.connections = 0
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        reader = FrameReader(1 << 20)
+        with suppress(trio.BrokenResourceError):
+            async for data in stream:
+                reader.feed(data)
+                while (frame := reader.next_frame()) is not None:
+                    key, version = ApiKey(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
+                    message = ONE_BROKER_VERSIONS if key is ApiKey.API_VERSIONS else self.metadata
+                    if message is None:
+                        continue
+                    # ApiVersions answers have the old header in each version.
+                    head = bytes(frame[4:8]) + b"\0" * response_header_version(key, version)
+                    body = head + encode(message, version)
+                    await stream.send_all(len(body).to_bytes(4, "big") + body)
+
+
+def metadata_of(port: int, error: ErrorCode = ErrorCode.NONE) -> MetadataResponse:
+    described = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=port)
+    return MetadataResponse(brokers=[described], error_code=error, cluster_id=str(port))
+
+
+@pytest.mark.parametrize("why", ["silent", "asked to", "not wanted"])
+async def test_brokers_that_give_no_metadata_are_left_for_the_bootstrap_servers(why: str) -> None:
+    """The bootstrap address leads to a new cluster by now, and the old broker still accepts connections."""
+    bootstrap, old, new = LittleBroker(), LittleBroker(), LittleBroker()
+    async with listening(bootstrap.serve) as port, listening(old.serve) as old_port, listening(new.serve) as new_port:
+        bootstrap.metadata = metadata_of(old_port)
+        old.metadata, new.metadata = metadata_of(old_port), metadata_of(new_port)
+        config = AdminConfig.from_properties(
+            {
+                "metadata_recovery_strategy": "none" if why == "not wanted" else "rebootstrap",
+                "metadata_recovery_rebootstrap_trigger_ms": 200,
+                "request_timeout_ms": 100,
+                "reconnect_backoff_ms": 1,
+            }
+        )
+        cluster = Cluster(f"127.0.0.1:{port}", config, Metrics())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            await cluster.refresh([])
+            await cluster.connection(1)
+            assert cluster.cluster_id == str(old_port)
+            bootstrap.metadata = metadata_of(new_port)
+            old.metadata = metadata_of(old_port, ErrorCode.REBOOTSTRAP_REQUIRED) if why == "asked to" else None
+            cluster._seed[0].leave("the old bootstrap server went")
+            cluster._seed = [type(cluster._seed[0])("127.0.0.1", port)]
+            for _ in range(8):
+                with suppress(ConnectionLostError, BrokerError):
+                    await cluster.refresh([])
+                    break
+            expected = old_port if why == "not wanted" else new_port
+            assert cluster.cluster_id == str(expected)
+            assert cluster.brokers == {1: ("127.0.0.1", expected)}
+            nursery.cancel_scope.cancel()
