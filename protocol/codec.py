@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from .codec_decoder import Decoder, compile_decoder
 from .codec_encoder import Encoder, compile_encoder
 from .codec_layout import StructLayout, struct_layout
-from .errors import BrokerError, DecodeError, ErrorCode
+from .errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from .schema import Message, Part
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -51,7 +51,7 @@ def encode(message: Message, version: int) -> bytes:
     """The message's bytes. Records must be bytes or views; for a `Part` there, use `encode_parts`.
 
     Raises BrokerError (UNSUPPORTED_VERSION) where the version does not exist or cannot carry a value that must not be
-    lost; TypeError, AttributeError or struct.error for values that are not of the declared type and range.
+    lost; EncodeError for values out of the declared range, TypeError or AttributeError for those of another type.
     """
     return b"".join(_pieces(message, version))
 
@@ -77,7 +77,10 @@ def _pieces(message: Message, version: int) -> list[Any]:
     cls = type(message)
     encoder = _encoders.get((cls, version)) or _new_encoder(cls, version)
     pieces: list[Any] = []
-    encoder(message, pieces)
+    try:
+        encoder(message, pieces)
+    except struct.error as error:
+        raise EncodeError(f"{cls.__name__} v{version} cannot carry a value: {error}") from error
     return pieces
 
 

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from .codec_layout import PREFIX_CODES, ArrayOf, FieldLayout, StructLayout, Wire, minimum_size
+from .codec_layout import LONGEST_STRING, PREFIX_CODES, ArrayOf, FieldLayout, StructLayout, Wire, minimum_size
 from .codec_source import Source
 from .errors import DecodeError
 from .schema import FixedSize, LengthPrefixed, Struct
@@ -139,18 +139,25 @@ class _DecoderSource(Source):
                 self.line(f"{target} = {instance}")
                 self.struct_fields(wire, instance)
 
-    def _length(self, code: str, *, compact: bool) -> str:
-        """Read a length or count into a local; below zero it stands for null."""
+    def _length(self, code: str, *, compact: bool, string: str | None = None) -> str:
+        """Read a length or count into a local; below zero it stands for null.
+
+        A compact ``string`` is no longer than any other, as in Kafka's generated `read` ("had invalid length").
+        """
         length = self.local("n")
         self._in_run("B" if compact else code, length)
         self.end_run()
         if compact:
-            self.line(f"if {length} > 127: {length}, pos = read_varint(data, pos - 1)")
+            with self.block(f"if {length} > 127:"):
+                self.line(f"{length}, pos = read_varint(data, pos - 1)")
+                if string is not None:
+                    self.line(f"if {length} > {LONGEST_STRING + 1}: raise bad_length({string!r}, {length} - 1)")
             self.line(f"{length} -= 1")
         return length
 
     def _sized(self, kind: str, target: str, field: FieldLayout, *, nullable: bool) -> None:
-        length = self._length(PREFIX_CODES[kind], compact=field.compact)
+        string = field.name if kind == "string" else None
+        length = self._length(PREFIX_CODES[kind], compact=field.compact, string=string)
         read = f"{target} = " + _READ_TEXT[kind].format(start="pos", stop=f"pos + {length}")
         if nullable:
             with self.block(f"if {length} < 0:"):

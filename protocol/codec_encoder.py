@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from .codec_layout import PREFIX_CODES, AbsentField, ArrayOf, FieldLayout, StructLayout, Wire
+from .codec_layout import LONGEST_STRING, PREFIX_CODES, AbsentField, ArrayOf, FieldLayout, StructLayout, Wire
 from .codec_source import Source
-from .errors import BrokerError, ErrorCode
+from .errors import BrokerError, EncodeError, ErrorCode
 from .schema import FixedSize, LengthPrefixed, Part, Struct
 
 Encoder: TypeAlias = Callable[[Any, list[Any]], None]
@@ -46,6 +46,7 @@ class _EncoderSource(Source):
                 "pack": struct.pack,
                 "one_byte_varints": _ONE_BYTE_VARINTS,
                 "long_varint": long_varint,
+                "long_string_varint": long_string_varint,
                 "records_size": records_size,
                 "append_tagged_field": append_tagged_field,
                 "not_carried": not_carried,
@@ -114,7 +115,7 @@ class _EncoderSource(Source):
                 self.line(f"{instance} = {value}")
                 self.struct_fields(wire, instance)
 
-    def _length(self, length: str, code: str, *, compact: bool) -> None:
+    def _length(self, length: str, code: str, *, compact: bool, is_string: bool = False) -> None:
         """Write a length or count, -1 for null; a compact one is a varint and one higher."""
         if not compact:
             self._in_run(code, length)
@@ -122,10 +123,10 @@ class _EncoderSource(Source):
         count = self.local("n")
         self.end_run()
         self.line(f"{count} = {length} + 1")
-        self._varint(count)
+        self._varint(count, "long_string_varint" if is_string else "long_varint")
 
-    def _varint(self, number: str) -> None:
-        self.line(f"{self._push}(one_byte_varints[{number}] if {number} < 128 else long_varint({number}))")
+    def _varint(self, number: str, long_varint: str = "long_varint") -> None:
+        self.line(f"{self._push}(one_byte_varints[{number}] if {number} < 128 else {long_varint}({number}))")
 
     def _sized(self, kind: str, value: str, *, nullable: bool, compact: bool) -> None:
         content, length = self.local("s"), self.local("n")
@@ -135,7 +136,7 @@ class _EncoderSource(Source):
             self.line(f"{content} = {value}{'.encode()' * (kind == 'string')}")
         size = f"records_size({content})" if kind == "records" else f"len({content})"
         self.line(f"{length} = -1 if {content} is None else {size}" if nullable else f"{length} = {size}")
-        self._length(length, PREFIX_CODES[kind], compact=compact)
+        self._length(length, PREFIX_CODES[kind], compact=compact, is_string=kind == "string")
         self.end_run()
         present = f"if {content} is not None: " if nullable else ""
         self.line(f"{present}{self._push}({content})")
@@ -208,6 +209,13 @@ def long_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def long_string_varint(length_and_one: int) -> bytes:
+    """The length of a compact string. Raises EncodeError for one that Kafka's clients would not take."""
+    if length_and_one > LONGEST_STRING + 1:
+        raise EncodeError(f"a string of {length_and_one - 1} bytes, more than {LONGEST_STRING}")
+    return long_varint(length_and_one)
 
 
 def records_size(records: bytes | bytearray | memoryview | Part) -> int:

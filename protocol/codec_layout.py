@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_orig
 
 from .schema import FixedSize, Ignorable, LengthPrefixed, NeverCompact, Nullable, Struct, Tag, Versions
 
+LONGEST_STRING = 0x7FFF
+"""Bytes of a string in any version: its length was an INT16, and Kafka keeps to that in compact ones."""
 PREFIX_CODES = {"string": "h", "bytes": "i", "records": "i"}
 """The `struct` letter of the length before each kind of value where lengths are not compact (KIP-482)."""
 

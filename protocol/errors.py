@@ -208,5 +208,9 @@ class BrokerError(Exception):
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
 
 
+class EncodeError(ValueError):
+    """A value that a version cannot carry: a name longer than its length field can tell, a number out of range."""
+
+
 class DecodeError(ValueError):
     """Malformed bytes where a message should be."""

@@ -19,8 +19,9 @@ from ...protocol.apis import (
     response_header_version,
 )
 from ...protocol.codec import decode, encode_parts
-from ...protocol.errors import BrokerError, DecodeError, ErrorCode
+from ...protocol.errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from ...protocol.schema import Message
+from ...protocol.schema import Struct as SchemaStruct
 from ..server.client_connection import ClientConnection, ClientGoneError
 from ..server.connection import UnanswerableError
 from ..server.late_answer import LateAnswer
@@ -35,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
+ERROR_MESSAGE = "error_message"
+LONGEST_ERROR_MESSAGE = 1000
+"""Characters of an error message in an answer that could not be encoded otherwise."""
 
 
 def own_handler(api: Api, request: Message) -> Handler:
@@ -117,7 +121,14 @@ class Dispatcher:
             response = await responding
         if context.closing:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
-        return None if response is None else _answer(response, api.key, version, header.correlation_id)
+        if response is None:
+            return None
+        try:
+            return _answer(response, api.key, version, header.correlation_id)
+        except EncodeError as error:
+            logger.info("%s v%d on %s is refused: %s", api.key.name, version, context.connection_id, error)
+            refusal = _refusal(api, request, version, ErrorCode.UNKNOWN_SERVER_ERROR, "The answer cannot be encoded.")
+            return _answer(refusal, api.key, version, header.correlation_id)
 
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
         """Run the handler, or ask the controller; what they raise becomes the response's own error field, if any."""
@@ -127,6 +138,9 @@ class Dispatcher:
             raise
         except BrokerError as error:
             return _failure(api, error.code, error.message)
+        except EncodeError as error:
+            logger.info("%s v%d on %s refused: %s", api.key.name, context.api_version, context.connection_id, error)
+            return _refusal(api, request, context.api_version, ErrorCode.INVALID_REQUEST, str(error))
         except Exception:
             logger.exception("%s v%d on %s failed", api.key.name, context.api_version, context.connection_id)
             return _failure(api, ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -143,9 +157,38 @@ def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
     return cast(Message, response)
 
 
+def _refusal(api: Api, request: Message, version: int, code: ErrorCode, message: str) -> Message:
+    """A response that refuses the request as a whole or, where it has no field for that, each entry of it."""
+    # Imported on first use: most brokers never refuse like this.
+    from .refusals import has_top_level_error, refused
+
+    cls = response_class(api.key)
+    return _failure(api, code, message) if has_top_level_error(cls, version) else refused(request, cls, version, code)
+
+
+def _shorten_messages(response: SchemaStruct) -> None:
+    """Cut error messages that repeat a name which alone is as long as a string may be."""
+    for name in response.FIELD_DEFAULTS:
+        value = getattr(response, name)
+        if name == ERROR_MESSAGE and value is not None and len(value) > LONGEST_ERROR_MESSAGE:
+            setattr(response, name, value[:LONGEST_ERROR_MESSAGE] + "...")
+        for inside in value if isinstance(value, list) else [value]:
+            if isinstance(inside, SchemaStruct):
+                _shorten_messages(inside)
+
+
+def _encoded(response: Message, version: int) -> list[Any]:
+    """Encode a response, with shorter error messages if need be. Raises EncodeError if that does not help."""
+    try:
+        return encode_parts(response, version)
+    except EncodeError:
+        _shorten_messages(response)
+        return encode_parts(response, version)
+
+
 def _answer(response: Message, key: AnyApiKey, version: int, correlation_id: int) -> Answer:
     header = CORRELATION_ID.pack(correlation_id)
     if response_header_version(key, version) >= 1:
         header += NO_TAGGED_FIELDS
     # Whatever a handler puts into a response knows how to send itself, not only its size.
-    return cast(Answer, [header, *encode_parts(response, version)])
+    return cast(Answer, [header, *_encoded(response, version)])

@@ -1,0 +1,36 @@
+"""No string of any version is longer than 32,767 bytes, as in Kafka's generated messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.protocol.codec import decode, encode
+from gregor.protocol.errors import DecodeError, EncodeError
+from gregor.protocol.messages.heartbeat import HeartbeatRequest
+
+CLASSIC, FLEXIBLE = 3, 4
+LONGEST = 32_767
+
+
+@pytest.mark.parametrize("version", [CLASSIC, FLEXIBLE])
+@pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
+def test_the_longest_string_goes_and_comes(version: int, field: str) -> None:
+    request = HeartbeatRequest(**{field: "x" * LONGEST})
+    assert decode(HeartbeatRequest, encode(request, version), version) == request
+
+
+@pytest.mark.parametrize("version", [CLASSIC, FLEXIBLE])
+@pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
+@pytest.mark.parametrize("text", ["x" * (LONGEST + 1), "é" * (LONGEST // 2 + 1)])
+def test_a_longer_one_is_not_written(version: int, field: str, text: str) -> None:
+    with pytest.raises(EncodeError):
+        encode(HeartbeatRequest(**{field: text}), version)
+
+
+def test_a_longer_one_is_not_read() -> None:
+    """Kafka 3.9.1 closes the connection; a group of such a name could not be written to any log."""
+    name = b"x" * (LONGEST + 1)
+    # Its length and one as a varint, the generation, an empty member id, no instance id, no tagged fields.
+    data = b"\x81\x80\x02" + name + bytes(4) + b"\x01" + b"\x00" + b"\x00"
+    with pytest.raises(DecodeError, match="group_id"):
+        decode(HeartbeatRequest, data, FLEXIBLE)
