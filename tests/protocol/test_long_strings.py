@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gregor.protocol.codec import decode, encode
@@ -15,7 +17,8 @@ LONGEST = 32_767
 @pytest.mark.parametrize("version", [CLASSIC, FLEXIBLE])
 @pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
 def test_the_longest_string_goes_and_comes(version: int, field: str) -> None:
-    request = HeartbeatRequest(**{field: "x" * LONGEST})
+    fields: dict[str, Any] = {field: "x" * LONGEST}
+    request = HeartbeatRequest(**fields)
     assert decode(HeartbeatRequest, encode(request, version), version) == request
 
 
@@ -23,8 +26,9 @@ def test_the_longest_string_goes_and_comes(version: int, field: str) -> None:
 @pytest.mark.parametrize("field", ["group_id", "group_instance_id"])
 @pytest.mark.parametrize("text", ["x" * (LONGEST + 1), "é" * (LONGEST // 2 + 1)])
 def test_a_longer_one_is_not_written(version: int, field: str, text: str) -> None:
+    fields: dict[str, Any] = {field: text}
     with pytest.raises(EncodeError):
-        encode(HeartbeatRequest(**{field: text}), version)
+        encode(HeartbeatRequest(**fields), version)
 
 
 def test_a_longer_one_is_not_read() -> None:
