@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ConfigError
-from ..config.broker_config import check_faults_allowed, validate_broker_change
+from ..config.broker_config import check_connections_per_ip, check_faults_allowed, validate_broker_change
 from ..config.fault_keys import InvalidFaultError
 from ..config.keys import ConfigType
 from ..config.table import SUPPORTED_KEYS
@@ -154,8 +154,19 @@ def _store(
                 raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
             except ConfigError as error:
                 raise _invalid(str(error)) from None
+        _check_connections_per_ip(services, configs)
     if not validate_only:
         services.metadata.set_configs(kind, name, configs)
+
+
+def _check_connections_per_ip(services: Services, configs: dict[str, str]) -> None:
+    most, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    try:
+        check_connections_per_ip(
+            configs.get(most, ""), configs.get(overrides, services.config.max_connections_per_ip_overrides)
+        )
+    except ConfigError as error:
+        raise _invalid(str(error)) from None
 
 
 def _alter_loggers(services: Services, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:

@@ -11,11 +11,14 @@ from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, ch
 from .initial_topics import parse_initial_topics
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
-from .listeners import parse_protocol_map
+from .listeners import check_counts, parse_protocol_map
 from .properties import parse_numbered_properties
 from .roles import roles_of
 from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
+
+NEVER_ZERO_AT_RUN_TIME = ("max.connections", "max.connection.creation.rate")
+"""What would lock out everybody, who could change it, too (Kafka `ConnectionQuotas`)."""
 
 
 class BrokerConfig(SupportedKeys):
@@ -191,7 +194,22 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
     if key.update is Update.PER_BROKER and not per_broker:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ConfigError(f"{reason}: Set({name})")
-    key.parse(text)
+    value = key.parse(text)
+    if name in NEVER_ZERO_AT_RUN_TIME and value == 0:
+        # Kafka's own words. Nobody could connect to take it back, nor after a restart.
+        reason = f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
+        raise ConfigError(f"{reason} for configuration Invalid dynamic configuration")
+    if name == "max.connections.per.ip.overrides":
+        check_counts(text)
+
+
+def check_connections_per_ip(most: str, overrides: str) -> None:
+    """Raise :class:`ConfigError` where no address may connect (Kafka `KafkaConfig.validateValues`)."""
+    if most.strip() == "0" and not overrides:
+        raise ConfigError(
+            "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
+            "property is set."
+        )
 
 
 def check_faults_allowed(config: BrokerConfig, name: str) -> None:

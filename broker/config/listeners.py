@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+
+from .keys import ConfigError
+
+logger = logging.getLogger(__name__)
 
 ENDPOINT = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[0-9a-fA-F:.%]*)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -124,14 +129,37 @@ def _set_buffers(listening: socket.socket, options: SocketOptions) -> None:
 @lru_cache(maxsize=1)
 def parse_counts(text: str) -> Mapping[str, int]:
     """``max.connections.per.ip.overrides``: connections by address; names are looked up once. Raises ListenerError."""
+    return {address: count for host, count in _counts_by_host(text) for address in _resolved(host)}
+
+
+@lru_cache(maxsize=1)
+def known_counts(text: str) -> Mapping[str, int]:
+    """As `parse_counts`, at run time: hosts that cannot be found are left out, with a warning."""
     counts = {}
+    for host, count in _counts_by_host(text):
+        try:
+            counts.update(dict.fromkeys(_resolved(host), count))
+        except ListenerError as error:
+            logger.warning("%s", error)
+    return counts
+
+
+def check_counts(text: str) -> None:
+    """Check the form of ``max.connections.per.ip.overrides``, and look up nothing. Raises ConfigError."""
+    try:
+        _counts_by_host(text)
+    except ListenerError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _counts_by_host(text: str) -> list[tuple[str, int]]:
+    found = []
     for item in filter(None, map(str.strip, text.split(","))):
         host, colon, count = item.rpartition(":")
-        if not colon or not count.isdecimal():
+        if not colon or not (count.isascii() and count.isdecimal()) or len(count) > 10:
             raise ListenerError(f"max.connections.per.ip.overrides: {item!r} is not of the form host:count")
-        for address in _resolved(host.strip("[]")):
-            counts[address] = int(count)
-    return counts
+        found.append((host.strip("[]"), int(count)))
+    return found
 
 
 def _resolved(host: str) -> list[str]:

@@ -19,6 +19,7 @@ PATIENCE_S = 10.0
 """How long a client may take for one request and its answer."""
 PLAIN_TEXT = "text/plain; charset=utf-8"
 MAX_CLIENTS = 16
+"""Clients at a time: one more, and the one that has been silent for the longest, or else came first, has to go."""
 
 
 class Page(NamedTuple):
@@ -35,23 +36,32 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 
 async def serve_pages(listeners: list[trio.SocketListener], pages: Pages) -> None:
     """Answer requests until cancelled."""
-    slots = trio.CapacityLimiter(MAX_CLIENTS)
+    clients: dict[trio.CancelScope, bool] = {}
+    """Who is connected, first come first, and whether its request is there."""
 
     async def serve(stream: trio.SocketStream) -> None:
-        with trio.move_on_after(PATIENCE_S):
-            async with slots, stream:
+        if len(clients) >= MAX_CLIENTS:
+            gone = min(clients, key=clients.__getitem__)
+            del clients[gone]
+            gone.cancel()
+        with trio.move_on_after(PATIENCE_S) as patience:
+            clients[patience] = False
+            async with stream:
                 try:
-                    await _answer(stream, pages)
+                    head = await _request_head(stream)
+                    if patience in clients:
+                        clients[patience] = True
+                    await _answer(head, stream, pages)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     logger.debug("a client of the metrics listener went away")
                 except Exception:
                     logger.exception("answering on the metrics listener failed")
+        clients.pop(patience, None)
 
     await trio.serve_listeners(serve, listeners)
 
 
-async def _answer(stream: trio.SocketStream, pages: Pages) -> None:
-    head = await _request_head(stream)
+async def _answer(head: bytes, stream: trio.SocketStream, pages: Pages) -> None:
     if not head:
         return
     method, _, target = head.split(b"\r\n", 1)[0].decode("latin-1").rpartition(" ")[0].partition(" ")

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from ..config.listeners import Endpoint, SocketOptions, open_sockets, parse_counts, plain_address
+from ..config.listeners import Endpoint, SocketOptions, known_counts, open_sockets, plain_address
 from .client_census import ClientCensus
 from .client_connection import ClientConnection
 from .connection import Connection, Responder
@@ -174,7 +174,7 @@ class Server:
     def _most_connections_of(self, ip: str) -> int:
         overrides = self._limits.max_connections_per_ip_overrides
         most = self._limits.max_connections_per_ip
-        return parse_counts(overrides).get(ip, most) if overrides else most
+        return known_counts(overrides).get(ip, most) if overrides else most
 
     async def _serve(self, connection: Connection) -> None:
         ip = connection.client.peer[0]

@@ -4,13 +4,14 @@ import logging
 
 import pytest
 
+from gregor.broker.api.config_alteration import ConfigChange, Operation, alter
 from gregor.broker.api.handlers.configs import (
     handle_alter_configs,
     handle_describe_configs,
     handle_incremental_alter_configs,
 )
 from gregor.broker.metadata.state import ResourceType
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages import alter_configs, incremental_alter_configs
 from gregor.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -235,3 +236,28 @@ async def test_a_subscription_to_metrics_is_kept(asking: Asking) -> None:
         ("interval.ms", "5000", 7),
         ("metrics", "a.", 7),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max.connections", "0"),
+        ("max.connections", "-1"),
+        ("max.connection.creation.rate", "0"),
+        ("max.connections.per.ip", "0"),
+        ("max.connections.per.ip.overrides", "x"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:"),
+    ],
+)
+async def test_nobody_is_locked_out_at_run_time(asking: Asking, key: str, value: str) -> None:
+    """As Kafka 3.9.1 answers each of these (42): nobody could connect to take it back."""
+    config = asking.broker.services.config
+    before = config.text(key)
+    change = ConfigChange(key, Operation.SET, value)
+    with pytest.raises(BrokerError) as refused:
+        alter(asking.broker.services, ResourceType.BROKER, "1", [change], validate_only=False)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    # What an older broker has stored counts for nothing: a restart is a way back.
+    if key != "max.connections.per.ip":
+        config.override({key: value}, {key: value})
+    assert config.text(key) == before
