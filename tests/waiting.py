@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import trio
@@ -16,3 +17,11 @@ async def eventually(holds: Callable[[], bool]) -> None:
     with trio.fail_after(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 (see above)
             await trio.sleep(0.01)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """As `eventually`, for tests without an event loop. Raises AssertionError after a long while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not so within {PATIENCE_S} s"
+        time.sleep(0.01)

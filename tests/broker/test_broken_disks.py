@@ -1,0 +1,188 @@
+"""`gregor serve` over full disks, and over directories with things in the way: one line, and no half of a topic."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.records import v2
+from gregor.protocol.records.record import Record
+from tests.broker_process import GREGOR, BrokerProcess, running_broker
+from tests.waiting import wait_until
+from tests.wire import Wire
+
+DISK_BYTES = 8 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """An empty file system of `DISK_BYTES`."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small file system")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this machine lets nobody mount a small file system: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no byte free."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 12)):
+                pass
+        except OSError:
+            return ballast
+    raise AssertionError("the disk is never full")
+
+
+def produce(wire: Wire, topic: str, value: bytes) -> int:
+    data = v2.build_batch([Record(0, 1, None, value)])
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=9000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])],
+    )
+    return int(wire.ask(ApiKey.PRODUCE, 7, request).responses[0].partition_responses[0].error_code)
+
+
+def create(wire: Wire, topic: str) -> int:
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    return int(
+        wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[wanted], timeout_ms=100)).topics[0].error_code
+    )
+
+
+def leader_of(wire: Wire, topic: str) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    partitions = wire.ask(ApiKey.METADATA, 8, request).topics[0].partitions
+    return int(partitions[0].leader_id) if partitions else -1
+
+
+def lines_of_trouble(broker: BrokerProcess) -> list[str]:
+    return [line for line in broker.output().splitlines() if " ERROR " in line or "Traceback" in line]
+
+
+def test_a_full_disk_refuses_and_takes_again_without_a_restart(small_disk: Path, tmp_path: Path) -> None:
+    with running_broker(tmp_path, f"log.dirs={small_disk / 'logs'}") as broker, Wire(broker.address) as wire:
+        assert create(wire, "t") == ErrorCode.NONE
+        assert produce(wire, "t", b"before") == ErrorCode.NONE
+        ballast = fill(small_disk)
+        codes = {produce(wire, "t", bytes(4096)) for _ in range(20)}
+        assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert len(lines_of_trouble(broker)) == 1
+        # What the controller of a lone broker cannot write down is refused, or made as soon as there is room.
+        created = create(wire, "made-on-a-full-disk")
+        assert created in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        if created == ErrorCode.NONE:
+            assert produce(wire, "made-on-a-full-disk", b"x") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert leader_of(wire, "made-on-a-full-disk") == -1
+        ballast.unlink()
+        wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
+        wait_until(lambda: "takes writes again" in broker.output())
+        if created != ErrorCode.NONE:
+            assert create(wire, "made-on-a-full-disk") == ErrorCode.NONE
+        wait_until(lambda: produce(wire, "made-on-a-full-disk", b"x") == ErrorCode.NONE)
+        assert not [line for line in lines_of_trouble(broker) if "Traceback" in line]
+
+
+def test_a_start_on_a_full_disk_says_one_line(small_disk: Path, tmp_path: Path) -> None:
+    fill(small_disk)
+    done = serve(f"log.dirs={small_disk / 'logs'}")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "No space left on device" in done.stderr
+
+
+def test_a_start_on_a_disk_that_has_filled_up_serves_or_says_one_line(small_disk: Path, tmp_path: Path) -> None:
+    overrides = (f"log.dirs={small_disk / 'logs'}",)
+    with running_broker(tmp_path, *overrides) as broker:
+        with Wire(broker.address) as wire:
+            assert create(wire, "t") == ErrorCode.NONE
+            assert produce(wire, "t", b"before") == ErrorCode.NONE
+        broker.kill()
+        ballast = fill(small_disk)
+        done = serve(*overrides, stop_after_start=True)
+        assert "Traceback" not in done.stdout + done.stderr
+        assert done.returncode == 0 or done.stderr.count("\n") == 1, done.stderr
+        ballast.unlink()
+        broker.start_again()
+        with Wire(broker.address) as wire:
+            wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
+
+
+def serve(*overrides: str, stop_after_start: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run `gregor serve` until it ends, by itself or because it has started."""
+    command = [sys.executable, *GREGOR, "serve", "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
+    for setting in overrides:
+        command += ["--override", setting]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    told: list[str] = []
+    if stop_after_start:
+        for line in process.stdout:
+            told.append(line)
+            if "started" in line:
+                process.terminate()
+                break
+    out, err = process.communicate(timeout=100)
+    return subprocess.CompletedProcess(command, process.returncode, "".join(told) + out, err)
+
+
+@pytest.mark.parametrize("in_the_way", ["a file named t-0", "a directory named as a segment"])
+def test_one_partition_with_something_in_its_way_is_offline_and_the_others_are_served(
+    tmp_path: Path, in_the_way: str
+) -> None:
+    with running_broker(tmp_path) as broker:
+        with Wire(broker.address) as wire:
+            for topic in ("t", "other"):
+                assert create(wire, topic) == ErrorCode.NONE
+                assert produce(wire, topic, b"x") == ErrorCode.NONE
+        assert broker.stop() == 0
+        partition = tmp_path / "logs" / "t-0"
+        kept = tmp_path / "kept"
+        if in_the_way == "a file named t-0":
+            partition.rename(kept)
+            partition.write_text("")
+        else:
+            (partition / f"{5:020d}.log").mkdir()
+        broker.start_again()
+        with Wire(broker.address) as wire:
+            assert produce(wire, "other", b"x") == ErrorCode.NONE
+            assert produce(wire, "t", b"x") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert leader_of(wire, "t") == -1
+            assert "Traceback" not in broker.output()
+            if in_the_way == "a file named t-0":
+                partition.unlink()
+                kept.rename(partition)
+            else:
+                (partition / f"{5:020d}.log").rmdir()
+            wait_until(lambda: produce(wire, "t", b"x") == ErrorCode.NONE)
+
+
+def test_a_metadata_log_that_cannot_be_opened_is_one_line_and_nothing_is_made_in_its_place(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        assert broker.stop() == 0
+    segment = tmp_path / "logs" / "__cluster_metadata-0" / f"{0:020d}.log"
+    segment.rename(tmp_path / "kept")
+    segment.mkdir()
+    done = serve(f"log.dirs={tmp_path / 'logs'}")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stdout
+    assert list(segment.iterdir()) == []
