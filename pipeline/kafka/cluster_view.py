@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +41,8 @@ class TopicView:
 class ClusterView:
     """A cluster as seen from one process; a context manager that closes its connections.
 
-    Methods try again for PATIENCE_S and raise PipelineError then, or at once for what does not pass.
+    Methods try again for PATIENCE_S, or as often as the settings say, and raise PipelineError then, or at once for what
+    does not pass.
     """
 
     def __init__(self, settings: WireSettings) -> None:
@@ -143,19 +145,23 @@ class ClusterView:
     def retry(self, what: str, attempt: Callable[[], T]) -> T:
         """Call `attempt` until it works. Raises PipelineError when the last failure cannot pass, or lasts too long."""
         deadline = time.monotonic() + PATIENCE_S
-        pause_s = BACKOFF_S
-        while True:
+        retries = self._settings.offset_retries
+        pause_s = BACKOFF_S if retries is None else self._settings.offset_retry_interval_s
+        for retry in itertools.count():
             try:
                 return attempt()
             except (BrokerError, ConnectionLostError) as failure:
-                if not is_retriable(failure) or time.monotonic() + pause_s > deadline:
+                is_last = time.monotonic() + pause_s > deadline if retries is None else retry >= retries
+                if is_last or not is_retriable(failure):
                     raise PipelineError(f"{what} at {self._servers}: {failure}") from failure
                 if isinstance(failure, ConnectionLostError):
                     self.close()
                 if isinstance(failure, ConnectionLostError) or failure.code in STALE_METADATA_CODES:
                     self._leaders.clear()
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, MAX_BACKOFF_S)
+            if retries is None:
+                pause_s = min(pause_s * 2, MAX_BACKOFF_S)
+        raise AssertionError("the loop has no end of its own")
 
     # --- offsets ---
 

@@ -5,9 +5,13 @@
 The options of Spark's own connector mean here what they mean there:
 
     kafka.bootstrap.servers; exactly one of subscribe, subscribePattern, assign; those of `offset_options`;
-    failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger,
+    failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger,
+    maxTriggerDelay (15m), fetchOffset.numRetries, fetchOffset.retryIntervalMs (10),
     kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
     kafka.security.protocol (PLAINTEXT or SSL), kafka.ssl.truststore.location (a PEM file)
+
+Two are taken and change nothing, as there is no consumer group and no consumer that polls: groupIdPrefix (and
+kafka.group.id), kafkaConsumer.pollTimeoutMs. Without fetchOffset.numRetries offsets are asked for during a minute.
 
 And these are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, where includeHeaders is true
 unless told otherwise, and
@@ -61,6 +65,12 @@ KNOWN_OPTIONS = (
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
 )
 
 

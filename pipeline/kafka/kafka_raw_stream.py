@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +19,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ..errors import DataLossError, OptionError, PipelineError
+from ..options import SourceOptions
 from .cluster_view import ClusterView, TopicView
 from .fetch_plan import limit_bytes, limit_rows
 from .kafka_raw import ReadPlan
-from .offset_options import EARLIEST, ENDING, LATEST, Partition, starting_bounds
+from .offset_options import EARLIEST, ENDING, LATEST, Partition, parse_duration_ms, starting_bounds
 from .topic_choice import partitions_of, resolve_start
 
 
@@ -60,6 +63,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._starting = starting_bounds(plan.options, default=LATEST)
         self._max_rows = plan.options.optional_integer("maxOffsetsPerTrigger", least=1)
         self._max_bytes = plan.options.optional_integer("maxBytesPerTrigger", least=1)
+        self._delay = BatchDelay.from_options(plan.options, self._max_rows)
         self._target: StreamOffsets | None = None
         if any(name in plan.options for name in ENDING):
             raise OptionError("a stream has no end: endingOffsets and its like are for spark.read")
@@ -92,6 +96,9 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = self._target or self._latest(cluster)
             begin = self._begin(cluster, StreamOffsets.from_json(start), latest)
             end = {place: max(offset, begin[place]) for place, offset in latest.offsets.items()}
+            waiting = sum(end[place] - begin[place] for place in end)
+            if self._target is None and self._delay is not None and not self._delay.is_over(waiting):
+                return start
             if isinstance(limit, ReadMaxBytes):
                 by_bytes = limit_bytes(cluster, begin, end, limit.max_bytes)
                 end = by_bytes if self._max_rows is None else limit_rows(begin, by_bytes, self._max_rows)
@@ -152,6 +159,40 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Raises PipelineError."""
         return self._plan.rows(partition)
+
+
+@dataclass(slots=True)
+class BatchDelay:
+    """Puts micro-batches off until they are worth it, as Spark's connector does (KafkaMicroBatchStream.delayBatch).
+
+    A micro-batch begins with `least_rows`, or `most_delay_ms` after the last one, and the first one at once. With
+    Trigger.AvailableNow nobody asks.
+    """
+
+    least_rows: int
+    most_delay_ms: int
+    last_at_ms: float = -math.inf
+
+    @classmethod
+    def from_options(cls, options: SourceOptions, max_rows: int | None) -> BatchDelay | None:
+        """From minOffsetsPerTrigger and maxTriggerDelay; None without the former. Raises OptionError."""
+        delay_ms = parse_duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", "15m"))
+        least_rows = options.optional_integer("minOffsetsPerTrigger", least=1)
+        if least_rows is None:
+            return None
+        if max_rows is not None and least_rows > max_rows:
+            raise OptionError(
+                f"minOffsetsPerTrigger ({least_rows}) must not be greater than maxOffsetsPerTrigger ({max_rows})"
+            )
+        return cls(least_rows, delay_ms)
+
+    def is_over(self, waiting_rows: int) -> bool:
+        """Whether a micro-batch begins now, where so many rows wait."""
+        now_ms = time.monotonic() * 1000
+        if waiting_rows < self.least_rows and now_ms - self.last_at_ms < self.most_delay_ms:
+            return False
+        self.last_at_ms = now_ms
+        return True
 
 
 def _ids(topics: Mapping[str, TopicView]) -> dict[str, str]:

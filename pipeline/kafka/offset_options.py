@@ -12,6 +12,7 @@ Partitions that JSON does not name are read from the earliest or to the latest, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -27,6 +28,18 @@ STRATEGY = "startingOffsetsByTimestampStrategy"
 OFFSET_OPTIONS = (*STARTING, *ENDING, STRATEGY)
 
 Partition = tuple[str, int]
+
+_UNITS_US = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+"""Source: Spark's JavaUtils.timeStringAs."""
+_DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 
 
 class WhenNoneIsYounger(StrEnum):
@@ -130,6 +143,17 @@ def parse_int(name: str, text: str, *, least: int | None = None) -> int:
     if least is not None and number < least:
         raise OptionError(f"{name} must be at least {least}, not {number}")
     return number
+
+
+def parse_duration_ms(name: str, text: str) -> int:
+    """Return the milliseconds of a duration as Spark writes it: 15m, 10s, 500ms, or a number of milliseconds.
+
+    Raises OptionError.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise OptionError(f"{name} must be a duration such as 15m, 10s or 500ms, not {text!r}")
+    return int(found[1]) * _UNITS_US[found[2] or "ms"] // 1000
 
 
 def parse_bool(name: str, text: str) -> bool:

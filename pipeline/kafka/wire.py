@@ -36,6 +36,8 @@ MAX_ANSWER_BYTES = 2**31 - 1
 READ_AHEAD_BYTES = 64 << 10
 """Several small answers come with one read; what is larger is read to where it belongs."""
 DEFAULT_PORT = 9092
+NUM_RETRIES = "fetchOffset.numRetries"
+RETRY_INTERVAL_MS = "fetchOffset.retryIntervalMs"
 NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
 """Where the next version names topics by their ids alone."""
 
@@ -49,6 +51,9 @@ class WireSettings:
     request_timeout_s: float = 30.0
     uses_tls: bool = False
     ca_file: str | None = None
+    offset_retries: int | None = None
+    """How often a question for topics and offsets is asked again; None: for as long as `cluster_view.PATIENCE_S`."""
+    offset_retry_interval_s: float = 0.01
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> WireSettings:
@@ -60,12 +65,15 @@ class WireSettings:
         if protocol not in ("PLAINTEXT", "SSL"):
             raise OptionError(f"kafka.security.protocol must be PLAINTEXT or SSL, not {protocol!r}")
         timeout_ms = parse_int("kafka.request.timeout.ms", options.get("kafka.request.timeout.ms", "30000"), least=1)
+        retries = options.get(NUM_RETRIES)
         return cls(
             bootstrap=tuple(_address(server.strip()) for server in servers.split(",") if server.strip()),
             client_id=options.get("kafka.client.id", "gregor-pipeline"),
             request_timeout_s=timeout_ms / 1000,
             uses_tls=protocol == "SSL",
             ca_file=options.get("kafka.ssl.truststore.location"),
+            offset_retries=None if retries is None else parse_int(NUM_RETRIES, retries, least=0),
+            offset_retry_interval_s=parse_int(RETRY_INTERVAL_MS, options.get(RETRY_INTERVAL_MS, "10"), least=0) / 1000,
         )
 
 

@@ -14,6 +14,7 @@ from gregor.pipeline.kafka.fetch_plan import limit_rows, split_ranges
 from gregor.pipeline.kafka.fetching import FetchRange
 from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
 from gregor.pipeline.kafka.kafka_raw_stream import KafkaRawStreamReader
+from gregor.pipeline.kafka.offset_options import parse_duration_ms
 from gregor.pipeline.options import SourceOptions
 from tests.broker_process import BrokerProcess
 from tests.pipeline.topics import START_MS, delete_records, delete_topic, fill, make_topic, new_topic, transact
@@ -211,6 +212,52 @@ def test_limits_of_a_micro_batch(broker_process: BrokerProcess, topic: str) -> N
     assert 700 * 0.5 < taken * 20 < 700 * 1.5, "a record takes about 20 bytes with its share of the header"
 
 
+def test_a_micro_batch_waits_until_it_is_worth_it(broker_process: BrokerProcess, topic: str) -> None:
+    options = {"minOffsetsPerTrigger": "30", "maxTriggerDelay": "1h"}
+    reader = stream(broker_process, subscribe=topic, **options)
+    start = reader.initialOffset()
+    fill(broker_process.bootstrap, topic, 5, first=100)
+    first = reader.latestOffset(start, ReadAllAvailable())
+    assert micro_batch(reader, start, first) == [100, 101, 102, 103, 104], "the first one does not wait"
+    fill(broker_process.bootstrap, topic, 29, first=105)
+    assert reader.latestOffset(first, ReadAllAvailable()) == first
+    fill(broker_process.bootstrap, topic, 1, first=134)
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert len(micro_batch(reader, first, second)) == 30
+    fill(broker_process.bootstrap, topic, 1, first=135)
+    assert reader.latestOffset(second, ReadAllAvailable()) == second
+    assert reader._delay is not None
+    reader._delay.last_at_ms -= 3_600_000
+    third = reader.latestOffset(second, ReadAllAvailable())
+    assert micro_batch(reader, second, third) == [135], "an hour is over"
+    fill(broker_process.bootstrap, topic, 1, first=136)
+    reader.prepareForTriggerAvailableNow()
+    assert micro_batch(reader, third, reader.latestOffset(third, ReadAllAvailable())) == [136]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("15m", 900_000), ("10s", 10_000), ("2h", 7_200_000), ("500", 500), ("7us", 0), ("1D", 86_400_000)],
+)
+def test_durations_as_spark_writes_them(text: str, expected_ms: int) -> None:
+    assert parse_duration_ms("maxTriggerDelay", text) == expected_ms
+
+
+def test_options_of_a_stream_that_cannot_be(broker_process: BrokerProcess) -> None:
+    for options, complaint in (
+        ({"minOffsetsPerTrigger": "31", "maxOffsetsPerTrigger": "30"}, r"\(31\) must not be .* maxOffsets"),
+        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"}, "maxTriggerDelay must be a duration such"),
+        ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger must be at least 1"),
+    ):
+        with pytest.raises(OptionError, match=complaint):
+            stream(broker_process, subscribe="t", **options)
+
+
+def test_what_means_nothing_without_a_consumer_is_taken(broker_process: BrokerProcess, topic: str) -> None:
+    options = {"groupIdPrefix": "mine", "kafka.group.id": "mine", "kafkaConsumer.pollTimeoutMs": "1000"}
+    assert len(rows(broker_process, subscribe=topic, **options)) == 150
+
+
 def test_limits_are_shared_out_and_nobody_starves() -> None:
     start, end = {("t", 0): 0, ("t", 1): 0}, {("t", 0): 10_000, ("t", 1): 2}
     limited = limit_rows(start, end, 100)
@@ -256,6 +303,21 @@ def test_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     away = SourceOptions({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, KNOWN_OPTIONS)
     with pytest.raises(PipelineError, match=r"no Kafka answers at 127.0.0.1:1"):
         KafkaRawReader(ReadPlan(away)).partitions()
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_offsets_are_asked_for_as_often_as_told(monkeypatch: pytest.MonkeyPatch, retries: int) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("gregor.pipeline.kafka.cluster_view.time.sleep", pauses.append)
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "subscribe": "t",
+        "fetchOffset.numRetries": str(retries),
+        "fetchOffset.retryIntervalMs": "25",
+    }
+    with pytest.raises(PipelineError, match=r"no Kafka answers at 127.0.0.1:1"):
+        KafkaRawReader(ReadPlan(SourceOptions(options, KNOWN_OPTIONS))).partitions()
+    assert pauses == [0.025] * retries
 
 
 def test_a_stream_has_no_end(broker_process: BrokerProcess) -> None:
