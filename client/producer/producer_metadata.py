@@ -40,7 +40,11 @@ class ProducerMetadata:
         self._accumulator = accumulator
         self._config = config
         self._metrics = metrics
-        self._policy = MetadataPolicy(config.metadata_max_age_ms, config.metadata_evict_ms)
+        self._policy = MetadataPolicy(
+            # Nothing is asked for again sooner than that, as in Kafka: an age of 0 is no reason to ask without end.
+            max(config.metadata_max_age_ms, config.retry_backoff_ms),
+            config.metadata_evict_ms,
+        )
         self._errors: dict[str, BrokerError] = {}
         self._refusals: dict[str, BrokerError] = {}
         """What the last answer said of topics that may come to be known yet."""

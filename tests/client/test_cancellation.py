@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from gregor.client import Consumer, Producer
+from gregor.client import Consumer, Delivery, Producer
 from gregor.client.errors import AbandonedError, ClosedError, DeadlineExceededError
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import BrokerProcess
 from tests.client.topics import new_topic
 from tests.free_ports import free_address
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, eventually
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -142,6 +143,56 @@ async def test_other_loops_end_in_time_too(broker_process: BrokerProcess) -> Non
                 for _ in range(1_000_000):
                     await call()
             assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+async def test_sends_cancelled_while_the_broker_is_away_lose_and_double_nothing(
+    broker_process: BrokerProcess, settings: dict[str, Any]
+) -> None:
+    """Killed in the middle of a loop of sends that is cancelled while it waits for memory, and back before the end."""
+    topic = await new_topic(broker_process.bootstrap)
+    is_idempotent = not {"acks", "enable_idempotence"} & set(settings)
+    sent: list[bytes] = []
+    deliveries: list[Delivery] = []
+    quick: dict[str, Any] = {"retry_backoff_ms": 20, "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100}
+
+    async def send_until_cancelled(producer: Producer, scope: trio.CancelScope) -> None:
+        with scope:
+            while True:
+                body = b"%06d" % len(sent) * 100
+                deliveries.append(await producer.send(topic, body))
+                sent.append(body)
+
+    async with (
+        Producer(broker_process.bootstrap, buffer_memory=200_000, **quick, **settings) as producer,
+        transaction_of(producer),
+    ):
+        for _ in range(2):
+            sent_before = len(sent)
+            scope = trio.CancelScope()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send_until_cancelled, producer, scope)
+                await eventually(partial(has_sent, sent, sent_before + 200))
+                broker_process.kill()
+                scope.deadline = trio.current_time() + 0.2
+            assert scope.cancelled_caught
+            await trio.to_thread.run_sync(broker_process.start_again)
+        with trio.fail_after(PATIENCE_S):
+            await producer.flush()
+        assert producer._memory.used_bytes == 0
+    assert len(deliveries) == len(sent)
+    arrived = await read(broker_process.bootstrap, topic, 0 if settings.get("acks") == "0" else len(sent))
+    if is_idempotent:
+        assert arrived == sent
+    else:
+        assert set(arrived) <= set(sent)
+    if settings.get("acks") != "0":
+        assert all(delivery.error is None for delivery in deliveries)
+        assert set(arrived) == set(sent)
+
+
+def has_sent(sent: list[bytes], count: int) -> bool:
+    return len(sent) >= count
 
 
 # --- waits, and what happens meanwhile: no broker answers, so they are as long as is wanted ---

@@ -1,8 +1,10 @@
 """KIP-526: who is urgent, who rides along, and who is forgotten."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gregor.client import Producer
 from gregor.client.producer.metadata_policy import MINIMUM_TARGET_SIZE, MetadataPolicy
 
 MAX_AGE_MS = 300_000
@@ -138,3 +140,12 @@ def test_the_sets_keep_their_definitions(steps: list[tuple[str, int]]) -> None:
             assert set(fetch) <= half_old
         else:
             assert fetch == []
+
+
+def test_an_age_of_zero_is_no_reason_to_ask_without_end() -> None:
+    policy = Producer("127.0.0.1:1", metadata_max_age_ms=0, retry_backoff_ms=100)._metadata._policy
+    policy.use("t", 0.0)
+    policy.refreshed(["t"], 0.0)
+    assert policy.next_fetch(0.05) == []
+    assert policy.next_check_at(0.05) == pytest.approx(0.1)
+    assert policy.next_fetch(0.11) == ["t"]
