@@ -226,7 +226,8 @@ class Consumer:
             await self._arrive()
             self._yield_at = perf_counter() + SLICE_SECONDS
         while True:
-            await self._meet()
+            if self._has_to_meet():
+                await self._meet()
             record = self._fetcher.take_one()
             if record is not None:
                 return record
@@ -253,7 +254,8 @@ class Consumer:
         deadline = math.inf if timeout_ms is None else trio.current_time() + timeout_ms / 1000
         await self._arrive()
         while True:
-            await self._meet()
+            if self._has_to_meet():
+                await self._meet()
             if taken := take():
                 return taken
             with trio.move_on_at(deadline) as patience:
@@ -298,6 +300,9 @@ class Consumer:
         self._subscription.finish_in_hand()
         await trio.lowlevel.checkpoint()
         self._boundary.arrive()
+
+    def _has_to_meet(self) -> bool:
+        return self._boundary.is_pending or self._nursery is None or bool(self._fetcher.resets)
 
     async def _meet(self) -> None:
         """Do what background tasks have left for the user's task. Raises their errors, and ClosedError."""

@@ -62,6 +62,11 @@ class FetchedPartition:
         aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
         self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the open batch has records left to hand out."""
+        return self._next < len(self._records)
+
     def has_records(self) -> bool:
         """Whether there are records to hand out; opens the next batch if need be.
 

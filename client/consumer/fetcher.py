@@ -244,9 +244,11 @@ class Fetcher:
 
     def take_one(self) -> ConsumerRecord | None:
         """Hand out the next record, None if there is none now. Raises as `take`."""
-        fetched = self._first_ready()
-        if fetched is None:
-            return None
+        fetched = self._buffer[0] if self._buffer else None
+        if fetched is None or not (fetched.is_open and fetched.position.is_handed_out):
+            fetched = self._first_ready()
+            if fetched is None:
+                return None
         record = fetched.take_one()
         self._subscription.hand_out(fetched.position, record.offset, record.offset + 1)
         return record
