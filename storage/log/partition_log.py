@@ -214,6 +214,8 @@ class PartitionLog:
         disk fails. Nothing is appended then, unless it was the fsync of `flush.messages` that failed, after which the
         log is offline.
         """
+        if self.health.failure is not None:
+            self.health.check()
         batches = produced.batches
         if not batches:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
@@ -272,8 +274,6 @@ class PartitionLog:
 
     def _store(self, data: Buffer, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> None:
         """Write a batch that has its offsets, in a new segment if one is due."""
-        if self.health.failure is not None:
-            self.health.check()
         active = self._segments.active
         last_offset = batch.last_offset
         try:
@@ -304,6 +304,7 @@ class PartitionLog:
         that is damaged or out of order, KAFKA_STORAGE_ERROR.
         Source: Kafka `UnifiedLog.appendAsFollower`; sequences are the leader's business.
         """
+        self.health.check()
         numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms())
         if not numbered:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
@@ -490,10 +491,7 @@ class PartitionLog:
         return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
 
     def close(self) -> None:
-        """Flush, note where the log ends, let go of the files; then it is of no more use.
-
-        Raises OSError, and BrokerError KAFKA_STORAGE_ERROR in a log directory that has failed.
-        """
+        """Flush, note where the log ends, let go of the files for good. Raises OSError, BrokerError as `flush`."""
         self.health.check()
         if self.is_closed or self.log_end_offset == self._closed_end_offset:
             # Nothing was written since it was closed the last time: all that follows is on the disk already.

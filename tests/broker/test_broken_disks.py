@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,12 +15,13 @@ import pytest
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 from tests.broker_process import GREGOR, BrokerProcess, running_broker
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from tests.wire import Wire
 
 DISK_BYTES = 8 << 20
@@ -53,7 +55,10 @@ def fill(folder: Path) -> Path:
 
 
 def produce(wire: Wire, topic: str, value: bytes) -> int:
-    data = v2.build_batch([Record(0, 1, None, value)])
+    return produce_batch(wire, topic, v2.build_batch([Record(0, 1, None, value)]))
+
+
+def produce_batch(wire: Wire, topic: str, data: bytes) -> int:
     request = ProduceRequest(
         acks=-1,
         timeout_ms=9000,
@@ -124,6 +129,40 @@ def test_a_start_on_a_disk_that_has_filled_up_serves_or_says_one_line(small_disk
         broker.start_again()
         with Wire(broker.address) as wire:
             wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
+
+
+FAILING_FSYNC = (
+    "gregor.fault.injection.enable=true",
+    "gregor.fault.rule.failing=disk=fsync topic=t error=EIO first=1",
+    "log.flush.interval.messages=1",
+)
+
+
+def test_a_batch_whose_fsync_has_failed_is_there_once_after_the_restart(tmp_path: Path) -> None:
+    directories = f"log.dirs={tmp_path / 'metadata'},{tmp_path / 'logs'}"
+    batch = v2.build_batch([Record(0, 1, None, b"x")], producer_id=7, producer_epoch=0, base_sequence=0)
+    with running_broker(tmp_path, directories, *FAILING_FSYNC) as broker, Wire(broker.address) as wire:
+        assert create(wire, "t") == ErrorCode.NONE
+        assert {produce_batch(wire, "t", batch) for _ in range(3)} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    with running_broker(tmp_path, directories) as broker, Wire(broker.address) as wire:
+        assert produce_batch(wire, "t", batch) == ErrorCode.NONE
+        assert produce(wire, "t", b"next") == ErrorCode.NONE
+        request = ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=-1)])]
+        )
+        assert wire.ask(ApiKey.LIST_OFFSETS, 5, request).topics[0].partitions[0].offset == 2
+
+
+def test_a_broker_whose_only_disk_has_failed_ends_with_one_line(tmp_path: Path) -> None:
+    with running_broker(tmp_path, *FAILING_FSYNC) as broker:
+        with Wire(broker.address) as wire:
+            assert create(wire, "t") == ErrorCode.NONE
+            with contextlib.suppress(OSError, EOFError):
+                produce(wire, "t", b"x")
+        assert broker.process.wait(PATIENCE_S) == 1
+        assert "Traceback" not in broker.output()
+        assert "gregor: Shutdown broker because the metadata log dir" in broker.output()
+        assert not (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
 
 
 def serve(*overrides: str, stop_after_start: bool = False) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log_manager import LogManager
 from tests.storage.forgetful_files import ForgetfulFiles
-from tests.storage.payloads import append, read_all, values_of
+from tests.storage.payloads import append, payload, read_all, values_of
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
@@ -89,10 +89,23 @@ def test_after_a_failed_fsync_nothing_is_written_or_read(logs: LogManager, disk:
     size_bytes = Path(log.segments[0].path).stat().st_size
     disk.heal()
     assert [is_refused(log) for _ in range(3)] == [True] * 3
+    with pytest.raises(BrokerError):
+        log.append_as_follower(b"")
     assert Path(log.segments[0].path).stat().st_size == size_bytes
     for ask in (lambda: log.read(0, 100), log.flush, log.max_timestamp_offset, lambda: log.truncate_to(0)):
         with pytest.raises(BrokerError) as caught:
             ask()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_duplicate_of_what_may_be_gone_is_no_success(logs: LogManager, disk: Disk) -> None:
+    log = the_log(logs, "first")
+    log.config = LogConfig(flush_messages=1)
+    batch = [b"x"]
+    disk.fail(DiskOperation.FSYNC, errno.EIO, "first")
+    for _ in range(3):
+        with pytest.raises(BrokerError) as caught:
+            log.append(payload(batch, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
