@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
-from .archive_options import add_archive_arguments, finish, lock_of, open_writer
+from .archive_options import Tally, add_archive_arguments, compact, finish, lock_of, open_writer
 from .desk import Desk, Summary
 from .sources import add_broker_arguments, broker_options
 
-if TYPE_CHECKING:
-    from ..archive.writing import RangeReceipt
+FILES_A_COMPACTION = 500
+"""With --follow and --compact: after so many new files."""
 
 HELP = "topics to Parquet or Delta Lake, exactly once"
 
@@ -43,15 +42,17 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     settings = {"kafka.isolation.level": "read_committed"}
     plan = ReadPlan(SourceOptions(broker_options(options, **settings), KNOWN_OPTIONS))
     wave = WaveOptions(plan, options.max_bytes, options.group)
-    done: list[RangeReceipt] = []
+    done = Tally()
     with lock_of(options), ClusterView(plan.settings) as cluster:
         plan.choice.find(cluster)
         writer = open_writer(options, cluster.cluster_id, desk)
         try:
             while True:
-                done += archive_wave(wave, cluster, writer, desk)
+                done.add(archive_wave(wave, cluster, writer, desk))
                 if not options.follow:
                     break
+                if options.compact and done.files_since_compaction >= FILES_A_COMPACTION:
+                    compact(desk, writer.archive, done)
                 time.sleep(options.interval)
         except KeyboardInterrupt:
             if not options.follow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..archive.description import ArchiveDescription, Period, TableFormat, Values
@@ -11,7 +12,7 @@ from ..local_paths import path_argument
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from ..archive.archive import Archive
     from ..archive.writing import ArchiveWriter, RangeReceipt
@@ -47,7 +48,11 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         "--by", type=Period, choices=list(Period), help="a folder for each date (default) or hour of the records"
     )
     made.add_argument("--max-bytes", type=int, default=512 * MIB, help="about so much in one round (default: 512 MiB)")
-    made.add_argument("--compact", action="store_true", help="at the end, make few files of many small ones")
+    made.add_argument(
+        "--compact",
+        action="store_true",
+        help="at the end, and now and then with --follow, make few files of many small ones",
+    )
 
 
 def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk) -> ArchiveWriter:
@@ -75,33 +80,46 @@ def lock_of(options: argparse.Namespace) -> WriterLock:
     return WriterLock(options.archive.absolute())
 
 
-def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Sequence[RangeReceipt]) -> Summary:
+@dataclass(slots=True)
+class Tally:
+    """What a run has archived, by topic and partition: first offset, offset after the last, rows, dead letters."""
+
+    by_place: dict[tuple[str, int], tuple[int, int, int, int]] = field(default_factory=dict)
+    files_since_compaction: int = 0
+
+    def add(self, done: Iterable[RangeReceipt]) -> None:
+        """Count what a wave has archived."""
+        for receipt in done:
+            covers = receipt.covers
+            found = (covers.from_offset, covers.until_offset, receipt.rows, receipt.dead_letters)
+            first, until, rows, letters = self.by_place.get((covers.topic, covers.partition), (*found[:2], 0, 0))
+            self.by_place[covers.topic, covers.partition] = (
+                min(first, found[0]),
+                max(until, found[1]),
+                rows + receipt.rows,
+                letters + receipt.dead_letters,
+            )
+            self.files_since_compaction += len(receipt.files) + len(receipt.dead_letter_files)
+
+
+def compact(desk: Desk, archive: Archive, done: Tally) -> str:
+    """Make few files of many, and remove the many; returns what to tell of it. Raises PipelineError, OSError."""
+    merged, files = archive.compact(desk)
+    archive.sweep()
+    done.files_since_compaction = 0
+    return f"{merged} files became {files}" if merged else "no small files to compact"
+
+
+def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Tally) -> Summary:
     """Compact if that is asked for, remove what tasks have written in vain, and sum up."""
     notes = []
     if options.compact:
-        merged, files = archive.compact(desk)
-        notes.append(f"{merged} files became {files}" if merged else "no small files to compact")
-    archive.sweep()
-    if not done:
+        notes.append(compact(desk, archive, done))
+    else:
+        archive.sweep()
+    if not done.by_place:
         notes.append("nothing new: everything is archived")
-    return Summary(COLUMNS, summary_rows(done), notes)
+    return Summary(COLUMNS, [(*place, *counts) for place, counts in sorted(done.by_place.items())], notes)
 
 
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "UNTIL", "ROWS", "DEAD-LETTERS")
-
-
-def summary_rows(done: Sequence[RangeReceipt]) -> list[tuple[object, ...]]:
-    """A row for each partition that got something."""
-    by_place: dict[tuple[str, int], list[RangeReceipt]] = {}
-    for receipt in done:
-        by_place.setdefault((receipt.covers.topic, receipt.covers.partition), []).append(receipt)
-    return [
-        (
-            *place,
-            min(receipt.covers.from_offset for receipt in receipts),
-            max(receipt.covers.until_offset for receipt in receipts),
-            sum(receipt.rows for receipt in receipts),
-            sum(receipt.dead_letters for receipt in receipts),
-        )
-        for place, receipts in sorted(by_place.items())
-    ]

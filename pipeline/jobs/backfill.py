@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from ..local_paths import directory_argument
-from .archive_options import add_archive_arguments, finish, lock_of, open_writer
+from .archive_options import Tally, add_archive_arguments, finish, lock_of, open_writer
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
 
@@ -39,5 +39,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     with lock_of(options):
         partitions = find_partitions(options.log_dir, names_of(options.topics or ""))
         writer = open_writer(options, cluster_id_of(options.log_dir), desk)
-        done = archive_logs(partitions, writer, desk, options.max_bytes, fails_on_data_loss=options.fail_on_data_loss)
+        done = Tally()
+        done.add(
+            archive_logs(partitions, writer, desk, options.max_bytes, fails_on_data_loss=options.fail_on_data_loss)
+        )
         return finish(options, desk, writer.archive, done)

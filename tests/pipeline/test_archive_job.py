@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from gregor.pipeline.archive import compaction, manifest, writing
 from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError
 from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.errors import DataLossError, OptionError
+from gregor.pipeline.jobs import archive as archive_job
 from tests.broker_process import BrokerProcess
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_here
@@ -185,6 +187,31 @@ def test_compaction_keeps_every_row(broker_process: BrokerProcess, tmp_path: Pat
     assert rows_of(tmp_path) == before
     summary, _ = run_job("archive", *arguments(broker_process, "small", tmp_path, "--compact"))
     assert summary.notes[0] == "no small files to compact"
+
+
+def test_whoever_follows_for_long_compacts_meanwhile(
+    broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(broker_process, "followed", 1)
+    rounds: list[int] = []
+    files: list[int] = []
+
+    def produce_more(interval_s: float) -> None:
+        assert interval_s == 10.0
+        files.append(len(list((tmp_path / "data").rglob("*.parquet"))))
+        rounds.append(len(rounds))
+        if len(rounds) == 12:
+            raise KeyboardInterrupt
+        produce(broker_process, "followed", [b"%d" % len(rounds)], 1)
+
+    monkeypatch.setattr(archive_job, "FILES_A_COMPACTION", 5)
+    monkeypatch.setattr(archive_job, "time", SimpleNamespace(sleep=produce_more))
+    command = arguments(broker_process, "followed", tmp_path, "--follow", "--compact")
+    summary, _ = run_job("archive", *command)
+    assert summary.rows == [("followed", 0, 0, 11, 11, 0)]
+    assert [int(row["value"]) for row in rows_of(tmp_path)] == list(range(1, 12))
+    assert max(files) == 5, "the one of the old batches, and four of new ones"
+    assert len(Manifest(tmp_path).files()) == 1
 
 
 def test_text_and_json_and_their_dead_letters(broker_process: BrokerProcess, tmp_path: Path) -> None:
