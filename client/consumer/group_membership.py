@@ -139,8 +139,7 @@ class GroupMembership(ABC):
     async def leave(self) -> None:
         """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
         self.stop()
-        if not self.is_lost:
-            await self._say_goodbye()
+        await self._say_goodbye()
 
     async def _persist(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task that never ends, again and again: it ends by errors."""
@@ -156,7 +155,6 @@ class GroupMembership(ABC):
             self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
         elif failure.code in self.START_ANEW_CODES:
             self._lose_place(failure.code)
-            return
         elif not (is_retriable(failure) or failure.code in self.PASSING_CODES):
             if failure.code is ErrorCode.FENCED_INSTANCE_ID:
                 # Another process has this member's partitions (KIP-345).
