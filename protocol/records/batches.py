@@ -387,17 +387,21 @@ def inner_message_set(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTE
 
 
 def _iter_inner_messages(batch: BatchView, limit_bytes: int) -> Iterator[Record]:
-    inner = list(iter_batches(inner_message_set(batch, limit_bytes=limit_bytes)))
-    if not inner:
+    inner_set = inner_message_set(batch, limit_bytes=limit_bytes)
+    # Two walks: a list of all messages would take ten times what they do.
+    count, last_inner_offset = 0, -1
+    for message in iter_batches(inner_set):
+        count, last_inner_offset = count + 1, message.stored_offset
+    if not count:
         raise invalid_record("Found invalid compressed record set with no inner records")
-    first_offset = inner_base_offset(batch, last_inner_offset=inner[-1].stored_offset)
+    first_offset = inner_base_offset(batch, last_inner_offset=last_inner_offset)
     is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
-    for index, message in enumerate(inner):
+    for index, message in enumerate(iter_batches(inner_set)):
         if message.magic == v2.MAGIC or message.is_compressed:
             raise invalid_record("Inner messages must not be compressed")
         record = read_message(message)
         if batch.is_numbered_by_index:
-            record = record._replace(offset=batch.last_offset - (len(inner) - 1) + index)
+            record = record._replace(offset=batch.last_offset - (count - 1) + index)
         elif first_offset:
             record = record._replace(offset=first_offset + record.offset)
         if is_log_append_time:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from .convert import Converted
 from .record import Buffer
 
-COPIED_BYTES = 256 * 1024
+COPIED_BYTES = 128 * 1024
 """How much of a converted batch that is larger than the buffer is copied for each piece."""
 
 

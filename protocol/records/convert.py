@@ -13,13 +13,14 @@ Nothing here keeps more than one batch in memory; decompression is capped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ..errors import BrokerError, ErrorCode
 from . import kernel_cy, up_kernel_cy, v0, v1, v2
 from .batches import BatchView, complete_batch_at, iter_records
-from .compression import DEFAULT_LIMIT_BYTES, Codec, compress_pieces, decompress
+from .compression import DEFAULT_LIMIT_BYTES, Codec, compress_pieces, decompressed_pieces
 from .kernel_cy import Stop
 from .large_message import large_message
 from .record import NO_TIMESTAMP, Record, TimestampType
@@ -158,7 +159,7 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
         return Converted(b"", 0)
     if count < 0 or batch.stored_offset < 0:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Invalid header of {batch}")
-    body = memoryview(decompress(codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes))
+    body = _inflated(batch, limit_bytes)
     first = _open_records(batch, body, to_magic, 0)
     if not first.read_record(body):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure in {batch}")
@@ -174,6 +175,14 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
     return Converted(wrapper, count)
 
 
+def _inflated(batch: BatchView, limit_bytes: int) -> memoryview:
+    """The records of a compressed v2 batch, put together without a second copy of them."""
+    body = bytearray()
+    for piece in decompressed_pieces(batch.codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes):
+        body += piece
+    return memoryview(body)
+
+
 def messages_of(
     batch: BatchView, to_magic: int, first_offset: int, most_bytes: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Converted:
@@ -182,7 +191,7 @@ def messages_of(
     They end after `most_bytes`, if need be in the middle of a message, which every client ignores. Raises as
     `down_convert`.
     """
-    body = memoryview(decompress(batch.codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes))
+    body = _inflated(batch, limit_bytes)
     conversion = _open_records(batch, body, to_magic, 0, first_offset)
     messages = bytearray()
     for piece in _inner_messages(conversion, body):
@@ -230,36 +239,92 @@ def _fill_exactly(conversion: kernel_cy.DownConversion, stored: memoryview, size
     return Converted(out, conversion.converted_count)
 
 
-def _timed_records(batch: BatchView, limit_bytes: int, receipt_ms: int) -> tuple[list[Record], TimestampType]:
+def _timed_records(batch: BatchView, limit_bytes: int, receipt_ms: int) -> tuple[Iterator[Record], TimestampType]:
     """The records of a v0 or v1 batch with their times, and what those mean."""
-    records = list(iter_records(batch, limit_bytes=limit_bytes))
+    records = iter_records(batch, limit_bytes=limit_bytes)
     if batch.magic == v0.MAGIC and receipt_ms != NO_TIMESTAMP:
-        return [record._replace(timestamp=receipt_ms) for record in records], TimestampType.LOG_APPEND_TIME
+        return (record._replace(timestamp=receipt_ms) for record in records), TimestampType.LOG_APPEND_TIME
     is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     return records, TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME
 
 
+class _RecordRun:
+    """Records that are encoded one after the other, and what their wrapper or batch tells of them."""
+
+    def __init__(self, records: Iterator[Record]) -> None:
+        self._records = records
+        self.first = self.last = next(records)
+        self.max_timestamp = self.first.timestamp
+        self.count = 0
+
+    def pieces(self, append: Callable[[bytearray, Record], None]) -> Iterator[bytes]:
+        """What ``append`` makes of the records, for a compressor: never all of it, nor an object for each record."""
+        encoded = bytearray()
+        for record in itertools.chain((self.first,), self._records):
+            append(encoded, record)
+            self.last = record
+            self.count += 1
+            self.max_timestamp = max(self.max_timestamp, record.timestamp)
+            while len(encoded) >= RECOMPRESSED_PIECE_BYTES:
+                yield bytes(encoded[:RECOMPRESSED_PIECE_BYTES])
+                del encoded[:RECOMPRESSED_PIECE_BYTES]
+        if encoded:
+            yield bytes(encoded)
+
+
 def _convert_wrapper(
-    batch: BatchView, records: list[Record], timestamp_type: TimestampType, to_magic: int
+    batch: BatchView, records: Iterator[Record], timestamp_type: TimestampType, to_magic: int
 ) -> Converted:
     """A v0 or v1 batch in format v0 or v1, with the offsets inside a wrapper that readers count on."""
-    for record in records:
+    run = _RecordRun(records)
+    is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+    becomes_v0 = to_magic == v0.MAGIC or (batch.magic == v0.MAGIC and not is_log_append_time)
+    magic = v0.MAGIC if becomes_v0 else v1.MAGIC
+    flags = v1.LOG_APPEND_TIME_FLAG if is_log_append_time and not becomes_v0 else 0
+    first_offset = run.first.offset if magic == v1.MAGIC and batch.is_compressed else 0
+
+    def append(encoded: bytearray, record: Record) -> None:
         if record.timestamp < NO_TIMESTAMP:
             raise _bad_timestamp(record.timestamp)
-    if to_magic == v0.MAGIC or (batch.magic == v0.MAGIC and timestamp_type is not TimestampType.LOG_APPEND_TIME):
-        data = v0.build_message_set(records, codec=batch.codec)
-    else:
-        data = v1.build_message_set(records, codec=batch.codec, timestamp_type=timestamp_type)
-    return Converted(data, len(records))
+        if becomes_v0:
+            encoded += v0.build_message(record.offset, record.key, record.value)
+        else:
+            offset = record.offset - first_offset
+            encoded += v1.build_message(offset, record.timestamp, record.key, record.value, attributes=flags)
+
+    value = compress_pieces(batch.codec, run.pieces(append), magic=magic)
+    if not batch.is_compressed:
+        return Converted(value, run.count)
+    attributes = int(batch.codec) | flags
+    wrapper = (
+        v0.build_message(run.last.offset, None, value, attributes=attributes)
+        if becomes_v0
+        else v1.build_message(run.last.offset, run.max_timestamp, None, value, attributes=attributes)
+    )
+    return Converted(wrapper, run.count)
 
 
-def _convert_wrapper_up(batch: BatchView, records: list[Record], timestamp_type: TimestampType) -> Converted:
+def _convert_wrapper_up(batch: BatchView, records: Iterator[Record], timestamp_type: TimestampType) -> Converted:
     """A v0 or v1 wrapper as one v2 batch of the same codec. Time stamps below -1, which mean nothing, become -1."""
-    records = [
+    run = _RecordRun(
         record if record.timestamp >= NO_TIMESTAMP else record._replace(timestamp=NO_TIMESTAMP) for record in records
-    ]
-    base_offset, last_offset = records[0].offset, records[-1].offset
+    )
+    base_offset, base_timestamp = run.first.offset, run.first.timestamp
+
+    def append(encoded: bytearray, record: Record) -> None:
+        v2.append_record(encoded, record, base_offset=base_offset, base_timestamp=base_timestamp)
+
+    body = compress_pieces(batch.codec, run.pieces(append), magic=v2.MAGIC)
+    last_offset = run.last.offset
     if base_offset < 0 or not 0 <= last_offset - base_offset <= MAX_OFFSET_DELTA:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Records {base_offset} to {last_offset} cannot be one batch")
-    data = v2.build_batch(records, base_offset=base_offset, codec=batch.codec, timestamp_type=timestamp_type)
-    return Converted(data, len(records))
+    data = v2.assemble_batch(
+        body,
+        record_count=run.count,
+        base_offset=base_offset,
+        last_offset=last_offset,
+        attributes=v2.attributes_of(batch.codec, timestamp_type),
+        base_timestamp=base_timestamp,
+        max_timestamp=run.max_timestamp,
+    )
+    return Converted(data, run.count)

@@ -11,6 +11,7 @@ from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import BatchView, iter_batches, iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.conversion_need import needs_conversion
+from gregor.protocol.records.convert import convert_with_codec
 from gregor.protocol.records.lazy import (
     FAKE_BATCH_BYTES,
     LazyConversion,
@@ -380,3 +381,17 @@ def test_recompression_does_not_hold_the_converted_records() -> None:
     tracemalloc.stop()
     assert conversion.size >= len(stored)
     assert peak < 34 * len(empty) * 0.75
+
+
+@pytest.mark.parametrize("to_magic", [0, 2])
+def test_a_wrapper_of_many_small_messages_takes_little_more_than_their_bytes(to_magic: int) -> None:
+    count = 50_000
+    wrapper = v1.build_message_set([Record(index, 1, None, b"") for index in range(count)], codec=Codec.GZIP)
+    inflated_bytes = count * len(v1.build_message(0, 1, None, b""))
+    (batch,) = iter_batches(wrapper)
+    tracemalloc.start()
+    converted = convert_with_codec(batch, to_magic)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert converted.record_count == count
+    assert peak_bytes < 2 * inflated_bytes + 1_000_000
