@@ -51,7 +51,7 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--compact",
         action="store_true",
-        help="at the end, and now and then with --follow, make few files of many small ones",
+        help="make few files of many small ones: at the end, and with --follow after each 500 new ones",
     )
 
 
