@@ -1,0 +1,128 @@
+"""The image in real containers: who is told which address, what variables do, users, health, read-only root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from uuid import uuid4
+
+import pytest
+
+from tests.docker.engine import IMAGE, Engine
+from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.peer
+
+MOST_BYTES_ABOVE_THE_BASE = 40_000_000
+
+
+def gregor(*words: str, text: str = "") -> str:
+    """Run a command of this checkout on the host."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gregor.command_line", *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def round_trip_on_host(port: int) -> None:
+    topic, server = f"t-{uuid4().hex}", ("--bootstrap-server", f"localhost:{port}")
+    gregor("produce", "--topic", topic, *server, text="from the host\n")
+    read = gregor("consume", "--topic", topic, "--from-beginning", "--max-messages", "1", *server)
+    assert read == "from the host\n"
+
+
+def round_trip_in_container(engine: Engine, network: str, address: str) -> None:
+    script = f"""
+        echo inside | kafka-console-producer.sh --topic inside --bootstrap-server {address} &&
+        kafka-console-consumer --topic inside --from-beginning --max-messages 1 --bootstrap-server {address}"""
+    read = engine.docker("run", "--rm", "--network", network, IMAGE, "bash", "-c", script)
+    assert "inside" in read.splitlines(), read
+
+
+@pytest.fixture
+def network(engine: Engine) -> str:
+    return engine.new_network()
+
+
+def test_one_port_serves_the_host_by_another_number_and_other_containers(engine: Engine, network: str) -> None:
+    port = free_address()[1]
+    name = engine.serving(
+        "--network", network, "--publish", f"127.0.0.1:{port}:9092",
+        GREGOR_GATEWAY_ADVERTISED_LISTENERS=f"PLAINTEXT://localhost:{port}",
+    )  # fmt: skip
+    round_trip_on_host(port)
+    round_trip_in_container(engine, network, f"{name}:9092")
+
+
+def test_advertised_listeners_mean_what_they_mean_in_kafka(engine: Engine, network: str) -> None:
+    port = free_address()[1]
+    engine.serving(
+        "--network", network, "--network-alias", "kafka", "--publish", f"127.0.0.1:{port}:19092",
+        KAFKA_ADVERTISED_LISTENERS=f"INNER://kafka:9092,HOST://localhost:{port}",
+        KAFKA_LISTENERS="INNER://:9092,HOST://:19092",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="INNER:PLAINTEXT,HOST:PLAINTEXT",
+    )  # fmt: skip
+    round_trip_on_host(port)
+    round_trip_in_container(engine, network, "kafka:9092")
+
+
+def test_variables_make_topics_a_cluster_id_and_a_log_level(engine: Engine) -> None:
+    name = engine.serving(
+        CLUSTER_ID="5L6g3nShT-eMCtK--X86sw",
+        KAFKA_CREATE_TOPICS="orders:3:1,users:1:1:compact",
+        KAFKA_LOG4J_ROOT_LOGLEVEL="WARN",
+    )
+    described = engine.docker("exec", name, "kafka-topics", "--describe")
+    assert "Topic: orders\t" in described
+    assert "PartitionCount: 3" in described
+    assert "cleanup.policy=compact" in described
+    properties = engine.docker("exec", name, "cat", "/var/lib/kafka/data/meta.properties")
+    assert "cluster.id=5L6g3nShT-eMCtK--X86sw" in properties
+    assert engine.docker("logs", name) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--user", "1000770000:0"), ("--read-only",), ("--read-only", "--user", "1000770000:0", "--tmpfs", "/tmp")],
+    ids=["arbitrary user", "read-only root", "both"],
+)
+def test_it_serves_any_user_of_group_0_and_with_a_read_only_root(engine: Engine, options: tuple[str, ...]) -> None:
+    name = engine.serving(*options)
+    script = (
+        "date | kafka-console-producer --topic t && kafka-console-consumer --topic t --from-beginning --max-messages 1"
+    )
+    assert "20" in engine.docker("exec", name, "bash", "-c", script)
+
+
+def test_the_healthcheck_finds_the_listener(engine: Engine) -> None:
+    engine.serving(
+        KAFKA_LISTENERS="CONTROLLER://:9093,CLIENTS://:29092",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="CONTROLLER:PLAINTEXT,CLIENTS:PLAINTEXT",
+        KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+    )
+
+
+def test_a_stop_is_in_order_and_mounted_files_are_merged(engine: Engine) -> None:
+    folder = "/mnt/shared/config"
+    script = f"echo num.partitions=7 > {folder}/site.properties && exec /etc/kafka/docker/run"
+    name = engine.run("--health-interval", "1s", command=("bash", "-c", script))
+    engine.wait_until_healthy(name)
+    engine.docker("exec", name, "kafka-topics", "--create", "--topic", "t")
+    assert "PartitionCount: 7" in engine.docker("exec", name, "kafka-topics", "--describe", "--topic", "t")
+    engine.docker("stop", "--time", str(int(PATIENCE_S)), name)
+    assert engine.inspect(name)["State"]["ExitCode"] == 0
+    assert "SIGTERM: stopping" in engine.docker("logs", name)
+
+
+def test_its_layers_above_the_base_are_small(engine: Engine) -> None:
+    sizes = [
+        int(engine.docker("image", "inspect", "--format", "{{.Size}}", image)) for image in (IMAGE, "python:3.12-slim")
+    ]
+    assert sizes[0] - sizes[1] < MOST_BYTES_ABOVE_THE_BASE
