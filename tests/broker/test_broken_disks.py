@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -129,6 +130,21 @@ def test_a_start_on_a_disk_that_has_filled_up_serves_or_says_one_line(small_disk
         broker.start_again()
         with Wire(broker.address) as wire:
             wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
+
+
+def test_a_topic_that_was_made_without_descriptors_is_there_when_there_are_some(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker, Wire(broker.address) as wire:
+        assert create(wire, "before") == ErrorCode.NONE
+        assert produce(wire, "before", b"x") == ErrorCode.NONE
+        in_use = max(map(int, os.listdir(f"/proc/{broker.pid}/fd"))) + 1
+        limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (in_use, limits[1]))
+        assert create(wire, "t") == ErrorCode.NONE
+        assert produce(wire, "t", b"x") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(wire, "before", b"x") == ErrorCode.NONE
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
+        wait_until(lambda: produce(wire, "t", b"x") == ErrorCode.NONE)
+        assert len(lines_of_trouble(broker)) <= 2, broker.output()
 
 
 FAILING_FSYNC = (
