@@ -11,7 +11,7 @@ from ..config import ConsumerConfig
 from ..errors import ClientError, is_retriable
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import CommittedOffset, fetch_committed
-from ..wire.offset_lookup import EARLIEST, LATEST, list_offsets
+from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .fetcher import Fetcher
 from .poll_boundary import PollBoundary
 from .subscription import PartitionPosition, Subscription, TopicPartition
@@ -87,18 +87,22 @@ class PositionFinder:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in wanted)
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no valid position and no auto.offset.reset: {names}")
         target = EARLIEST if self._config.auto_offset_reset == "earliest" else LATEST
-        found = await list_offsets(
+
+        def settle(place: TopicPartition, entry: OffsetAndTimestamp | None) -> None:
+            if place in self._fetcher.resets and self._subscription.positions.get(place) is wanted[place]:
+                wanted[place].offset = None
+                self._fetcher.resets.discard(place)
+            self._settle(place, wanted[place], entry.offset if entry is not None else 0)
+            self._fetcher.wake()
+
+        await list_offsets(
             self._cluster,
             dict.fromkeys(wanted, target),
             self._config,
             timeout_ms=self._config.default_api_timeout_ms,
             read_committed=self._config.is_read_committed,
+            on_found=settle,
         )
-        for place, entry in found.items():
-            if place in self._fetcher.resets and self._subscription.positions.get(place) is wanted[place]:
-                wanted[place].offset = None
-                self._fetcher.resets.discard(place)
-            self._settle(place, wanted[place], entry.offset if entry is not None else 0)
 
     def _settle(self, place: TopicPartition, position: PartitionPosition, offset: int) -> None:
         """Give a partition its first offset, unless the user has sought one meanwhile, or the partition is gone.

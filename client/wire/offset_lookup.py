@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ...protocol.apis import ApiKey
@@ -43,11 +43,12 @@ async def list_offsets(
     *,
     timeout_ms: int,
     read_committed: bool = False,
+    on_found: Callable[[TopicPartition, OffsetAndTimestamp | None], None] = lambda _place, _entry: None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """For each partition the offset of LATEST, EARLIEST, MAX_TIMESTAMP, or of the first record not older than a time.
 
-    None where no record is that young. Raises BrokerError (unknown partitions and other refusals that stay), or
-    DeadlineExceededError.
+    None where no record is that young. `on_found` is called for each partition as soon as its offset is known, however
+    long others take. Raises BrokerError (unknown partitions and other refusals that stay), or DeadlineExceededError.
     """
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
@@ -57,14 +58,20 @@ async def list_offsets(
         unknown = {topic for topic, partition in missing if cluster.leader(topic, partition) is None}
         if unknown:
             await cluster.refresh(unknown)
+        failure: BrokerError | ConnectionLostError | None = None
         for (topic, partition), timestamp in missing.items():
             leader = cluster.leader(topic, partition)
             if leader is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is not known")
-            by_leader[leader][topic, partition] = timestamp
-        failure: BrokerError | None = None
+                failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} is not known")
+            else:
+                by_leader[leader][topic, partition] = timestamp
         for leader, places in by_leader.items():
-            failure = await _ask_leader(cluster, leader, places, found, read_committed) or failure
+            try:
+                failure = await _ask_leader(cluster, leader, places, found, read_committed) or failure
+            except ConnectionLostError as lost:
+                failure = lost
+            for place in places.keys() & found.keys():
+                on_found(place, found[place])
         if failure is not None:
             raise failure
 

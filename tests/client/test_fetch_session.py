@@ -41,6 +41,16 @@ def test_only_what_has_changed_is_said_again() -> None:
     assert asked(filled(session, {("a", 0): 9, ("a", 1): 5})) == {}
 
 
+def test_a_new_leader_epoch_is_said_again() -> None:
+    """KIP-320: a broker refuses fetches of an epoch that is over."""
+    session, request, place = FetchSession(), FetchRequest(), ("a", 0)
+    session.fill(request, {place: FetchPosition(5, leader_epoch=3)}, 1000, 13, IDS)
+    assert request.topics[0].partitions[0].current_leader_epoch == 3
+    session.answered(77)
+    session.fill(request, {place: FetchPosition(5, leader_epoch=4)}, 1000, 13, IDS)
+    assert request.topics[0].partitions[0].current_leader_epoch == 4
+
+
 def test_an_error_or_another_id_of_a_topic_begins_anew() -> None:
     session = FetchSession()
     filled(session, {("a", 0): 5})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gregor.client import Consumer, Producer
 from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.errors import ClosedError
 from gregor.protocol.errors import BrokerError, ErrorCode
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import filled_topic, new_topic
 from tests.waiting import PATIENCE_S
 
@@ -180,3 +181,13 @@ async def test_what_no_poll_can_change_is_raised_by_each_until_the_user_acts(bro
                     await consumer.poll()
             consumer.seek(topic, 0, 7)
             assert (await consumer.poll())[0].offset == 7
+
+
+async def test_a_partition_without_a_leader_keeps_no_others_waiting(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "auto.create.topics.enable=false") as broker:
+        topic = await filled_topic(broker.bootstrap)
+        async with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("missing", 0), (topic, 0)])
+            # Before `default.api.timeout.ms`, after which the position of `missing` is given up for a moment.
+            with trio.fail_after(PATIENCE_S / 4):
+                assert (await consumer.poll())[0].topic == topic
