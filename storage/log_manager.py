@@ -231,6 +231,14 @@ class LogManager:
         """Up to where the last checkpoint before `open_all` says that the log was on the disk; None if unknown."""
         return self._recovery_points.get(TopicPartition(topic, partition))
 
+    def keep_recovery_point(self, topic: str, partition: int) -> None:
+        """Keep what the checkpoint says of a log that is lost, or shorter than that: the next start must see it too."""
+        name = TopicPartition(topic, partition)
+        for directory in self._directories:
+            known = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(name)
+            if known is not None:
+                directory.kept_recovery_points[name] = known
+
     def restore_high_watermark(self, log: PartitionLog) -> None:
         """Begin with a log that has other replicas: no more counts as replicated than the last checkpoint knew of."""
         known = self._high_watermarks.pop(TopicPartition(log.topic, log.partition), 0)
@@ -452,6 +460,7 @@ def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition,
     recovery_points = {name: known.recovery_point for name, known in unopened}
     log_starts = {name: known.log_start_offset for name, known in unopened if known.log_start_offset}
     recovery_points.update((name, log.recovery_point) for name, log in logs)
+    recovery_points.update(directory.kept_recovery_points)
     log_starts.update(
         (name, log.log_start_offset) for name, log in logs if log.log_start_offset > log.segment_list.base_offset
     )

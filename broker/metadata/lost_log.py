@@ -28,6 +28,8 @@ def check_is_whole(logs: LogManager) -> None:
     if known_end is None:
         return
     log = logs.get(CLUSTER_METADATA, 0)
+    if log is None or log.log_end_offset < known_end:
+        logs.keep_recovery_point(CLUSTER_METADATA, 0)
     if log is None:
         raise BrokerError(
             ErrorCode.KAFKA_STORAGE_ERROR,

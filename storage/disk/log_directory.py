@@ -46,6 +46,8 @@ class LogDirectory:
         self.directory_id: uuid.UUID | None = None
         self.unopened: dict[TopicPartition, UnopenedLog] = {}
         """Logs that could not be opened; what the checkpoint files say of them stays there."""
+        self.kept_recovery_points: dict[TopicPartition, int] = {}
+        """Entries of the recovery points' checkpoint that stay as they are, whatever the logs are now."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self, *, node_id: int, cluster_id: str | None) -> str | None:

@@ -318,3 +318,26 @@ def test_what_a_controller_tells_others_is_on_the_disk(tmp_path: Path) -> None:
     controller.store.allocate_producer_ids(1000)
     assert log.recovery_point == log.log_end_offset
     controller.close()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_controller_that_has_lost_records_does_not_start_however_often_it_tries(
+    tmp_path: Path, controller: Node, is_gone: bool
+) -> None:
+    controller.close()
+    folder = tmp_path / "controller" / f"{CLUSTER_METADATA}-0"
+    shutil.copytree(folder, tmp_path / "older")
+    controller = Node(tmp_path / "controller", CONTROLLER)
+    controller.store.create_topic("later")
+    controller.close()
+    shutil.rmtree(folder)
+    if not is_gone:
+        shutil.copytree(tmp_path / "older", folder)
+    config = BrokerConfig(CONTROLLER)
+    for _ in range(3):
+        logs = LogManager([str(tmp_path / "controller")], LogConfig(), ManualClock(1000), node_id=1)
+        logs.open_all()
+        with pytest.raises(BrokerError) as refused:
+            MetadataStore(config, ManualClock(1000)).open(logs)
+        assert "gregor metadata recover" in str(refused.value)
+        logs.close()
