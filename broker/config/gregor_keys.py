@@ -37,7 +37,7 @@ class GregorKeys:
         one_of=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
     )
     gregor_message_codec_threads = integer(
-        4,
+        2,
         "Threads in which large compressed batches are checked, and as many, each with a memory of its own, in which "
         "compressed batches are converted; who finds none waits.",
         least=1,

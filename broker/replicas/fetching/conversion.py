@@ -19,12 +19,11 @@ from functools import partial
 
 from ....protocol.errors import BrokerError
 from ....protocol.records import v0, v2
-from ....protocol.records.batches import read_batch
+from ....protocol.records.batches import MAGIC_AT
 from ....protocol.records.compression import DEFAULT_LIMIT_BYTES
 from ....protocol.records.conversion_need import needs_conversion, readable_bytes
 from ....protocol.records.conversion_output import ConversionOutput
 from ....protocol.records.lazy import (
-    PLANNED_BYTES,
     TAKES_LONG,
     LazyConversion,
     Piece,
@@ -32,7 +31,7 @@ from ....protocol.records.lazy import (
     plan_down_conversion,
     plan_up_conversion,
 )
-from ....protocol.records.stretch import StretchHead, window_with_batch
+from ....protocol.records.stretch import StretchHead
 from ....storage.log.partition_log import LogSlice
 from ...server.client_connection import ConversionCost
 from ...server.parts import Sink
@@ -282,11 +281,11 @@ async def plan_conversion(
     Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
     """
     stored = SliceStretch(log_slice, pool.shared)
-    first = read_batch(window_with_batch(stored, 0, PLANNED_BYTES))
-    if first is None or not first.is_compressed or first.size_bytes < PLAN_IN_THREAD_BYTES:
+    if not _begins_large_and_compressed(stored):
         # What inflates beyond the limit is refused here, and judged in the thread.
         with contextlib.suppress(RecompressionNeededError, BrokerError):
             return _timed_plan(stored, to_magic, log_slice, INFLATED_HERE_BYTES, most_bytes)
+    del stored  # and what it may have mapped
     memory = await pool.take()
     give_back = partial(pool.put_back, memory)
     in_thread = SliceStretch(log_slice, memory)
@@ -306,6 +305,17 @@ async def plan_conversion(
         raise
     give_back()
     return planned
+
+
+def _begins_large_and_compressed(stored: SliceStretch) -> bool:
+    """Whether the first batch is worth a thread. Looks at its head only: who waits for a thread must map nothing."""
+    head = stored.window(0, v2.HEADER_SIZE)
+    if len(head) < v0.MIN_MESSAGE_SIZE:
+        return False
+    _, size = v0.OFFSET_AND_SIZE.unpack_from(head)
+    attributes_at = v2.ATTRIBUTES_AT + 1 if head[MAGIC_AT] == v2.MAGIC else MAGIC_AT + 1
+    is_compressed = len(head) > attributes_at and head[attributes_at] & v0.CODEC_MASK != 0
+    return is_compressed and size >= PLAN_IN_THREAD_BYTES
 
 
 def _timed_plan(

@@ -15,7 +15,7 @@ import trio
 from ....protocol.records.conversion_output import ConversionOutput
 from ....protocol.records.lazy import DEFAULT_CHUNK_BYTES
 
-DEFAULT_THREADS = 4
+DEFAULT_THREADS = 2
 """Default of gregor.message.codec.threads."""
 
 

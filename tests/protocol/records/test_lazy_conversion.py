@@ -385,7 +385,7 @@ def test_recompression_does_not_hold_the_converted_records() -> None:
 
 @pytest.mark.parametrize("to_magic", [0, 2])
 def test_a_wrapper_of_many_small_messages_takes_little_more_than_their_bytes(to_magic: int) -> None:
-    count = 50_000
+    count = 10_000
     wrapper = v1.build_message_set([Record(index, 1, None, b"") for index in range(count)], codec=Codec.GZIP)
     inflated_bytes = count * len(v1.build_message(0, 1, None, b""))
     (batch,) = iter_batches(wrapper)
