@@ -41,7 +41,7 @@ class LogKeys:
     message_max_bytes = integer(1048588, "Largest batch in bytes that may be appended.", least=0, update=CLUSTER_WIDE)
     log_message_downconversion_enable = boolean(
         True,
-        "Whether old consumers get records converted to the format they know; off, they get UNSUPPORTED_VERSION.",
+        "Whether old consumers get newer records in the format they know; off, they get UNSUPPORTED_VERSION for these.",
         update=CLUSTER_WIDE,
     )
     log_message_format_version = string(
