@@ -31,18 +31,18 @@ COMMANDS = {
 """What a user types -> the module that has its `add_parser(subparsers)`; the parser's default `run` does the work."""
 
 DESCRIPTION = """\
-A Kafka broker for every client from 0.8 to 4.x, and tools for it and for any other Kafka.
+A Kafka broker for every client from 0.8 to 4.x, and tools for Gregor and Kafka brokers.
 
-  gregor serve                                    a broker on localhost:9092, data in ./gregor-data
-  gregor cluster --brokers 3                      three of them, as one cluster
-  gregor produce --topic t                        a record for each line of standard input
-  gregor consume --topic t --from-beginning       records to standard output
-  gregor COMMAND --help                           all that a command can do
+  gregor serve                                    run a broker on localhost:9092, data in ./gregor-data
+  gregor cluster --brokers 3                      run three brokers as one cluster
+  gregor produce --topic t                        send each line of standard input as a record
+  gregor consume --topic t --from-beginning       print records to standard output
+  gregor COMMAND --help                           show all options of a command
 """
 
 
 def build_parser(commands: Sequence[str]) -> argparse.ArgumentParser:
-    """The program's parser with the parsers of these commands."""
+    """Return the program's parser with the parsers of these commands."""
     parser = argparse.ArgumentParser(
         prog="gregor", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,7 +54,7 @@ def build_parser(commands: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, 1 if it failed, 2 (by argparse) if it was not understood."""
+    """Run one command and return the exit status: 0, 1 if the command failed, 2 (from argparse) for a usage error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     named = next((word for word in words if not word.startswith("-")), None)
     commands = [named] if named in COMMANDS else list(COMMANDS)

@@ -29,10 +29,10 @@ def add_connection_options(parser: argparse.ArgumentParser, *config_options: str
         "--bootstrap-server",
         default=DEFAULT_SERVER,
         metavar="HOST:PORT,...",
-        help="the brokers to ask first (default: %(default)s)",
+        help="bootstrap servers (default: %(default)s)",
     )
     names = config_options or ("--command-config",)
-    parser.add_argument(*names, dest="client_config", metavar="FILE", help="a properties file with client settings")
+    parser.add_argument(*names, dest="client_config", metavar="FILE", help="properties file with client configurations")
 
 
 def client_properties(arguments: argparse.Namespace, assignments: list[str] | None = None) -> dict[str, Any]:

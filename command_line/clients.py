@@ -22,10 +22,12 @@ MIB = 1 << 20
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("clients", help="who uses a Gregor broker, and what Kafka 4 would refuse them")
+    parser = subparsers.add_parser("clients", help="list the clients of a Gregor broker, and what Kafka 4 would refuse")
     add_connection_options(parser)
-    parser.add_argument("--refused", action="store_true", help="only clients that Kafka 4 would refuse")
-    parser.add_argument("--versions", action="store_true", help="all API versions of each client, with their counts")
+    parser.add_argument("--refused", action="store_true", help="list only clients that Kafka 4 would refuse")
+    parser.add_argument(
+        "--versions", action="store_true", help="list all API versions of each client, with request counts"
+    )
     parser.set_defaults(run=run)
 
 

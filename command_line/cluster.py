@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 EPILOG = """\
-Broker 1 is the controller as well. Clients may be given any of the brokers; all are printed once they are ready.
+Broker 1 is also the controller. Any of the brokers may be a client's bootstrap server; the addresses of all brokers are
+printed once all brokers are ready.
 
   gregor cluster --brokers 3
   gregor cluster --brokers 3 --port 0 --dir /tmp/c --override default.replication.factor=3
 
-Topics of its own keep as many replicas as Kafka's defaults say, as far as there are brokers. Ctrl-C stops all.
+Internal topics have as many replicas as Kafka's defaults say, but no more than there are brokers. Ctrl-C stops all
+brokers.
 """
 
 
@@ -20,21 +22,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add this command to the program's."""
     parser = subparsers.add_parser(
         "cluster",
-        help="run several brokers on this machine",
-        description="Run a cluster of brokers in the foreground, one process each, until SIGTERM or Ctrl-C.",
+        help="run a cluster of brokers on this machine",
+        description="Run a cluster of brokers in the foreground, one process for each broker, until SIGTERM or Ctrl-C.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
+    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="number of brokers (default: 3)")
     parser.add_argument(
-        "--dir", type=Path, default=Path("gregor-cluster"), help="where each has its data (default: gregor-cluster)"
+        "--dir",
+        type=Path,
+        default=Path("gregor-cluster"),
+        help="directory for the data of all brokers (default: gregor-cluster)",
     )
-    parser.add_argument("--host", default="localhost", help="where they listen, and are found (default: localhost)")
     parser.add_argument(
-        "--port", type=int, default=9092, help="port of broker 1, the others' follow; 0: any free ones (default: 9092)"
+        "--host", default="localhost", help="host that brokers listen on and advertise (default: localhost)"
     )
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting for all of them"
+        "--port",
+        type=int,
+        default=9092,
+        help="port of broker 1; other brokers use the next ports; 0: any free ports (default: 9092)",
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a configuration of all brokers; repeatable",
     )
     parser.set_defaults(run=run)
 
@@ -47,7 +61,7 @@ def _count(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the cluster until told to stop; 1 with one line on standard error if it cannot start."""
+    """Run the cluster until stopped and return the exit status: 1, with a line on standard error, if that fails."""
     import trio
 
     from .local_cluster import ClusterFailedError, LocalCluster

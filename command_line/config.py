@@ -10,10 +10,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add this command to the program's."""
     parser = subparsers.add_parser(
         "config",
-        help="list the broker's settings",
-        description="List the broker's settings, each with its default and a sentence: all, or those with a WORD.",
+        help="list the broker's configurations",
+        description="List the broker's configurations with their defaults and descriptions: all, or those with a WORD.",
     )
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only keys that contain one of these")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="list only keys that contain one of these words")
     parser.add_argument("--write", action="store_true", help="print a server.properties with all keys, commented out")
     parser.set_defaults(run=run)
 

@@ -34,31 +34,35 @@ _DYNAMIC_SOURCES = {1, 2, 3, 6, 8}
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("configs", help="show and change settings of topics and brokers")
+    parser = subparsers.add_parser(
+        "configs", help="show and change configurations of topics, brokers, users and clients"
+    )
     add_connection_options(parser)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show settings")
-    action.add_argument("--alter", dest="action", action="store_const", const="alter", help="change settings")
+    action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show configurations")
+    action.add_argument("--alter", dest="action", action="store_const", const="alter", help="change configurations")
     parser.add_argument(
         "--entity-type",
         action="append",
         default=[],
         choices=sorted([*_TYPES, *ENTITY_KEYS]),
-        help="what the settings belong to; users and clients may be given together",
+        help="type of the entity; users and clients may be combined",
     )
     parser.add_argument(
-        "--entity-name", action="append", default=[], help="the topic's name or the broker's id; one for each type"
+        "--entity-name", action="append", default=[], help="name of the topic or id of the broker; one for each type"
     )
-    parser.add_argument("--entity-default", action="store_true", help="the default of all that have no own setting")
+    parser.add_argument("--entity-default", action="store_true", help="the default of all entities of the type")
     parser.add_argument("--topic", help="short for --entity-type topics --entity-name")
     parser.add_argument("--broker", help="short for --entity-type brokers --entity-name")
     for kind, key in ENTITY_KEYS.items():
         parser.add_argument(
             f"--{kind.removesuffix('s')}", dest=key, help=f"short for --entity-type {kind}, with a name"
         )
-    parser.add_argument("--all", action="store_true", help="describe all settings, not only those that were changed")
-    parser.add_argument("--add-config", metavar="K=V,K=[V,V]", help="settings to make")
-    parser.add_argument("--delete-config", metavar="K,K", help="settings to take back")
+    parser.add_argument(
+        "--all", action="store_true", help="describe all configurations, not only those that were changed"
+    )
+    parser.add_argument("--add-config", metavar="K=V,K=[V,V]", help="configurations to set")
+    parser.add_argument("--delete-config", metavar="K,K", help="configurations to remove")
     parser.set_defaults(run=run)
 
 

@@ -37,24 +37,34 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     source.add_argument("--topic", help="the topic to read")
     source.add_argument("--include", metavar="REGEX", help="read all topics whose names match")
     parser.add_argument("--partition", type=int, metavar="N", help="read only this partition")
-    parser.add_argument("--offset", metavar="N", help="start there (with --partition): a number, earliest or latest")
-    parser.add_argument("--from-beginning", action="store_true", help="start at the first record, not at the next one")
-    parser.add_argument("--group", help="the consumer group that offsets are committed for (default: none)")
-    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after so many records")
-    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for so long")
     parser.add_argument(
-        "--isolation-level", choices=("read_committed", "read_uncommitted"), help="whether to hide aborted records"
+        "--offset", metavar="N", help="start at this offset (with --partition): a number, earliest or latest"
+    )
+    parser.add_argument(
+        "--from-beginning", action="store_true", help="start at the first record (default: at the next new one)"
+    )
+    parser.add_argument("--group", help="consumer group to commit offsets for (default: none)")
+    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after this many records")
+    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for this time")
+    parser.add_argument(
+        "--isolation-level",
+        choices=("read_committed", "read_uncommitted"),
+        help="whether to leave out records of aborted transactions",
     )
     parser.add_argument(
         "--property",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="what is printed: print.timestamp, print.partition, print.offset, print.headers, print.key, print.value, "
+        help="what to print: print.timestamp, print.partition, print.offset, print.headers, print.key, print.value, "
         "key.separator, line.separator, headers.separator, null.literal; repeatable",
     )
     parser.add_argument(
-        "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a consumer setting, repeatable"
+        "--consumer-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a consumer configuration; repeatable",
     )
     parser.set_defaults(run=run)
 

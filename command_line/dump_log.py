@@ -32,22 +32,24 @@ _TIMESTAMP_LABELS = {
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("dump-log", help="show what the files of a log hold")
+    parser = subparsers.add_parser("dump-log", help="print the content of a log's files")
     parser.add_argument(
         "segments",
         nargs="*",
         metavar="FILE",
         help="segments (.log), indexes (.gindex, .txnindex), .snapshot, leader-epoch-checkpoint, .enriched",
     )
-    parser.add_argument("--files", default="", metavar="FILE,...", help="the same, as Kafka's tool takes them")
+    parser.add_argument("--files", default="", metavar="FILE,...", help="the same files, as Kafka's tool takes them")
     parser.add_argument("--deep-iteration", action="store_true", help="show records, not only batches")
-    parser.add_argument("--print-data-log", action="store_true", help="show keys and values too")
-    parser.add_argument("--skip-record-metadata", action="store_true", help="with --print-data-log: only those")
-    parser.add_argument("--max-bytes", type=int, default=sys.maxsize, metavar="N", help="stop after so many bytes")
+    parser.add_argument("--print-data-log", action="store_true", help="show keys and values also")
+    parser.add_argument(
+        "--skip-record-metadata", action="store_true", help="with --print-data-log: show keys and values only"
+    )
+    parser.add_argument("--max-bytes", type=int, default=sys.maxsize, metavar="N", help="stop after this many bytes")
     parser.add_argument(
         "--enriched", action="store_true", help="show segments as messages with tags, in the enriched layout"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="with --enriched: write those messages there")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="with --enriched: write the messages to this file")
     decoder = parser.add_mutually_exclusive_group()
     for name, text in (
         ("offsets-decoder", "read keys and values as those of __consumer_offsets"),

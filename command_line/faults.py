@@ -29,7 +29,7 @@ FROM_THE_START = "start"
 HEAD = ("BROKER", "NAME", "FROM", "RULE")
 
 DESCRIPTION = """\
-Make a Gregor broker misbehave, to see what clients do then. The broker must have been started with
+Set fault rules on a Gregor broker, to test how clients react. The broker must have been started with
 gregor.fault.injection.enable=true. Rules are dynamic broker configurations (gregor.fault.rule.NAME), so any Kafka admin
 client can set them too.
 
@@ -40,8 +40,8 @@ client can set them too.
   gregor faults add --broker 1 cut broker=3 stall           broker 1 no longer answers broker 3
   gregor faults list
   gregor faults clear slow
-  gregor faults clear                                       take all rules back, and the clock's offset
-  gregor faults clock 90m                                   let the brokers' clocks be ahead
+  gregor faults clear                                       remove all rules and the clock's offset
+  gregor faults clock 90m                                   set the brokers' clocks ahead
   gregor faults clock 1h --behind
 """
 
@@ -50,21 +50,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add this command to the program's."""
     parser = subparsers.add_parser(
         "faults",
-        help="make a Gregor broker slow, refuse, hang up or cheat, for tests",
+        help="make a Gregor broker slow, refuse requests or close connections, for tests of clients",
         description=DESCRIPTION,
         epilog=_words_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="add|list|clear|clock", required=True)
-    adding = _action(actions, "add", "set a rule, new or in place of one of that name", epilog=_words_epilog())
-    adding.add_argument("name", metavar="NAME", help="how the rule is called, in the log and in metrics too")
-    adding.add_argument("words", metavar="WORD", nargs="+", help="what the rule is made of; see below")
-    _action(actions, "list", "the rules that each broker has, and where from")
-    clearing = _action(actions, "clear", "take rules back")
-    clearing.add_argument("names", metavar="NAME", nargs="*", help="rules to take back (default: all, and the clock)")
-    moving = _action(actions, "clock", "move the clock of the brokers")
-    moving.add_argument("offset", metavar="TIME", help="how far from the right time: 90m, 1h, 0")
-    moving.add_argument("--behind", action="store_true", help="behind the right time, not ahead of it")
+    adding = _action(actions, "add", "set a rule, or replace the rule of that name", epilog=_words_epilog())
+    adding.add_argument("name", metavar="NAME", help="name of the rule, also in the log and in metrics")
+    adding.add_argument("words", metavar="WORD", nargs="+", help="a word of the rule; see below")
+    _action(actions, "list", "list the rules of each broker, and where each rule was set")
+    clearing = _action(actions, "clear", "remove rules")
+    clearing.add_argument(
+        "names", metavar="NAME", nargs="*", help="rules to remove (default: all rules and the clock's offset)"
+    )
+    moving = _action(actions, "clock", "shift the clocks of the brokers")
+    moving.add_argument("offset", metavar="TIME", help="difference from the right time: 90m, 1h, 0")
+    moving.add_argument("--behind", action="store_true", help="set the clock behind the right time instead of ahead")
     parser.set_defaults(run=run)
 
 
@@ -79,7 +81,7 @@ def _action(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
-    parser.add_argument("--broker", type=int, metavar="ID", help="only this broker (default: all of them)")
+    parser.add_argument("--broker", type=int, metavar="ID", help="only this broker (default: all brokers)")
     return parser
 
 
@@ -89,7 +91,7 @@ def _words_epilog() -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 1 if the broker refused."""
+    """Run the action and return the exit code: 1 if the broker refused."""
 
     async def work() -> None:
         properties = {**client_properties(arguments), "client.id": SPARED_CLIENT_ID}

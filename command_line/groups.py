@@ -36,23 +36,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     action = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("list", "list the groups"),
-        ("describe", "show what groups have committed, and their lag"),
+        ("describe", "show committed offsets and lag of groups"),
         ("delete", "delete groups without members"),
-        ("reset-offsets", "move the offsets of a group without members"),
-        ("delete-offsets", "forget a group's offsets of topics"),
+        ("reset-offsets", "change the offsets of a group without members"),
+        ("delete-offsets", "delete a group's offsets of topics"),
     ):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
-    parser.add_argument("--group", action="append", default=[], help="the group, repeatable")
+    parser.add_argument("--group", action="append", default=[], help="name of the group; repeatable")
     parser.add_argument("--all-groups", action="store_true", help="every group")
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="topics (and partitions), repeatable"
+        "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="topics (and partitions); repeatable"
     )
-    parser.add_argument("--all-topics", action="store_true", help="every topic that the group has offsets of")
+    parser.add_argument("--all-topics", action="store_true", help="all topics for which the group has offsets")
     view = parser.add_mutually_exclusive_group()
     view.add_argument("--offsets", dest="view", action="store_const", const="offsets", help="describe offsets")
     view.add_argument("--members", dest="view", action="store_const", const="members", help="describe members")
     view.add_argument("--state", dest="view", action="store_const", const="state", help="describe or list states")
-    parser.add_argument("--verbose", action="store_true", help="with --members: their partitions")
+    parser.add_argument(
+        "--verbose", action="store_true", help="with --members: also show the partitions of each member"
+    )
     parser.add_argument("--timeout", type=int, default=5000, metavar="MS", help="how long to wait for the brokers")
     add_reset_options(parser)
     parser.set_defaults(run=run, view="offsets")

@@ -17,9 +17,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("healthcheck", help="exit 0 if a broker answers")
     parser.add_argument("--bootstrap-server", default="localhost:9092", metavar="HOST:PORT")
     parser.add_argument(
-        "--timeout-ms", type=int, default=2000, metavar="MS", help="how long one answer may take (2000)"
+        "--timeout-ms", type=int, default=2000, metavar="MS", help="longest wait for an answer (default: 2000)"
     )
-    parser.add_argument("--wait-ms", type=int, default=0, metavar="MS", help="keep trying for this long (0)")
+    parser.add_argument("--wait-ms", type=int, default=0, metavar="MS", help="retry for this time (default: 0)")
     parser.set_defaults(run=run)
 
 

@@ -13,12 +13,12 @@ from .asking import UsageError, run_tool, say
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the program's."""
-    parser = subparsers.add_parser("metadata", help="give a controller its metadata back")
+    parser = subparsers.add_parser("metadata", help="restore the metadata of a controller")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     recovery = actions.add_parser(
         "recover",
-        help="replace the controller's metadata log by the copy of a broker",
-        description="Replaces the metadata log of a controller that has lost it, or was given an older one, by the "
+        help="replace the controller's metadata log with a broker's copy",
+        description="Replace the metadata log of a controller that has lost it, or has an older one, with the "
         "longest of the brokers' copies. The controller must not be running; the brokers may. The log that the "
         "controller had is kept beside it, as __cluster_metadata-0.*-stray.",
     )
@@ -28,12 +28,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         required=True,
         metavar="DIR",
-        help="log directory of a broker, or a copy of it; may be given several times, for all brokers that are left",
+        help="log directory of a broker, or a copy of the directory; repeatable: name those of all remaining brokers",
     )
     recovery.add_argument("--to", dest="target", required=True, metavar="DIR", help="the controller's log directory")
-    recovery.add_argument(
-        "--node-id", type=int, metavar="ID", help="the controller's node.id, for a directory that is new"
-    )
+    recovery.add_argument("--node-id", type=int, metavar="ID", help="the controller's node.id, for a new directory")
     recovery.set_defaults(run=run)
 
 

@@ -13,12 +13,12 @@ from .asking import UsageError, client_id, read_client_properties, run_client, s
 
 MIB = 1 << 20
 DESCRIPTION = """\
-Copies the topics whose whole names match, each partition to the partition of the same number, batch by batch and
-byte by byte: compressed batches stay compressed. Topics are created with the source's settings. Stopped or killed at
-any moment, it goes on exactly where it was, as long as nobody else writes to the copies: each record arrives once.
-Markers and records of aborted transactions are left out.
+Copy all topics whose whole name matches, each partition to the partition of the same number, batch by batch and byte
+by byte: compressed batches stay compressed. Topics are created with the source's configurations. A mirror that was
+stopped or killed continues exactly where it ended, as long as no other client writes to the copies: each record
+arrives once. Transaction markers and records of aborted transactions are not copied.
 
-To a Gregor broker --keep-offsets gives every record the offset that it has at the source.
+With --keep-offsets every record has the same offset as at the source; the target must be a Gregor broker.
 """
 
 
@@ -32,32 +32,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
     parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
-    parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
-    parser.add_argument("--once", action="store_true", help="end when all is copied that is there now")
-    parser.add_argument("--keep-offsets", action="store_true", help="the copies have the source's offsets (to Gregor)")
+    parser.add_argument("--topics", required=True, metavar="REGEX", help="copy topics whose whole name matches")
+    parser.add_argument("--once", action="store_true", help="stop at the present end of the source's logs")
+    parser.add_argument("--keep-offsets", action="store_true", help="keep the source's offsets (target must be Gregor)")
     parser.add_argument(
         "--group",
         metavar="NAME",
-        help="the group at the target whose offsets hold the progress (default: gregor-mirror- and the source's id)",
+        help="group at the target whose offsets store the progress (default: gregor-mirror- and the source's id)",
     )
     parser.add_argument(
-        "--append", action="store_true", help="begin also where the target has records that are not this mirror's"
+        "--append", action="store_true", help="start even if the target has records that this mirror did not write"
     )
     parser.add_argument(
-        "--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="of topics that are created"
+        "--replication-factor",
+        type=int,
+        default=BROKER_DEFAULT,
+        metavar="N",
+        help="replication factor of created topics",
     )
     parser.add_argument("--max-rate", type=float, default=0.0, metavar="MIB/S", help="copy no faster than this")
     parser.add_argument(
         "--refresh", type=float, default=30.0, metavar="S", help="how often to look for new topics and partitions"
     )
-    parser.add_argument("--report", type=float, default=10.0, metavar="S", help="how often to print how far it is")
+    parser.add_argument("--report", type=float, default=10.0, metavar="S", help="how often to print the progress")
     parser.add_argument("--consumer.config", dest="source_config", metavar="FILE", help="client settings for --from")
     parser.add_argument("--producer.config", dest="target_config", metavar="FILE", help="client settings for --to")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy until interrupted, or with --once until all is there; the exit code is 1 if that is impossible."""
+    """Copy until interrupted, or with --once to the present end, and return the exit code: 1 if copying fails."""
 
     async def work() -> None:
         try:

@@ -23,17 +23,25 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of --reset-offsets: where to, and whether really."""
     target = parser.add_mutually_exclusive_group()
-    target.add_argument("--to-earliest", action="store_true", help="to the first record")
-    target.add_argument("--to-latest", action="store_true", help="behind the last record")
-    target.add_argument("--to-current", action="store_true", help="to what is committed now")
-    target.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
-    target.add_argument("--shift-by", type=int, metavar="N", help="N records forward, or back if negative")
-    target.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="to the first record from then (UTC)")
-    target.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record since so long ago")
-    target.add_argument("--from-file", metavar="FILE", help="to the offsets in a CSV file that --export has written")
-    parser.add_argument("--execute", action="store_true", help="do it; otherwise only show what would be done")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done (the default)")
-    parser.add_argument("--export", action="store_true", help="show it as CSV")
+    target.add_argument("--to-earliest", action="store_true", help="set offsets to the first record")
+    target.add_argument("--to-latest", action="store_true", help="set offsets to the log's end")
+    target.add_argument("--to-current", action="store_true", help="set offsets to the committed ones")
+    target.add_argument("--to-offset", type=int, metavar="N", help="set offsets to N")
+    target.add_argument("--shift-by", type=int, metavar="N", help="move offsets by N, backwards if N is negative")
+    target.add_argument(
+        "--to-datetime",
+        metavar="YYYY-MM-DDTHH:MM:SS.sss",
+        help="set offsets to the first record at or after this time (UTC)",
+    )
+    target.add_argument(
+        "--by-duration", metavar="PnDTnHnMnS", help="set offsets to the first record within this time before now"
+    )
+    target.add_argument("--from-file", metavar="FILE", help="set offsets to those in a CSV file written with --export")
+    parser.add_argument(
+        "--execute", action="store_true", help="change the offsets; otherwise only show the new offsets"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show the new offsets (the default)")
+    parser.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
 
 async def reset_offsets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> None:

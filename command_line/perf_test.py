@@ -18,40 +18,44 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_producer(directions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = directions.add_parser("producer", help="as kafka-producer-perf-test")
+    parser = directions.add_parser("producer", help="measure producing, as kafka-producer-perf-test does")
     add_connection_options(parser, "--producer.config", "--command-config")
-    parser.add_argument("--topic", required=True, help="where the records go")
-    parser.add_argument("--num-records", type=int, required=True, metavar="N", help="how many")
+    parser.add_argument("--topic", required=True, help="topic to send records to")
+    parser.add_argument("--num-records", type=int, required=True, metavar="N", help="number of records")
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=int, metavar="BYTES", help="random values of that size")
-    payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
-    payload.add_argument("--payload-monotonic", action="store_true", help="values 0, 1, 2...")
+    payload.add_argument("--record-size", type=int, metavar="BYTES", help="send random values of this size")
+    payload.add_argument("--payload-file", metavar="FILE", help="send random lines of this file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="send the values 0, 1, 2...")
     parser.add_argument(
         "--throughput", type=float, default=-1, metavar="N", help="records per second at most (default: no limit)"
     )
     parser.add_argument(
-        "--producer-props", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="producer settings"
+        "--producer-props", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="producer configurations"
     )
     parser.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
     parser.add_argument("--transactional-id", default="performance-producer-default-transactional-id", metavar="ID")
     parser.add_argument(
-        "--transaction-duration-ms", type=int, default=0, metavar="MS", help="use transactions of that length"
+        "--transaction-duration-ms", type=int, default=0, metavar="MS", help="use transactions of this duration"
     )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw throughput and latency over time")
-    parser.add_argument("--latencies", metavar="FILE", help="write each record's latency (ms), one a line")
+    parser.add_argument("--latencies", metavar="FILE", help="write the latency of each record (ms), one on each line")
     parser.set_defaults(run=run_producer)
 
 
 def _add_consumer(directions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = directions.add_parser("consumer", help="as kafka-consumer-perf-test")
+    parser = directions.add_parser("consumer", help="measure consuming, as kafka-consumer-perf-test does")
     add_connection_options(parser, "--consumer.config", "--command-config")
-    parser.add_argument("--topic", required=True, help="what to read")
-    parser.add_argument("--messages", type=int, required=True, metavar="N", help="how many records")
-    parser.add_argument("--group", help="the consumer group (default: one of its own)")
-    parser.add_argument("--timeout", type=int, default=10_000, metavar="MS", help="give up after so long without any")
-    parser.add_argument("--reporting-interval", type=int, default=5_000, metavar="MS", help="for --show-detailed-stats")
-    parser.add_argument("--show-detailed-stats", action="store_true", help="a line for each interval")
-    parser.add_argument("--hide-header", action="store_true", help="no line with the columns' names")
+    parser.add_argument("--topic", required=True, help="topic to read")
+    parser.add_argument("--messages", type=int, required=True, metavar="N", help="number of records")
+    parser.add_argument("--group", help="consumer group (default: a new one)")
+    parser.add_argument(
+        "--timeout", type=int, default=10_000, metavar="MS", help="stop when no record has come for this time"
+    )
+    parser.add_argument(
+        "--reporting-interval", type=int, default=5_000, metavar="MS", help="interval of --show-detailed-stats"
+    )
+    parser.add_argument("--show-detailed-stats", action="store_true", help="print a line for each interval")
+    parser.add_argument("--hide-header", action="store_true", help="do not print the names of the columns")
     parser.add_argument("--from-latest", action="store_true", help="start with new records only")
     parser.add_argument("--print-metrics", action="store_true", help="print the consumer's metrics at the end")
     parser.set_defaults(run=run_consumer)

@@ -1,4 +1,4 @@
-"""`gregor pipeline JOB`: topics to tables and back, on Spark. Nothing of Spark is imported before a job runs."""
+"""`gregor pipeline JOB`: copy topics to tables and back, with Spark. Nothing of Spark is imported before a job runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ examples:
   gregor pipeline archive  --bootstrap-server localhost:9092 --topics demo --archive ./lake
   gregor pipeline stats    --bootstrap-server localhost:9092 --topics demo --html stats.html
 
-A job that was broken off is simply run again: it goes on where its output ends.
+If a job was interrupted, run it again: it continues at the end of its output.
 """
 
 
@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `pipeline` and its jobs."""
     parser = subparsers.add_parser(
         "pipeline",
-        help="topics to tables and back, on Spark",
+        help="copy topics to tables and back, with Spark",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,20 +54,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         )
         job.add_argument(
             "--master",
-            help="where Spark runs, as for spark-submit (default: what spark-submit, SPARK_REMOTE, MASTER or "
-            "spark-defaults.conf say, else local[*])",
+            help="Spark's master, as for spark-submit (default: set by spark-submit, SPARK_REMOTE, MASTER or "
+            "spark-defaults.conf, else local[*])",
         )
-        job.add_argument("--json", action="store_true", help="the outcome as one JSON object on standard output")
-        job.add_argument("--spark-log", action="store_true", help="let Spark's own log through, on standard error")
+        job.add_argument("--json", action="store_true", help="print the result as one JSON object on standard output")
+        job.add_argument("--spark-log", action="store_true", help="print Spark's log on standard error")
         module.add_arguments(job)
         job.set_defaults(run=_run, work=module.run)
 
 
 class JobParser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong; the options of a job fill a screen."""
+    """A parser that reports a usage error in one line, as the options of a job fill a screen."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it on standard error, and exit with code 2."""
+        """Print the error on standard error, and exit with code 2."""
         self.exit(2, f"Error: {message} (see {self.prog} --help)\n")
 
 

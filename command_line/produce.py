@@ -22,29 +22,33 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add this command to the program's."""
     parser = subparsers.add_parser("produce", help="send lines from standard input as records")
     add_connection_options(parser, "--producer.config", "--command-config")
-    parser.add_argument("--topic", required=True, help="where the records go")
+    parser.add_argument("--topic", required=True, help="topic to send records to")
     parser.add_argument(
         "--property",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="how lines are read: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
+        help="how to parse lines: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
         "headers.key.separator, null.marker, ignore.error; repeatable",
     )
     parser.add_argument(
-        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a producer setting, repeatable"
+        "--producer-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a producer configuration; repeatable",
     )
     parser.add_argument(
         "--compression-codec",
         nargs="?",
         const="gzip",
         metavar="CODEC",
-        help="none, gzip (if none is named), snappy, lz4 or zstd",
+        help="none, gzip (without CODEC), snappy, lz4 or zstd",
     )
     parser.add_argument("--request-required-acks", metavar="ACKS", help="all (default), 1 or 0")
     parser.add_argument("--batch-size", type=int, metavar="BYTES", help="size of a batch")
     parser.add_argument("--timeout", type=int, metavar="MS", help="how long a batch waits for more records")
-    parser.add_argument("--sync", action="store_true", help="wait for each record's acknowledgement")
+    parser.add_argument("--sync", action="store_true", help="wait for the acknowledgement of each record")
     parser.set_defaults(run=run)
 
 

@@ -13,7 +13,7 @@ Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, top
   gregor serve server.properties --override log.retention.ms=60000
   gregor serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override log.dirs=/data
 
-All keys are Kafka's; `gregor config` lists them with their defaults.
+All keys are Kafka's; `gregor config` lists the keys with their defaults.
 """
 
 
@@ -27,16 +27,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "properties", nargs="?", type=Path, metavar="SERVER.PROPERTIES", help="settings, one key=value a line"
+        "properties",
+        nargs="?",
+        type=Path,
+        metavar="SERVER.PROPERTIES",
+        help="file of configurations, one key=value on each line",
     )
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting that wins over the file"
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a configuration that takes precedence over the file; repeatable",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
+    """Serve until stopped and return the exit status: 1, with a line on standard error, for wrong configurations."""
     from ..broker.app.serve import serve
     from ..broker.config import BrokerConfig, ConfigError
 

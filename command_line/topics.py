@@ -24,27 +24,37 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for name, text in (
         ("create", "create a topic"),
         ("delete", "delete a topic"),
-        ("describe", "show partitions, leaders and settings of topics"),
-        ("list", "list the topics' names"),
-        ("alter", "give a topic more partitions"),
+        ("describe", "show partitions, leaders and configurations of topics"),
+        ("list", "list the names of topics"),
+        ("alter", "add partitions to a topic"),
     ):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
-    parser.add_argument("--topic", help="the topic; a regular expression except with --create")
+    parser.add_argument("--topic", help="name of the topic; a regular expression except with --create")
     parser.add_argument("--partitions", type=int, default=BROKER_DEFAULT, metavar="N", help="number of partitions")
-    parser.add_argument("--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="copies of each")
     parser.add_argument(
-        "--replica-assignment", metavar="0:1,1:2", help="the brokers of each partition, in place of the two counts"
+        "--replication-factor", type=int, default=BROKER_DEFAULT, metavar="N", help="replicas of each partition"
     )
     parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the new topic, repeatable"
+        "--replica-assignment", metavar="0:1,1:2", help="brokers of each partition, instead of the two counts"
     )
-    parser.add_argument("--if-exists", action="store_true", help="do not mind a topic that does not exist")
-    parser.add_argument("--if-not-exists", action="store_true", help="do not mind a topic that exists already")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a configuration of the new topic; repeatable",
+    )
+    parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
+    parser.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists already")
     parser.add_argument("--exclude-internal", action="store_true", help="leave out topics like __consumer_offsets")
-    parser.add_argument("--topics-with-overrides", action="store_true", help="describe only topics with own settings")
-    parser.add_argument("--unavailable-partitions", action="store_true", help="describe only those without a leader")
     parser.add_argument(
-        "--under-replicated-partitions", action="store_true", help="describe only those that lack in-sync replicas"
+        "--topics-with-overrides", action="store_true", help="describe only topics with configurations of their own"
+    )
+    parser.add_argument(
+        "--unavailable-partitions", action="store_true", help="describe only partitions without a leader"
+    )
+    parser.add_argument(
+        "--under-replicated-partitions", action="store_true", help="describe only partitions with a replica out of sync"
     )
     parser.set_defaults(run=run)
 
