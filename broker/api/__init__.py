@@ -1,1 +1,1 @@
-"""From a frame to an answer: the table of APIs, the dispatcher, and what all handlers share."""
+"""From a request frame to its answer: the table of APIs, the dispatcher, and what all handlers share."""

@@ -1,4 +1,4 @@
-"""Where a client is told to find this broker and the others."""
+"""The addresses at which a client reaches this broker and the other brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUTE_BY_GATEWAY = 0x2
 
 
 class VisibleBroker(NamedTuple):
-    """A broker that a client may talk to, at the address that is meant for its listener."""
+    """A broker that a client may connect to, with its address for the client's listener."""
 
     node_id: int
     host: str
@@ -26,7 +26,7 @@ class VisibleBroker(NamedTuple):
 
 
 def visible_brokers(context: RequestContext) -> list[VisibleBroker]:
-    """The brokers of the cluster that are not fenced and have the client's listener."""
+    """Return the brokers of the cluster that are not fenced and have the client's listener."""
     metadata = context.services.metadata
     if metadata.is_alone or not metadata.has_other_brokers:
         return [VisibleBroker(metadata.node_id, *advertised_address(context), context.services.config.broker_rack)]
@@ -40,11 +40,11 @@ def visible_brokers(context: RequestContext) -> list[VisibleBroker]:
 
 
 def advertised_address(context: RequestContext) -> Address:
-    """Return host and port for a client: as ``advertised.listeners`` says for its listener, else as it dialled.
+    """Return the host and port for a client: from ``advertised.listeners``, else the address that the client dialled.
 
-    An address that the client has just reached is one that it can reach again, unless something between has changed it:
-    behind a published port of a container the socket has the container's address, whatever the client dialled. Such
-    clients come from the container's default gateway, and are told what ``gregor.gateway.advertised.listeners`` says.
+    A client can dial the same address again unless something translates addresses in between: behind a published port
+    of a container, the socket has the container's address whatever address the client dialled. Such clients come from
+    the container's default gateway and receive the address in ``gregor.gateway.advertised.listeners``.
     """
     config, name = context.services.config, context.listener_name
     configured = _by_listener("advertised.listeners", tuple(config.advertised_listeners))
@@ -58,13 +58,13 @@ def advertised_address(context: RequestContext) -> Address:
 
 @lru_cache(maxsize=1)
 def default_gateway(routes: Path = Path("/proc/net/route")) -> str | None:
-    """Return the IPv4 address of this network's default gateway; None where there is none."""
+    """Return the IPv4 address of this network's default gateway, or None if there is no such gateway."""
     try:
         lines = routes.read_text().splitlines()[1:]
     except OSError:
         return None
     for line in lines:
-        # Columns: interface, destination and gateway in hexadecimal with the bytes of this machine's order, flags, ...
+        # Columns: interface, destination and gateway in hexadecimal with the byte order of this machine, flags, ...
         fields = line.split()
         if len(fields) > 3 and fields[1] == "00000000" and int(fields[3], 16) & ROUTE_BY_GATEWAY:
             return socket.inet_ntoa(int(fields[2], 16).to_bytes(4, sys.byteorder))

@@ -1,10 +1,10 @@
-"""What a client may do, as bit sets (KIP-430): everything, as long as there is no authorizer.
+"""Operations that a client may perform, as bit sets (KIP-430): all of them, as there is no authorizer.
 
-Bit n stands for the operation that Kafka's ``AclOperation`` gives the code n.
+Bit n stands for the operation with the code n in Kafka's ``AclOperation``.
 """
 
 NOT_ASKED = -0x80000000
-"""What stands in a response where the client did not ask."""
+"""The value in a response to a client that did not ask for authorized operations."""
 
 TOPIC_OPERATIONS = 0b1101_1111_1000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""

@@ -1,6 +1,6 @@
-"""Changes of dynamic configurations: what they may be, and what comes of them (KIP-226, KIP-339, KIP-412, KIP-714).
+"""Changes of dynamic configurations: their validation and storage (KIP-226, KIP-339, KIP-412, KIP-714).
 
-All of a resource's changes are checked before the first one is made.
+All changes of a resource are validated before the first one is applied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .services import Services
 
 
 class Operation(IntEnum):
-    """What to do with a key (Kafka `AlterConfigOp.OpType`)."""
+    """An operation on a configuration key (Kafka `AlterConfigOp.OpType`)."""
 
     SET = 0
     DELETE = 1
@@ -36,7 +36,7 @@ class Operation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one key; DELETE has no value."""
+    """A change of one key; DELETE has no value."""
 
     name: str
     operation: Operation
@@ -44,7 +44,7 @@ class ConfigChange(NamedTuple):
 
 
 def alter(services: Services, kind: int, name: str, changes: Sequence[ConfigChange], validate_only: bool) -> None:
-    """Change keys of one resource. Raises BrokerError with Kafka's code and words."""
+    """Change keys of one resource. Raises BrokerError with Kafka's code and message."""
     if max(Counter(change.name for change in changes).values(), default=0) > 1:
         raise _invalid("Error due to duplicate config keys")
     nulls = [change.name for change in changes if change.value is None and change.operation is not Operation.DELETE]
@@ -61,7 +61,10 @@ def alter(services: Services, kind: int, name: str, changes: Sequence[ConfigChan
 def replace(
     services: Services, kind: int, name: str, wanted: Iterable[tuple[str, str | None]], validate_only: bool
 ) -> None:
-    """Make ``wanted`` the whole configuration of one resource. Raises BrokerError with Kafka's code and words."""
+    """Replace the whole configuration of one resource by ``wanted``.
+
+    Raises BrokerError with Kafka's code and message.
+    """
     pairs = list(wanted)
     nulls = [key for key, value in pairs if value is None]
     if nulls:
@@ -72,7 +75,7 @@ def replace(
 
 
 def _checked_resource(services: Services, kind: int, name: str) -> ResourceType:
-    """The kind of a resource that exists, or may. Raises BrokerError."""
+    """Return the type of a resource that exists or may be created. Raises BrokerError for any other."""
     if kind == ResourceType.TOPIC:
         if not name:
             raise _invalid("Default topic resources are not allowed.")
@@ -102,7 +105,7 @@ def _check_node(services: Services, name: str, message: str) -> None:
 
 
 def parsed_node_id(name: str) -> int | None:
-    """Return the number that Java's `Integer.parseInt` makes of a broker's name; None if it makes none."""
+    """Return the number that Java's `Integer.parseInt` reads from a broker's name, or None if it fails."""
     if re.fullmatch("[+-]?[0-9]{1,20}", name) is None or not -(2**31) <= int(name) < 2**31:
         return None
     return int(name)
@@ -127,7 +130,7 @@ def _changed(services: Services, kind: ResourceType, name: str, changes: Sequenc
 
 
 def _list_elements(services: Services, kind: ResourceType, change: ConfigChange, configs: dict[str, str]) -> list[str]:
-    """What a list holds now, the default where it was never set. Raises BrokerError for what is not a list."""
+    """Return the current elements of a list key, or the default's. Raises BrokerError if the key is not a list."""
     row = TOPIC_KEYS.get(change.name) if kind is ResourceType.TOPIC else None
     key = row.key if row else SUPPORTED_KEYS.get(change.name) if kind is ResourceType.BROKER else None
     if kind is not ResourceType.CLIENT_METRICS and (key is None or key.type is not ConfigType.LIST):

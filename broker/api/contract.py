@@ -1,4 +1,4 @@
-"""What a handler is given, and what one row of the table of APIs says."""
+"""The contract of handlers: their argument `RequestContext`, and `Api`, one row of the table of APIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VersionRange: TypeAlias = tuple[int, int]
 
 
 class RequestDispatch(Protocol):
-    """The dispatcher that serves a request, as the handler of the request may use it."""
+    """A view of the dispatcher that the handler of a request may use."""
 
     @property
     def offered(self) -> Mapping[AnyApiKey, VersionRange]:
@@ -31,7 +31,7 @@ class RequestDispatch(Protocol):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """The surroundings of one request, for its handler."""
+    """A record of the surroundings of one request, for its handler."""
 
     services: Services
     client: ClientConnection
@@ -41,9 +41,9 @@ class RequestContext:
     correlation_id: int = 0
     client_id: str | None = None
     closing: bool = field(default=False)
-    """Set by a handler that wants the connection closed after this answer (or instead of an answer)."""
+    """Set by a handler to close the connection after this answer (or instead of an answer)."""
     work: WorkMeter | None = None
-    """Measures the handler where quotas bind clients."""
+    """Measures the handler's time if client quotas are set."""
     throttle_ms: int = 0
     """How long the client must wait for a quota, as found by the handler."""
 
@@ -81,21 +81,21 @@ class RequestContext:
 
 
 Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
-"""Typed request in, typed response out; None where the client expects no answer."""
+"""Takes a typed request and returns the typed response, or None if the client expects no answer."""
 
 ShortCut: TypeAlias = Callable[[Services, memoryview, int, int, int], bytes | LateAnswer | None]
-"""Answers common requests of an API at once, from their bytes: services, frame, position of the body, version and
-correlation id in; the frame of the answer out (perhaps late), empty where none is expected, None where the handler must
-be asked."""
+"""Answers common requests of an API from their bytes, without a task. Arguments: services, frame, position of the body,
+version, correlation id. Returns the frame of the answer or a pending answer, empty bytes if the client expects no
+answer, or None if the handler must answer."""
 
 
 def always(request: Any) -> bool:
-    """Return True: the value of `Api.is_for_controller` where every request of an API is the controller's."""
+    """Return True: the value of `Api.is_for_controller` for an API that only the controller answers."""
     return True
 
 
 class Api(NamedTuple):
-    """One row of the table of APIs: all that the broker knows of an API besides its schema."""
+    """A row of the table of APIs, which holds all properties of an API besides its schema."""
 
     key: AnyApiKey
     min_version: int
@@ -105,12 +105,12 @@ class Api(NamedTuple):
     is_for_controller: Callable[[Any], bool] | None = None
     """Whether only the controller may answer a request; other nodes forward such a request to the controller."""
     waits_for_replicas: bool = False
-    """Whether a request may write to an internal topic, or report what was written there: in a cluster of several
-    brokers the answer waits until that is replicated."""
+    """Whether a request may write to an internal topic or report such a write: in a cluster of several brokers the
+    answer waits until the write is replicated."""
     is_advertised: bool = True
-    """Whether ApiVersions lists the API; telemetry is answered but not listed, as by a Kafka without a receiver."""
+    """Whether ApiVersions lists the API; telemetry is served but not listed, as in Kafka without a receiver plugin."""
     max_version_with_transactions_v2: int | None = None
-    """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it is another one."""
+    """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it differs from `max_version`."""
 
 
 Route: TypeAlias = Callable[[Api, Message], Handler]

@@ -1,6 +1,6 @@
-"""From a frame to the handler of its API, and from the handler's response to the bytes of an answer.
+"""From a request frame to its handler, and from the handler's response to the bytes of the answer.
 
-The table `APIS` (`table.py`) says what this broker serves.
+The table `APIS` (`table.py`) lists the APIs that this broker serves.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
 ERROR_MESSAGE = "error_message"
 LONGEST_ERROR_MESSAGE = 1000
-"""Characters of an error message in an answer that could not be encoded otherwise."""
+"""Maximum length, in characters, of error messages in an answer that is too large to encode otherwise."""
 
 
 def own_handler(api: Api, request: Message) -> Handler:
-    """Return the handler of the API's row: the route of every request on a lone broker."""
+    """Return the handler in the API's row: the route of every request on a lone broker."""
     return api.handler
 
 
 class Dispatcher:
-    """Answers request frames for one broker (the `Responder` of its connections)."""
+    """A responder that answers request frames for one broker (the `Responder` of its connections)."""
 
     def __init__(self, services: Services, apis: Mapping[int, Api] = APIS, route: Route = own_handler) -> None:
         self.services = services
@@ -55,12 +55,12 @@ class Dispatcher:
         self.serve(apis)
 
     def serve(self, apis: Mapping[int, Api]) -> None:
-        """From now on answer requests of these APIs and versions."""
+        """Serve these APIs and versions from now on."""
         self._apis = apis
         self.offered: Mapping[AnyApiKey, VersionRange] = {
             api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised
         }
-        """Lowest and highest version of what ApiVersions names."""
+        """Lowest and highest version of each API that ApiVersions lists."""
         self._short_cuts = {
             (api.key, version): api.short_cut
             for api in apis.values()
@@ -69,7 +69,7 @@ class Dispatcher:
         }
 
     def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
-        """The whole frame of the answer where the API has a short cut for such a request; see `ShortCut`."""
+        """Return the frame of the answer if the API has a short cut for such a request, else None; see `ShortCut`."""
         services = self.services
         if len(frame) < FIXED.size or services.quotas.is_active:
             return None
@@ -86,10 +86,10 @@ class Dispatcher:
         return answer
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """Answer one request; None where the client expects no answer.
+        """Answer one request; return None if the client expects no answer.
 
-        Raises UnanswerableError for an API or version that we lack and for what has no error field, DecodeError for
-        malformed bytes, ClientGoneError.
+        Raises UnanswerableError for an unsupported API or version and for a failure without an error field in the
+        response, DecodeError for malformed bytes, ClientGoneError.
         """
         header = parse_header(frame)
         api = self._apis.get(header.api_key)
@@ -131,7 +131,8 @@ class Dispatcher:
             return _answer(refusal, api.key, version, header.correlation_id)
 
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
-        """Run the handler, or ask the controller; what they raise becomes the response's own error field, if any."""
+        """Run the handler or ask the controller, and turn an exception into the response's error field, if it has
+        one."""
         try:
             return cast(Message | None, await self._route(api, request)(request, context))
         except (UnanswerableError, ClientGoneError, DecodeError):
@@ -147,7 +148,7 @@ class Dispatcher:
 
 
 def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
-    """A response that only says what went wrong. Raises UnanswerableError where the API has no field for that."""
+    """Return a response that holds an error only. Raises UnanswerableError if the response has no error field."""
     response: Any = response_class(api.key)()
     if not hasattr(response, "error_code"):
         raise UnanswerableError(f"{api.key.name} failed with {code.name}, which its response cannot tell")
@@ -158,8 +159,8 @@ def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
 
 
 def _refusal(api: Api, request: Message, version: int, code: ErrorCode, message: str) -> Message:
-    """A response that refuses the request as a whole or, where it has no field for that, each entry of it."""
-    # Imported on first use: most brokers never refuse like this.
+    """Return a response with an error at the top level or, without such a field, in each entry."""
+    # Imported on first use: most brokers never need it.
     from .refusals import has_top_level_error, refused
 
     cls = response_class(api.key)
@@ -167,7 +168,7 @@ def _refusal(api: Api, request: Message, version: int, code: ErrorCode, message:
 
 
 def _shorten_messages(response: SchemaStruct) -> None:
-    """Cut error messages that repeat a name which alone is as long as a string may be."""
+    """Shorten error messages that repeat a name of the maximum length of a string."""
     for name in response.FIELD_DEFAULTS:
         value = getattr(response, name)
         if name == ERROR_MESSAGE and value is not None and len(value) > LONGEST_ERROR_MESSAGE:
@@ -178,7 +179,7 @@ def _shorten_messages(response: SchemaStruct) -> None:
 
 
 def _encoded(response: Message, version: int) -> list[Any]:
-    """Encode a response, with shorter error messages if need be. Raises EncodeError if that does not help."""
+    """Encode a response, with shortened error messages if it is too large. Raises EncodeError if it still is."""
     try:
         return encode_parts(response, version)
     except EncodeError:
@@ -190,5 +191,5 @@ def _answer(response: Message, key: AnyApiKey, version: int, correlation_id: int
     header = CORRELATION_ID.pack(correlation_id)
     if response_header_version(key, version) >= 1:
         header += NO_TAGGED_FIELDS
-    # Whatever a handler puts into a response knows how to send itself, not only its size.
+    # Every part that a handler puts into a response has a method that sends it, not only a size.
     return cast(Answer, [header, *_encoded(response, version)])

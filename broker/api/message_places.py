@@ -1,6 +1,6 @@
-"""Which topics and partitions a message speaks of, whatever its API: the few names that Kafka's schemas use for them.
+"""The topics and partitions in a message of any API, found by the few field names that Kafka's schemas use.
 
-A *place* is a topic and a partition; the partition is None where a message speaks of a whole topic.
+A *place* is a topic and a partition; the partition is None if a message refers to a whole topic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...protocol.schema import NO_UUID, Message, Struct
 
 Place: TypeAlias = tuple[str, int | None]
 TopicName: TypeAlias = Callable[[UUID], str | None]
-"""The name of the topic with an id, if there is one."""
+"""Returns the name of the topic with an id, or None for an unknown id."""
 
 TOPIC_LISTS = frozenset(
     {
@@ -31,7 +31,7 @@ TOPIC_LISTS = frozenset(
         "v3_and_below_topics",
     }
 )
-"""Lists that have an entry for each topic, if their entries have a field for its name or id."""
+"""Lists that have an entry for each topic, if the entries have a field for the topic's name or id."""
 PARTITION_LISTS = frozenset(
     {
         "partition_data",
@@ -42,14 +42,14 @@ PARTITION_LISTS = frozenset(
         "results_by_partition",
     }
 )
-"""Lists that have an entry for each partition, inside one for its topic."""
+"""Lists that have an entry for each partition, inside the entry of its topic."""
 TOPIC_FIELDS = ("topic", "topic_name", "name")
 PARTITION_FIELDS = ("partition", "partition_index", "partition_id", "index")
 TOPIC_ID = "topic_id"
 
 
 def topic_of(entry: object, name_of: TopicName) -> str | None:
-    """The topic of an entry of a topic list; None if it has none or it is not known."""
+    """Return the topic of an entry of a topic list, or None if the entry has none or the topic id is unknown."""
     if isinstance(entry, str):
         return entry
     name = next((value for field in TOPIC_FIELDS if isinstance(value := getattr(entry, field, None), str)), None)
@@ -59,21 +59,21 @@ def topic_of(entry: object, name_of: TopicName) -> str | None:
 
 
 def partition_of(entry: object) -> int | None:
-    """The partition of an entry of a partition list."""
+    """Return the partition of an entry of a partition list."""
     if isinstance(entry, int):
         return entry
     return next((getattr(entry, field) for field in PARTITION_FIELDS if hasattr(entry, field)), None)
 
 
 def is_topic_list(name: str, entry_type: type) -> bool:
-    """Whether a list of that name with such entries has one for each topic."""
+    """Return whether a list of that name with such entries has an entry for each topic."""
     if name not in TOPIC_LISTS:
         return False
     return entry_type is str or any(hasattr(entry_type, field) for field in (*TOPIC_FIELDS, TOPIC_ID))
 
 
 def lists_in(struct: Struct) -> Iterator[tuple[str, list[object]]]:
-    """The fields of a structure that hold a list with something in it."""
+    """Yield the fields of a structure that hold a list that is not empty."""
     for name in struct.FIELD_DEFAULTS:
         value = getattr(struct, name)
         if isinstance(value, list) and value:
@@ -81,7 +81,7 @@ def lists_in(struct: Struct) -> Iterator[tuple[str, list[object]]]:
 
 
 def places_in(message: Struct, name_of: TopicName, topic: str | None = None) -> Iterator[Place]:
-    """Every place that a message speaks of; inside an entry for ``topic``, its partitions."""
+    """Yield every place in a message; inside an entry for ``topic``, the topic's partitions."""
     for name, entries in lists_in(message):
         if topic is not None and name in PARTITION_LISTS:
             yield from ((topic, partition_of(entry)) for entry in entries)
@@ -103,17 +103,17 @@ def _places_of_topic(entry: object, topic: str | None, name_of: TopicName) -> It
 
 @cache
 def layout_of(cls: type[Message], version: int) -> StructLayout:
-    """What a version of a message carries."""
+    """Return the layout of a message in a version."""
     return struct_layout(cls, version, flexible=version in cls.FLEXIBLE)
 
 
 def carried_fields(layout: StructLayout) -> tuple[FieldLayout, ...]:
-    """All fields of a structure that its version carries."""
+    """Return all fields of a structure that its version carries."""
     return (*layout.fields, *(field for _, field in layout.tagged))
 
 
 def entries_of(field: FieldLayout) -> StructLayout | None:
-    """The layout of a list's entries if they are structures."""
+    """Return the layout of a list's entries if they are structures, else None."""
     if isinstance(field.wire, ArrayOf) and isinstance(field.wire.element, StructLayout):
         return field.wire.element
     return None

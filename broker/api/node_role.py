@@ -1,10 +1,10 @@
-"""What a node is in its cluster, as handlers need to know it."""
+"""The role of a node in its cluster, as far as handlers use it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-# Types only: a start does not load modules that a broker alone in its cluster never uses.
+# Types only: a lone broker does not load these modules at the start.
 if TYPE_CHECKING:
     from ...protocol.messages.describe_quorum import ReplicaState
     from ..controller.controller import Controller
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class NodeRole(Protocol):
-    """A node: alone in its cluster (`node.lone_node`) or one of several (`node.membership`)."""
+    """A role of a node: alone in its cluster (`node.lone_node`) or one of several nodes (`node.membership`)."""
 
     @property
     def remote_transactions(self) -> RemoteTransactions | None:
-        """The way to transactions that other brokers coordinate; None where there are no other brokers."""
+        """The access to transactions that other brokers coordinate; None if there are no other brokers."""
 
     @property
     def controller_here(self) -> Controller:

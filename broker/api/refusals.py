@@ -1,8 +1,8 @@
-"""An error code in the right fields of any API's response: at the top, or in those for some topics and partitions.
+"""Error codes in the right fields of any API's response: at the top level, or in entries for topics and partitions.
 
-Two ways lead there. `refuse_entries` changes a response that a handler gave. For what must not reach a handler at all,
-`take_out` takes the entries out of the request, `refused` makes a response of them, and `merge` puts that together with
-the handler's response to the rest. Names of fields are those of `message_places.py`, not of single APIs.
+There are two ways. `refuse_entries` changes a response that a handler has returned. For entries that must not reach a
+handler, `take_out` removes them from the request, `refused` turns them into a response, and `merge` adds the handler's
+response to the rest. Field names are those of `message_places.py`, not of single APIs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .message_places import (
 )
 
 Hits: TypeAlias = Callable[[str | None, int | None], bool]
-"""Whether a topic and partition are struck; (topic, None) asks for a topic as a whole, (None, None) for all else."""
+"""Tells whether a rule matches a topic and partition; (topic, None) is a whole topic, (None, None) anything else."""
 
 ERROR_FIELDS = ("error_code", "partition_error_code")
 RECORDS = "records"
@@ -45,7 +45,7 @@ OTHER_IDENTITIES = (
     "user",
 )
 SYNONYMS = (TOPIC_FIELDS, PARTITION_FIELDS, *((name,) for name in (TOPIC_ID, *OTHER_IDENTITIES)))
-"""Fields that say what an entry is about, by what they mean."""
+"""Fields that identify an entry, grouped by their meaning."""
 IDENTITIES = frozenset(name for names in SYNONYMS for name in names)
 UNKNOWN = -1
 KNOWN_IF_ALL_IS_WELL = (
@@ -61,11 +61,11 @@ KNOWN_IF_ALL_IS_WELL = (
     "offset",
     "timestamp",
 )
-"""Numbers that are -1 beside an error."""
+"""Numbers that are -1 in an entry with an error."""
 
 
 def has_top_level_error(cls: type[Message], version: int) -> bool:
-    """Whether that version of a response can fail as a whole."""
+    """Return whether this version of a response has a top-level error field."""
     return any(field.name in ERROR_FIELDS for field in carried_fields(layout_of(cls, version)))
 
 
@@ -79,7 +79,7 @@ def refuse_entries(
     *,
     message: str | None = None,
 ) -> None:
-    """Let the entries of a response that are hit say ``code``, ``message`` and nothing else, in place."""
+    """Replace each matching entry of a response, in place, by one that has only ``code`` and ``message``."""
     for field in carried_fields(layout):
         entries, entry_layout = getattr(struct, field.name), entries_of(field)
         if entry_layout is None or not entries:
@@ -95,7 +95,7 @@ def refuse_entries(
 
 
 def take_out(request: Struct, hits: Hits, name_of: TopicName, topic: str | None = None) -> Struct | None:
-    """Take the topics and partitions that are hit out of a request; returns a request with these alone, or None."""
+    """Remove the matching topics and partitions from a request; return a request with only these, or None."""
     taken: dict[str, list[Any]] = {}
     for name, entries in lists_in(request):
         kept: list[Any] = []
@@ -123,19 +123,19 @@ def take_out(request: Struct, hits: Hits, name_of: TopicName, topic: str | None 
 
 
 def is_empty(request: Struct) -> bool:
-    """Whether nothing is left of a request of which something was taken out."""
+    """Return whether a request has no entries left after some were removed."""
     return not any(True for _ in lists_in(request))
 
 
 def refused(request: Struct, cls: type[Message], version: int, code: ErrorCode, message: str | None = None) -> Message:
-    """A response that refuses every entry of a request; its top says nothing, see `has_top_level_error`."""
+    """Return a response that refuses every entry of a request, without a top-level error; see `has_top_level_error`."""
     response = _refused_like(request, layout_of(cls, version), code, message, is_root=True)
     assert isinstance(response, Message)
     return response
 
 
 def merge(response: Struct, other: Struct) -> None:
-    """Add the entries of another response of the same API; those about the same topic become one."""
+    """Add the entries of another response of the same API; entries of the same topic are merged."""
     for name, entries in lists_in(other):
         own: list[Any] = getattr(response, name) or []
         known = {_identity(entry): entry for entry in own}
@@ -161,7 +161,7 @@ def _refused_like(
 
 
 def _counterparts(request: Struct, name: str, layout: StructLayout) -> list[Any]:
-    """The entries of a request that the entries of a list in the response are about."""
+    """Return the entries of a request that correspond to the entries of a list in the response."""
     lists = list(lists_in(request))
     if is_topic_list(name, layout.cls):
         found = [entries for name, entries in lists if is_topic_list(name, type(entries[0]))]
@@ -177,7 +177,7 @@ def _counterparts(request: Struct, name: str, layout: StructLayout) -> list[Any]
 
 
 def _refused_entry(source: object, layout: StructLayout, code: ErrorCode, message: str | None) -> Struct:
-    """An entry that is about the same as ``source`` and says ``code`` and why; the rest has its defaults."""
+    """Return an entry with the identity of ``source``, ``code`` and ``message``, and defaults in all other fields."""
     values: dict[str, Any] = {}
     names = {field.name for field in carried_fields(layout)}
     for synonyms in SYNONYMS:
@@ -203,7 +203,7 @@ def _error_field(layout: StructLayout) -> str | None:
 
 
 def _tells_errors(layout: StructLayout) -> bool:
-    """Whether entries of this kind, or entries inside of them, say how it went."""
+    """Return whether entries of this type, or entries inside of them, have an error field."""
     if _error_field(layout) is not None:
         return True
     inside = (entries_of(field) for field in carried_fields(layout))

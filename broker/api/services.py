@@ -1,11 +1,11 @@
-"""The parts of a broker that handlers use. Handlers know these parts, never the broker that assembles them."""
+"""The parts of a broker that handlers use. Handlers depend on these parts, never on the broker that assembles them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-# Types only: a start does not load modules that a broker alone in its cluster never uses.
+# Types only: a lone broker does not load these modules at the start.
 if TYPE_CHECKING:
     import trio
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of one broker, each by the name that handlers call it."""
+    """A record of the parts of one broker that handlers use."""
 
     config: BrokerConfig
     clock: Clock
     faults: FaultInjection | None
-    """The fault rules in force; None unless `gregor.fault.injection.enable` is set."""
+    """The active fault rules; None unless `gregor.fault.injection.enable` is set."""
     metrics: Metrics
     clients: ClientCensus
     quotas: ClientQuotas
@@ -54,11 +54,11 @@ class Services:
     fetch_sessions: FetchSessionCache
     conversions: ConversionPool
     validations: trio.CapacityLimiter
-    """Bounds how many large compressed batches are checked at a time, each in a thread."""
+    """Limits the number of large compressed batches that are validated at a time, each in a thread."""
     producer_ids: ProducerIds | ProducerIdBlocks
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_markers: PartitionMarkers
     leader_throttle: ReplicationThrottle | None
-    """Limits what followers that are not in sync may copy (KIP-73); None without other brokers."""
+    """Limits the fetch rate of followers that are not in sync (KIP-73); None if there are no other brokers."""
     serving: ServingState

@@ -1,4 +1,5 @@
-"""The table of APIs: one row says what is served of an API, by whom, and what its answer waits for."""
+"""The table of APIs: each row holds an API's versions and handler, which node answers it, and what its answer waits
+for."""
 
 from __future__ import annotations
 
@@ -172,7 +173,7 @@ APIS: Mapping[int, Api] = {
 
 
 def with_transactions_v2(apis: Mapping[int, Api] = APIS) -> Mapping[int, Api]:
-    """What is served of the APIs where transactions V2 are switched on."""
+    """Return the table of APIs with the versions that transactions V2 add."""
     return {
         key: api if (highest := api.max_version_with_transactions_v2) is None else api._replace(max_version=highest)
         for key, api in apis.items()

@@ -1,7 +1,7 @@
-"""A transactional write and its transaction: the partition must be part of it before anything is appended.
+"""Verification of transactional writes: the partition must be in the transaction before anything is appended.
 
-In transactions V2 a write adds its partition by itself; before, the client had to say so first, and a write that was
-delayed on its way could begin a transaction that nobody ends (KIP-890).
+In transactions V2 a write adds its partition by itself. Before, the client had to add it first, and a write that was
+delayed in the network could begin a transaction that nothing ends (KIP-890).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .services import Services
 
 
 class TransactionSupport(Enum):
-    """What a client's version of Produce or TxnOffsetCommit knows (Kafka `TransactionSupportedOperation`)."""
+    """A level of transaction support in a client's requests (Kafka `TransactionSupportedOperation`)."""
 
     BEFORE_KIP_890 = auto()
     TAKES_ABORTABLE = auto()
-    """It knows TRANSACTION_ABORTABLE."""
+    """The client knows TRANSACTION_ABORTABLE."""
     V2 = auto()
-    """It leaves it to the broker to add partitions."""
+    """The client leaves it to the broker to add partitions to the transaction."""
 
 
 SUPPORT_SINCE = {ApiKey.PRODUCE: (11, 12), ApiKey.TXN_OFFSET_COMMIT: (4, 5)}
@@ -34,7 +34,7 @@ SUPPORT_SINCE = {ApiKey.PRODUCE: (11, 12), ApiKey.TXN_OFFSET_COMMIT: (4, 5)}
 
 
 def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
-    """What a client knows that sends this version of an API that writes in transactions."""
+    """Return the transaction support of a client that sends this version of an API."""
     abortable_since, v2_since = SUPPORT_SINCE[api]
     if version >= v2_since:
         return TransactionSupport.V2
@@ -48,10 +48,10 @@ async def join_transaction(
     producer: ProducerIdentity,
     support: TransactionSupport,
 ) -> None:
-    """Let a write into its transaction, or refuse it; one in which this log has records already needs no question.
+    """Add a write to its transaction, or refuse it; skip the check if this log has records of the transaction.
 
-    Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know it,
-    INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and where the coordinator cannot say
+    Raises BrokerError: TRANSACTION_ABORTABLE, or INVALID_TXN_STATE for clients that do not know that code,
+    INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, and if the coordinator cannot answer
     now NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
     is_v2 = support is TransactionSupport.V2
@@ -66,7 +66,7 @@ async def join_transaction(
             is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
         else:
             joining = _join_here(services.transactions, transactional_id, producer, at, is_v2=is_v2)
-            # Were that lost after the write, nobody would end the transaction here.
+            # If this registration were lost after the write, nothing would end the transaction in this log.
             is_added = await when_replicated(joining, services.config.offsets_commit_timeout_ms / 1000)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
@@ -93,9 +93,9 @@ async def _join_here(
 
 
 def _is_in_transaction(partition: Partition, producer: ProducerIdentity, *, is_v2: bool) -> bool:
-    """Whether the log has an open transaction of the producer, of whatever epoch: it refuses an old one by itself.
+    """Return whether the log has an open transaction of the producer, of any epoch: the log itself refuses old epochs.
 
-    In V2 a newer epoch is the next transaction, which must not begin before the last one has its marker here.
+    In V2 a newer epoch is the next transaction, which must not begin before the marker of the last one is written here.
     """
     known = partition.log.producers.producers.get(producer.producer_id)
     if known is None or known.transaction_first_offset == NO_OFFSET:

@@ -1,4 +1,4 @@
-"""Turns of the event loop for requests that name thousands of things: others are served in between."""
+"""Turns of the event loop for requests with thousands of entries: other requests are served in between."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LONGEST_TURN_S = 0.01
 
 
 async def in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """Yield the items, and let other tasks run whenever the work on them has taken a turn's time.
+    """Yield the items, and let other tasks run whenever the work on the items has taken a turn's time.
 
-    What the items are looked up in may change meanwhile: give a copy of what may change.
+    The collections that the loop reads may change meanwhile: pass a copy of a collection that may change.
     """
     end = monotonic() + LONGEST_TURN_S
     for item in items:

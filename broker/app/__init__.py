@@ -1,1 +1,1 @@
-"""The broker put together: its parts, the order in which they start and stop, and `gregor serve`."""
+"""The assembly of the broker: its parts, the order in which the parts start and stop, and `gregor serve`."""

@@ -1,4 +1,4 @@
-"""The broker: what it is made of, in the order in which the parts come up, and how it ends."""
+"""The broker as a whole: its parts, the order in which the parts start, and how they stop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """One broker: assembled by the constructor, alive while `run` runs."""
+    """A broker that the constructor assembles and that `run` keeps running."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self.config = config
@@ -75,7 +75,7 @@ class Broker:
             files=None if self._faults is None else self._faults.files,
         )
         self.membership = self._new_membership(metadata, logs, partitions)
-        """This node's place among others; None for a broker that is a cluster of its own."""
+        """The membership of this node in a cluster of several nodes; None for a lone broker."""
         replication = self.membership.replication if self.membership else None
         self._replicas = Replicas(metadata, logs, partitions, replication)
         self.directories = Directories(logs, self._replicas)
@@ -130,7 +130,7 @@ class Broker:
             leader_throttle=replication.throttles.leader if replication else None,
             serving=ServingState(),
         )
-        """The parts of this broker, as handlers know them."""
+        """The parts of this broker that handlers use."""
         self.dispatcher = self._new_dispatcher(APIS)
         if self.membership is not None:
             self.membership.serve(self.services, self._new_dispatcher(self.membership.controller_apis))
@@ -140,10 +140,10 @@ class Broker:
         self._stop = trio.Event()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open the logs, serve until `stop`, close the logs; started once connections are accepted.
+        """Open the logs, serve until `stop`, then close the logs; report started once connections are accepted.
 
-        Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if it cannot start, and
-        StorageUnavailableError when it cannot go on; the text of each is one line for the operator.
+        Raises ListenerError, StorageUnavailableError, BrokerError or ConfigError if the broker cannot start, and
+        StorageUnavailableError if the broker cannot continue; the text of each error is one line for the operator.
         """
         server = self._open_listeners()
         try:
@@ -189,7 +189,7 @@ class Broker:
         upkeep.cancel()
 
     def _open_faults(self) -> FaultInjection | None:
-        """What makes this broker fail on purpose; its clock and its files are then under the injection's control."""
+        """Return the fault injection, if it is enabled, and put this broker's clock and files under its control."""
         if not self.config.gregor_fault_injection_enable:
             return None
         from ..faults.injection import FaultInjection
@@ -200,7 +200,7 @@ class Broker:
         return faults
 
     def _new_dispatcher(self, apis: Mapping[int, Api]) -> Dispatcher:
-        """Return a dispatcher for these APIs, one that applies fault rules if faults are enabled."""
+        """Return a dispatcher for these APIs, which applies fault rules if fault injection is enabled."""
         route = self.membership.route if self.membership else own_handler
         if self._faults is None:
             return Dispatcher(self.services, apis, route)
@@ -209,9 +209,9 @@ class Broker:
         return FaultyDispatcher(self.services, apis, route, self._faults)
 
     def stop(self) -> None:
-        """Let `run` end: no new connections, parked fetches answer now, requests in flight finish.
+        """Make `run` end: accept no new connections, answer delayed fetches now, finish the requests in flight.
 
-        A broker of several first lets others lead its partitions.
+        In a cluster of several brokers, this broker first hands the leadership of its partitions to other brokers.
         """
         self.services.serving.is_ready = False
         if self.membership is not None and not self._leaving.is_set():
@@ -231,7 +231,7 @@ class Broker:
     ) -> Membership | None:
         if self.config.roles.is_alone:
             return None
-        # A broker that is a cluster of its own does not load these modules at the start.
+        # A lone broker does not load these modules at the start.
         from ..node.membership import Membership
 
         return Membership(self.config, self._clock, metadata, logs, partitions)
@@ -242,7 +242,7 @@ class Broker:
 
     def _open_listeners(self) -> Server:
         config = self.config
-        # Controllers' listeners are named in files meant for Kafka; this broker needs none.
+        # Configuration files meant for Kafka name the controller's listeners; a lone broker needs no such listener.
         controllers = {name.upper() for name in config.controller_listener_names or ()}
         endpoints = [e for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
         if not endpoints and config.roles.is_broker:
@@ -269,7 +269,7 @@ class Broker:
         address = self.config.gregor_metrics_listener
         if not address:
             return None
-        # Nobody who has no metrics listener should wait for its modules at the start.
+        # A broker without a metrics listener does not load the listener's modules at the start.
         from ..reporting.pages import Monitoring
 
         monitoring = Monitoring(self.services, address)
@@ -277,9 +277,10 @@ class Broker:
         return monitoring
 
     def _socket_options(self) -> SocketOptions:
-        """How this broker's listening sockets are made."""
+        """Return the options of this broker's listening sockets."""
         config = self.config
-        # Kafka's default of 100 kB keeps the kernel from adapting to fast clients: only what was asked for counts.
+        # Kafka's default of 100 kB would keep the kernel from enlarging buffers for fast clients: use only sizes that
+        # are set.
         is_set = config.is_set
         return SocketOptions(
             config.socket_listen_backlog_size,
@@ -335,7 +336,7 @@ class Broker:
         )
 
     async def _keep_transactions(self) -> None:
-        """Abort what has timed out, forget what has expired, write markers that are still missing."""
+        """Abort transactions that timed out, remove transactional ids that expired, write markers that are missing."""
         pause_s = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000
         while True:
             await trio.sleep(pause_s)

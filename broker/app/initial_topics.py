@@ -1,4 +1,4 @@
-"""Creates the topics of ``gregor.create.topics`` that do not exist yet."""
+"""Creation of the topics of ``gregor.create.topics`` that do not exist yet."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..metadata.store import MetadataStore
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
-"""How long the start waits for a topic that needs brokers which are not there yet."""
+"""How long the start waits for a topic that needs more brokers than are registered so far."""
 PAUSE_S = 0.5
 
 
 def create_alone(metadata: MetadataStore, topics: list[InitialTopic]) -> None:
-    """Create the missing topics on the one node of a cluster, each with one replica whatever was asked for.
+    """Create the missing topics on a lone broker, each with one replica whatever replication factor is configured.
 
     Raises BrokerError for a topic that cannot be created.
     """
@@ -33,10 +33,10 @@ def create_alone(metadata: MetadataStore, topics: list[InitialTopic]) -> None:
 
 
 async def create_among_others(metadata: MetadataStore, topics: list[InitialTopic]) -> None:
-    """Create the missing topics of a cluster, where every broker may ask for the same ones, and wait until all exist.
+    """Create the missing topics of a cluster and wait until all exist; every broker may ask for the same topics.
 
-    A topic with more replicas than there are brokers is tried again until they have come; after `PATIENCE_S` the log
-    says what is missing and the broker goes on.
+    A topic with more replicas than there are brokers is retried until enough brokers are registered; after `PATIENCE_S`
+    the log names the missing topics and the broker continues.
     """
     problems: dict[str, str] = {}
     with trio.move_on_after(PATIENCE_S):
@@ -51,7 +51,7 @@ async def create_among_others(metadata: MetadataStore, topics: list[InitialTopic
 
 
 def _ask_for(metadata: MetadataStore, topic: InitialTopic) -> str:
-    """Create a topic or ask the controller to; returns why it may be missing."""
+    """Create a topic, or ask the controller to create it; return the reason why the topic may still be missing."""
     new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic.configs)
     try:
         if metadata.is_controller:

@@ -1,4 +1,4 @@
-"""`gregor serve`: one broker in one process, from its start line to its exit status."""
+"""`gregor serve`: one broker in one process, from its first log line to its exit status."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .broker import Broker
 logger = logging.getLogger(__name__)
 
 ONE_LINE_FAILURES = (ListenerError, StorageUnavailableError, ConfigError, BrokerError)
-"""What keeps a broker from starting, or from going on, told in one line."""
+"""Errors that keep a broker from starting or continuing; each is printed as one line."""
 LOG_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 GARBAGE_THRESHOLD = 20_000
-"""Allocations between two looks for cycles: requests make few, and each look costs everybody's time."""
+"""Allocations between two garbage collections: requests make few cycles, and a collection delays every request."""
 
 
 def serve(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit status: 0, or 1 with one line if it cannot serve."""
-    # Whoever reads the log may go away; that is no reason to fill standard error with tracebacks.
+    """Run a broker until SIGTERM or SIGINT; return the exit status: 0, or 1 after one error line if it cannot serve."""
+    # If the reader of standard output closes it, the logger must not fill standard error with tracebacks.
     logging.raiseExceptions = False
     logging.basicConfig(level=LEVELS[config.gregor_log_level], format=LOG_FORMAT, stream=sys.stdout)
     for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
@@ -69,7 +69,7 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
 
 
 def _only_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """The one of `ONE_LINE_FAILURES` that a group of exceptions stands for; raises the group if it is anything else."""
+    """Return the single error of `ONE_LINE_FAILURES` that a group of exceptions holds; raise any other group."""
     found: list[Exception] = []
     pending: list[Exception] = [group]
     while pending:
@@ -89,7 +89,7 @@ async def _stop_at_signal(signals: AsyncIterator[int], broker: Broker, everythin
         if broker.services.serving.is_ready:
             broker.stop()
         else:
-            # Nobody has been served: a broker that waits for its controller need not go on waiting.
+            # No client has been served yet: a broker that waits for its controller may stop at once.
             everything.cancel()
         return
 
@@ -108,20 +108,20 @@ def _say_started(broker: Broker) -> None:
         milliseconds_since_exec(),
         "compiled" if is_kernel_compiled() else "in pure Python",
     )
-    # Lines that testcontainers and scripts wait for before they use a Kafka.
+    # Kafka's lines, which testcontainers and scripts wait for before they use a broker.
     logger.info("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
     logger.info("[KafkaServer id=%d] started", node_id)
     logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", node_id)
 
 
 def is_kernel_compiled() -> bool:
-    """Whether the conversion loops are machine code."""
+    """Return whether the record conversion loops are compiled to machine code."""
     kernel = importlib.import_module("...protocol.records.kernel_cy", __package__)
     return not (kernel.__file__ or "").endswith(".py")
 
 
 def milliseconds_since_exec() -> int:
-    """How long this process has been running, by the kernel's count."""
+    """Return the age of this process by the kernel's clock, in milliseconds."""
     fields_after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     started_s = int(fields_after_name[19]) / os.sysconf("SC_CLK_TCK")
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_s) * 1000)

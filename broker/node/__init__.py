@@ -1,4 +1,4 @@
-"""The place of a node in a cluster of several: registration, heartbeats, forwarding, and the controller's listener.
+"""A node's membership in a cluster of several: registration, heartbeats, forwarding, the controller's listener.
 
-`membership.py` holds all of it for one node. A broker that is a cluster of its own never loads this room.
+`membership.py` holds the state of one node. A lone broker never imports this package.
 """

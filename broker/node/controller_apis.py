@@ -1,4 +1,4 @@
-"""What is served on the controller's listener, and the handlers of what is served nowhere else."""
+"""The APIs of the controller's listener, and the handlers of those APIs that no other listener serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .metadata_fetch import handle_fetch_metadata, handle_fetch_snapshot
 async def handle_broker_registration(
     request: BrokerRegistrationRequest, context: RequestContext
 ) -> BrokerRegistrationResponse:
-    """Register a broker, fenced."""
+    """Register a broker, fenced at first."""
     is_here = context.services.metadata.node_id == request.broker_id
     return BrokerRegistrationResponse(
         broker_epoch=context.services.node.controller_here.register(request, is_here=is_here)
@@ -33,26 +33,26 @@ async def handle_broker_registration(
 
 
 async def handle_broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
-    """Note that a broker lives."""
+    """Record a broker's heartbeat, and answer with its state."""
     return context.services.node.controller_here.heartbeat(request)
 
 
 async def handle_assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: RequestContext
 ) -> AssignReplicasToDirsResponse:
-    """Note which log directories a broker's replicas are in."""
+    """Record which log directories a broker's replicas are in."""
     return context.services.node.controller_here.assign_directories(request)
 
 
 async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    """Give partitions the in-sync sets that their leader wants."""
+    """Set the in-sync replicas of partitions as their leader requests."""
     return context.services.node.controller_here.alter_partitions(request, context.api_version)
 
 
 async def handle_allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: RequestContext
 ) -> AllocateProducerIdsResponse:
-    """Give a broker a block of producer ids (KIP-730)."""
+    """Allocate a block of producer ids to a broker (KIP-730)."""
     context.services.node.controller_here.registered(request.broker_id, request.broker_epoch)
     first = context.services.metadata.allocate_producer_ids(BLOCK_SIZE)
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)
@@ -61,7 +61,7 @@ async def handle_allocate_producer_ids(
 async def handle_describe_controllers(
     request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """Tell who the controller is (KIP-919)."""
+    """Describe the controller of the cluster (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -79,14 +79,14 @@ async def handle_describe_controllers(
 
 
 async def handle_envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
-    """Answer a client's request that a broker has sent on (KIP-590)."""
+    """Answer a client's request that a broker has forwarded (KIP-590)."""
     if context.is_forwarded:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     return await open_envelope(request, context)
 
 
 FOR_TOOLS = (ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS)
-"""What else Kafka's tools ask a controller that they know by --bootstrap-controller."""
+"""Further APIs that Kafka's tools use with --bootstrap-controller."""
 
 CONTROLLER_APIS: Mapping[int, Api] = {
     key: api for key, api in APIS.items() if api.is_for_controller is not None or key in FOR_TOOLS

@@ -1,4 +1,4 @@
-"""The link to a controller in the same process (a `ControllerLink`): its handlers are called, and nothing is sent."""
+"""The link to a controller in the same process (a `ControllerLink`): it calls handlers and sends nothing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NOWHERE = ("127.0.0.1", 0)
 
 
 class ControllerHere:
-    """A link that asks the controller of the same node."""
+    """A link that calls the controller on the same node."""
 
     def __init__(self, dispatcher: Callable[[], Dispatcher]) -> None:
-        """Ask the dispatcher that `dispatcher` returns, which need not exist before the first question."""
+        """Use the dispatcher that `dispatcher` returns; it need not exist before the first request."""
         self._dispatcher = dispatcher
         self._client = ClientConnection(NOWHERE, NOWHERE, "", "this broker", trio.Event())
 
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = 30.0, version: int | None = None
     ) -> Response:
-        """Return the controller's answer, which is there at once; see `peers.ControllerLink`."""
+        """Return the controller's answer, without a network round trip; see `peers.ControllerLink`."""
         api = CONTROLLER_APIS[api_key_of(request)]
         dispatcher = self._dispatcher()
         asked = api.max_version if version is None else version

@@ -1,4 +1,4 @@
-"""Tells the controller which log directory each replica of this broker is in (KIP-858; Kafka `AssignmentsManager`)."""
+"""Reports to the controller which log directory holds each replica (KIP-858; Kafka `AssignmentsManager`)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ..replicas.partition_registry import PartitionRegistry
 logger = logging.getLogger(__name__)
 
 MOST_ASSIGNMENTS = 2250
-"""In one request (Kafka `AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST`)."""
+"""Assignments in one request at most (Kafka `AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST`)."""
 TIMEOUT_S = 10.0
 RETRY_S = 1.0
 ABSENT_PAUSE_S = 5.0
-"""Between two looks whether logs are there by now that were not."""
+"""Pause between two checks whether the logs that were missing exist now."""
 
 Replica = tuple[UUID, int]
 """Topic id and partition."""
 
 
 class DirectoryAssignments:
-    """Compares where the replicas are with what the metadata says, as one of both changes."""
+    """A task that compares the directories of replicas with the metadata whenever one of the two changes."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._unchecked: dict[Replica, None] = {}
         self._absent: dict[Replica, None] = {}
-        """Replicas whose logs are not there yet, or are offline."""
+        """Replicas whose logs do not exist yet, or are offline."""
         self._has_unchecked = trio.Event()
         metadata.subscribe(self._note)
 
     def check(self, partition: Partition) -> None:
-        """Look at a partition whose directory may have changed."""
+        """Queue a check of a partition whose directory may have changed."""
         topic = self._metadata.topics.get(partition.topic)
         if topic is not None:
             self._add(topic, [partition.index])
 
     def check_all(self) -> None:
-        """Look at all partitions of this broker."""
+        """Queue a check of all partitions of this broker."""
         for partition in self._partitions:
             self.check(partition)
 
@@ -85,7 +85,7 @@ class DirectoryAssignments:
                 self._has_unchecked.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Check queued replicas and report wrong assignments, until cancelled."""
         while True:
             with trio.move_on_after(ABSENT_PAUSE_S if self._absent else math.inf):
                 await self._has_unchecked.wait()
@@ -99,7 +99,7 @@ class DirectoryAssignments:
                 self._has_unchecked.set()
 
     def _take_wrong(self) -> dict[Replica, UUID]:
-        """Take what is to be looked at, and return where those replicas are that the metadata has elsewhere."""
+        """Empty the queue, and return the actual directory of each replica that the metadata assigns to another one."""
         unchecked, self._unchecked, self._absent = self._unchecked, {}, {}
         wrong = {replica: found for replica in unchecked if (found := self._wrong_directory(replica)) is not None}
         taken = dict(islice(wrong.items(), MOST_ASSIGNMENTS))
@@ -107,7 +107,7 @@ class DirectoryAssignments:
         return taken
 
     def _wrong_directory(self, replica: Replica) -> UUID | None:
-        """The directory that a replica is in, if the metadata says another one."""
+        """Return the directory of a replica if the metadata names a different one, else None."""
         topic_id, index = replica
         topic = self._metadata.topic_by_id(topic_id)
         if topic is None or self._metadata.node_id not in topic.partitions[index].replicas:
@@ -120,13 +120,16 @@ class DirectoryAssignments:
         return None if actual == topic.partitions[index].directory_of(self._metadata.node_id) else actual
 
     async def _tell(self, wrong: dict[Replica, UUID]) -> bool:
-        """Tell the controller; whether it has taken note. What it refuses for one replica waits for its next change."""
+        """Report directories to the controller; return whether it accepted the request.
+
+        A replica that the controller refuses is reported again at its next change.
+        """
         try:
             answer = await self._link.ask(self._request(wrong), AssignReplicasToDirsResponse, timeout_s=TIMEOUT_S)
             if answer.error_code:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
-            logger.info("the controller was not told where replicas are: %s", error)
+            logger.info("the report of replica directories failed: %s", error)
             return False
         for directory in answer.directories:
             for topic in directory.topics:
@@ -134,7 +137,7 @@ class DirectoryAssignments:
                     if result.error_code:
                         code = ErrorCode(result.error_code).name
                         logger.info(
-                            "partition %d of %s: its directory is not taken: %s",
+                            "partition %d of %s: the controller refused its directory: %s",
                             result.partition_index,
                             topic.topic_id,
                             code,

@@ -1,7 +1,7 @@
-"""Requests that only the controller may answer: brokers send them on in envelopes, which it opens (KIP-590).
+"""Forwarding of requests that only the controller may answer: brokers wrap them in envelopes (KIP-590).
 
-An envelope has the client's request, who the client is, and where it came from; the answer has the response. So clients
-may ask any broker, and need not know the controller.
+An envelope holds the client's request, its principal and its address; the answer holds the response. So clients may
+send any request to any broker, and need not know the controller.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ..server.connection import UnanswerableError
 PRINCIPAL_VERSION = struct.Struct(">h")
 USER = "User"
 TIMEOUT_S = 30.0
-"""How long a request may wait for a controller that starts again; clients' own patience is seldom longer."""
+"""How long a request may wait for a controller that restarts; clients' own timeouts are seldom longer."""
 
 
 class Forwarding:
-    """A broker's side."""
+    """A broker's side of forwarding, which wraps requests in envelopes."""
 
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
 
     async def forward(self, request: Message, context: RequestContext) -> Message:
-        """The controller's response to a client's request. Raises BrokerError."""
+        """Return the controller's response to a client's request. Raises BrokerError."""
         client = context.client
         envelope = EnvelopeRequest(
             request_data=_frame_of(request, context),
@@ -67,7 +67,7 @@ def _response_in(frame: memoryview, context: RequestContext) -> Message:
 
 
 async def open_envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
-    """The controller's side: answer the request inside as if its client had come here."""
+    """Answer the request inside an envelope, on the controller, as if its client were connected here."""
     try:
         client = _client_inside(request, context)
         answer = await context.dispatch.answer(memoryview(request.request_data), client)
@@ -81,7 +81,10 @@ async def open_envelope(request: EnvelopeRequest, context: RequestContext) -> En
 
 
 def _client_inside(request: EnvelopeRequest, context: RequestContext) -> ClientConnection:
-    """Whoever sent the request to the broker that sent the envelope. Raises DecodeError, ValueError, struct.error."""
+    """Return the client that sent the request to the forwarding broker.
+
+    Raises DecodeError, ValueError or struct.error for a malformed envelope.
+    """
     principal = bytes(request.request_principal or b"")
     (version,) = PRINCIPAL_VERSION.unpack_from(principal)
     user = decode(DefaultPrincipalData, principal[PRINCIPAL_VERSION.size :], version)
@@ -98,5 +101,5 @@ def _client_inside(request: EnvelopeRequest, context: RequestContext) -> ClientC
 
 
 def _packed_address(host: str) -> bytes:
-    """An address as Java's InetAddress has it, without the zone of a link-local one."""
+    """Return the bytes of an address as Java's InetAddress has them, without the zone of a link-local address."""
     return ipaddress.ip_address(host.partition("%")[0]).packed

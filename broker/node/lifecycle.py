@@ -1,4 +1,5 @@
-"""A broker's life as the controller sees it: registered, unfenced, leaving (KIP-631; `BrokerLifecycleManager`)."""
+"""The states of a broker as the controller sees them: registered, unfenced, leaving (KIP-631; Kafka
+`BrokerLifecycleManager`)."""
 
 from __future__ import annotations
 
@@ -31,28 +32,28 @@ NOT_REGISTERED = -1
 REGISTRATION_RETRY_S = 0.2
 SHUTDOWN_POLL_S = 0.02
 FORGOTTEN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-"""Answers to heartbeats after which a broker has to register again."""
+"""Error codes of heartbeats after which a broker must register again."""
 
 
 class LogDirectories(Protocol):
-    """The log directories of this broker, as far as the controller has to know of them."""
+    """A view of this broker's log directories that holds what the controller must know."""
 
     def failed_ids(self) -> list[UUID]:
         """Return the ids of directories that are offline until the next start."""
 
     def unwritable_ids(self) -> list[UUID]:
-        """Return the ids of directories that take no writes for now."""
+        """Return the ids of directories that accept no writes at present."""
 
 
 class DirectoryTrouble(NamedTuple):
-    """What a heartbeat says of log directories (KIP-858)."""
+    """The failures of log directories that a heartbeat reports (KIP-858)."""
 
     failed: list[UUID]
     unwritable: list[UUID]
 
 
 class BrokerLifecycle:
-    """Registers one broker and keeps it so. `epoch` is what other requests to the controller have to name."""
+    """A task that registers one broker and sends its heartbeats; `epoch` is the broker epoch for other requests."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class BrokerLifecycle:
         wait_for_directories: Callable[[], Awaitable[None]],
         is_controller: bool = False,
     ) -> None:
-        """``wait_for_directories`` returns after what ``directories`` say has changed."""
+        """Prepare the lifecycle; ``wait_for_directories`` returns after the state of ``directories`` has changed."""
         self._directories = directories
         self._wait_for_directories = wait_for_directories
         self._told = DirectoryTrouble([], [])
@@ -76,13 +77,13 @@ class BrokerLifecycle:
         self._advertised = advertised
         self._incarnation_id = uuid4()
         self.log_dirs: list[UUID] = []
-        """Ids of the log directories, known once they are open."""
+        """Ids of the log directories, set once the directories are open."""
         self.epoch = NOT_REGISTERED
         self._is_unfenced = trio.Event()
         self._is_leaving = False
 
     async def register(self) -> None:
-        """Make the broker known to the controller, fenced.
+        """Register the broker with the controller, which fences it at first.
 
         Raises BrokerError as the controller does; DUPLICATE_BROKER_REGISTRATION and REQUEST_TIMED_OUT only after
         ``initial.broker.registration.timeout.ms``.
@@ -96,7 +97,7 @@ class BrokerLifecycle:
                 self.epoch = answer.broker_epoch
                 return
             if code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION or trio.current_time() >= deadline:
-                raise BrokerError(code, f"the controller does not take broker {self._config.node_id}: {code.name}")
+                raise BrokerError(code, f"the controller refuses broker {self._config.node_id}: {code.name}")
             logger.info("another broker %d is still registered: waiting until it is fenced", self._config.node_id)
             await trio.sleep(REGISTRATION_RETRY_S)
 
@@ -118,15 +119,15 @@ class BrokerLifecycle:
         )
 
     async def wait_until_unfenced(self) -> None:
-        """Return once the controller lets clients see this broker, and this broker has read so itself."""
+        """Wait until the controller has unfenced this broker and this broker's own metadata says so."""
         await self._is_unfenced.wait()
         while (own := self._metadata.broker(self._config.node_id)) is None or own.is_fenced:
             await self._metadata.wait_for_growth()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled; the first as soon as this broker has read its own registration.
+        """Send heartbeats until cancelled, the first as soon as this broker has read its own registration.
 
-        A log directory that fails is told at once.
+        A log directory that fails is reported at once.
         """
         interval_s = self._config.broker_heartbeat_interval_ms / 1000
         while True:
@@ -135,13 +136,13 @@ class BrokerLifecycle:
             try:
                 await self._beat(interval_s)
             except BrokerError as error:
-                # What keeps the controller from answering is told by whoever follows it.
+                # The metadata follower logs why the controller does not answer.
                 logger.debug("heartbeat: %s", error)
             await self._pause(interval_s)
 
     async def _pause(self, interval_s: float) -> None:
-        """Wait until the next heartbeat is due, or there is something new to tell."""
-        # The broker in the controller's process is as alive as the controller: that needs no telling.
+        """Wait until the next heartbeat is due, or the state of a log directory has changed."""
+        # The broker in the controller's process needs no heartbeat: it is alive as long as the controller is.
         is_needless = self._is_controller and self._is_unfenced.is_set() and not any(self._told)
         with trio.move_on_after(math.inf if is_needless else interval_s):
             while self._trouble() == self._told:
@@ -164,7 +165,9 @@ class BrokerLifecycle:
         answer = await self._link.ask(request, BrokerHeartbeatResponse, timeout_s=timeout_s)
         code = ErrorCode(answer.error_code)
         if code in FORGOTTEN and not self._is_leaving:
-            logger.warning("the controller does not know this broker any more (%s): registering again", code.name)
+            logger.warning(
+                "the controller has no registration of this broker any more (%s): registering again", code.name
+            )
             await self.register()
         elif code is not ErrorCode.NONE:
             raise BrokerError(code)
@@ -175,7 +178,7 @@ class BrokerLifecycle:
         return answer
 
     async def leave(self, timeout_s: float) -> None:
-        """Wait until others lead what this broker leads, at most ``timeout_s`` (controlled shutdown)."""
+        """Wait at most ``timeout_s`` until other brokers lead this broker's partitions (controlled shutdown)."""
         self._is_leaving = True
         with trio.move_on_after(timeout_s) as limit:
             while True:
@@ -183,8 +186,8 @@ class BrokerLifecycle:
                     if (await self._beat(timeout_s)).should_shut_down:
                         return
                 except BrokerError as error:
-                    logger.info("stopping without a word to the controller: %s", error)
+                    logger.info("controlled shutdown failed, stopping anyway: %s", error)
                     return
                 await trio.sleep(SHUTDOWN_POLL_S)
         if limit.cancelled_caught:
-            logger.warning("others did not take over all partitions within %.1f s: stopping anyway", timeout_s)
+            logger.warning("other brokers did not take over all partitions within %.1f s: stopping anyway", timeout_s)

@@ -1,4 +1,4 @@
-"""A node that is alone in its cluster: no controller to ask, no other broker to wait for."""
+"""The role of a node that is alone in its cluster, without a controller and without other brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..controller.controller import Controller
 
 
 class LoneNode:
-    """The role (`api.node_role.NodeRole`) of a broker without `process.roles`."""
+    """A role (`api.node_role.NodeRole`) of a broker without `process.roles`."""
 
     remote_transactions = None
 

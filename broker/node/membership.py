@@ -1,4 +1,4 @@
-"""All that a node of a cluster of several has and a lone broker has not, and how that begins and ends."""
+"""The parts that a node has in a cluster of several nodes only, and how these parts start and stop."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ from .topic_creation import TopicCreation
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""After so long a broker that cannot find its controller says so, and goes on looking."""
+"""Time after which a broker that cannot reach its controller logs a warning and retries."""
 SHUTDOWN_S = 5.0
-"""How long a broker that is told to stop waits until others lead its partitions."""
+"""How long a broker waits in a controlled shutdown until other brokers lead its partitions."""
 
 
 class Membership:
-    """The place of one node among several (an `api.node_role.NodeRole`)."""
+    """A role (`api.node_role.NodeRole`) of a node in a cluster of several nodes."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Membership:
         self._partitions = partitions
         self.peers = Peers(metadata, inter_broker_listener(config), f"broker-{config.node_id}")
         self.controller: Controller | None = None
-        """The controller, if this node is it."""
+        """The controller, if it runs on this node."""
         self.forwarding: Forwarding | None = None
         self._remotes: list[RemoteController] = []
         self._follower: MetadataFollower | None = None
@@ -103,19 +103,19 @@ class Membership:
         return CONTROLLER_APIS
 
     def serve(self, services: Services, controller_dispatcher: Dispatcher) -> None:
-        """Take the parts that exist only after this one: the services of handlers, and the controller's dispatcher."""
+        """Set the parts that are created after this one: the services of handlers, and the controller's dispatcher."""
         self._services = services
         self.controller_dispatcher = controller_dispatcher
 
     @property
     def controller_here(self) -> Controller:
-        """The controller, on the node that it is on. Raises BrokerError NOT_CONTROLLER."""
+        """The controller, if it runs on this node. Raises BrokerError NOT_CONTROLLER on other nodes."""
         if self.controller is None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
         return self.controller
 
     def observers(self, now_ms: int) -> list[ReplicaState]:
-        """Return the brokers that follow the controller here. Raises BrokerError NOT_CONTROLLER."""
+        """Return the brokers that follow this controller. Raises BrokerError NOT_CONTROLLER."""
         return self.controller_here.observers(now_ms)
 
     def unregister(self, broker_id: int) -> None:
@@ -133,7 +133,8 @@ class Membership:
     def route(self, api: Api, request: Message) -> Handler:
         """Return the handler of a request on this node (an `api.contract.Route`).
 
-        Requests for the controller are forwarded, and answers that depend on an internal topic wait for its replicas.
+        Requests for the controller are forwarded; answers that depend on an internal topic wait for the topic's
+        replicas.
         """
         forwarding = self.forwarding
         if forwarding is not None and api.is_for_controller is not None and api.is_for_controller(request):
@@ -162,7 +163,8 @@ class Membership:
         config = self._config
         backoff_s = config.controller_quorum_retry_backoff_ms / 1000
         address = (controller.host, controller.port)
-        # What waits for news, or for a client's sake, must not keep heartbeats waiting: each has its own connection.
+        # Metadata fetches and forwarded requests may wait long; heartbeats have their own connection and never queue
+        # behind.
         fetching, asking, forwarding = self._remotes = [
             RemoteController(address, f"{what}-{config.node_id}", retry_backoff_s=backoff_s)
             for what in ("metadata", "broker", "broker")
@@ -176,12 +178,12 @@ class Membership:
         logger.info("node %d follows the controller at %s:%d", config.node_id, *address)
         if config.roles.passed_over:
             others = ", ".join(f"{voter.host}:{voter.port}" for voter in config.roles.passed_over)
-            logger.warning("Gregor has one controller, and uses the first only; passed over: %s", others)
+            logger.warning("Gregor supports one controller and uses the first voter only; ignored: %s", others)
 
     # --- before the logs are open
 
     def open_listener(self, throttle: ConnectionRates, options: SocketOptions) -> None:
-        """Open the controller's listener, if there is one. Raises ListenerError."""
+        """Open the controller's listener, if this node has one. Raises ListenerError."""
         endpoint = self._config.roles.controller_listener
         if endpoint is None:
             return
@@ -201,7 +203,7 @@ class Membership:
             self._controller_server.close()
 
     async def find_cluster_id(self) -> str | None:
-        """The id of the controller's cluster, for a broker whose directories have none yet; waits until it is known."""
+        """Return the id of the controller's cluster once it answers; None if a log directory has an id already."""
         controller = self._config.roles.controller
         if controller is None or any(_has_cluster_id(path) for path in self._config.log_dirs):
             return None
@@ -217,7 +219,7 @@ class Membership:
                     )
                     break
                 except BrokerError as error:
-                    logger.warning("still looking for the controller: %s", error.message or error.code.name)
+                    logger.warning("the controller is not reachable yet: %s", error.message or error.code.name)
             nursery.cancel_scope.cancel()
         if answer.error_code:
             raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
@@ -233,11 +235,11 @@ class Membership:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Follow the controller, or be it, until cancelled; started once a broker is registered and has the metadata.
+        """Run the parts of the membership until cancelled; report started once the broker is registered and has the
+        metadata.
 
-        `take_roles` is called then: it gives partitions their roles. `wait_for_directories` returns after the health of
-        a log directory has changed. Raises BrokerError if the controller refuses this
-        broker.
+        `take_roles` is called then: it makes partitions leaders or followers. `wait_for_directories` returns after the
+        health of a log directory has changed. Raises BrokerError if the controller refuses this broker.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.peers.run)
@@ -279,12 +281,12 @@ class Membership:
         return lifecycle
 
     async def wait_until_unfenced(self) -> None:
-        """Return once clients may see this broker; at once for a node that is none."""
+        """Wait until clients may see this broker; return at once on a node that is no broker."""
         if self.lifecycle is not None:
             await self.lifecycle.wait_until_unfenced()
 
     async def leave(self) -> None:
-        """Let others take over, before this node stops serving."""
+        """Hand the leadership of partitions to other brokers, before this node stops serving."""
         others = any(node_id != self._config.node_id for node_id in self._metadata.broker_ids)
         if self.lifecycle is not None and others and self._config.controlled_shutdown_enable:
             await self.lifecycle.leave(SHUTDOWN_S)
@@ -292,9 +294,10 @@ class Membership:
 
 
 def advertised_endpoints(config: BrokerConfig, listening: Sequence[Endpoint]) -> list[Endpoint]:
-    """Where other nodes and their clients find this broker, by listener.
+    """Return the endpoints at which other nodes and clients reach this broker, by listener.
 
-    That is ``advertised.listeners``, else where it listens, by the machine's name if that is on every interface.
+    An endpoint is the one of ``advertised.listeners``, else the bound address, with the machine's host name for a
+    listener on all interfaces.
     """
     told = {
         endpoint.name: endpoint for endpoint in parse_endpoints("advertised.listeners", config.advertised_listeners)
@@ -307,7 +310,10 @@ def advertised_endpoints(config: BrokerConfig, listening: Sequence[Endpoint]) ->
 
 
 def refuse_all(request: Message, key: AnyApiKey, version: int, error: BrokerError) -> Message:
-    """An answer that refuses each entry of a request. Raises ``error`` itself where it has its place at the top."""
+    """Return an answer that refuses each entry of a request.
+
+    Raises ``error`` itself if the response has a top-level error field.
+    """
     cls = response_class(key)
     if has_top_level_error(cls, version):
         raise error

@@ -1,4 +1,4 @@
-"""The controller's side of following: Fetch and FetchSnapshot of the metadata log (KIP-595, KIP-630)."""
+"""The controller's Fetch and FetchSnapshot of the metadata log, for its followers (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_EPOCH = -1
 
 
 async def handle_fetch_metadata(request: FetchRequest, context: RequestContext) -> FetchResponse:
-    """Give a follower what comes next, as soon as there is something; the metadata log is all that is served here."""
+    """Return the next records of the metadata log to a follower, waiting for new records if there are none."""
     metadata, controller = context.services.metadata, context.services.node.controller_here
     if request.cluster_id not in (None, metadata.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -63,7 +63,7 @@ def _metadata_partition(request: FetchRequest, version: int) -> FetchPartition |
 
 
 def _follows(answer: PartitionData) -> bool:
-    """Whether the follower's log is a beginning of ours."""
+    """Return whether the follower's log is a prefix of this log."""
     return answer.snapshot_id.end_offset < 0 and answer.diverging_epoch.end_offset < 0
 
 
@@ -98,7 +98,7 @@ def _answer(wanted: FetchPartition, replica_id: int, metadata: MetadataStore, co
 
 
 async def handle_fetch_snapshot(request: FetchSnapshotRequest, context: RequestContext) -> FetchSnapshotResponse:
-    """Give a follower a piece of a snapshot."""
+    """Return a chunk of a snapshot to a follower."""
     metadata = context.services.metadata
     if request.cluster_id not in (None, metadata.cluster_id):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)

@@ -1,4 +1,4 @@
-"""Topics that a broker creates on first use, through the controller (Kafka `AutoTopicCreationManager`)."""
+"""Creation of topics on first use, through the controller (Kafka `AutoTopicCreationManager`)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 MOST_AT_ONCE = 1000
-"""Names that clients have asked for and the controller has not answered; more wait until they are asked for again."""
+"""Topics whose creation is pending at most; further topics are created when clients ask again."""
 
 
 class TopicCreation:
-    """Asks for each missing topic once at a time. Whoever wanted it asks this broker again, and finds it."""
+    """A task that asks the controller for missing topics, once at a time for each; clients retry until they exist."""
 
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
@@ -32,13 +32,13 @@ class TopicCreation:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Ask until cancelled."""
+        """Run the pending requests until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     def request(self, topic: NewTopic) -> None:
-        """Have a topic created, in the background."""
+        """Start the creation of a topic in the background."""
         if self._nursery is None or topic.name in self._under_way or len(self._under_way) >= MOST_AT_ONCE:
             return
         self._under_way.add(topic.name)

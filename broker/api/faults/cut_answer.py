@@ -1,4 +1,4 @@
-"""An answer that breaks off: its length is the whole one's, its bytes end early, and so does the connection."""
+"""A truncated answer: its header announces the full length, but the bytes and the connection end early."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ...server.parts import BUFFERS, Answer, Buffer, Sink, total_size
 
 
 class CutAnswer:
-    """The part that takes the place of all others in an answer that is to be cut."""
+    """A part that replaces all other parts of an answer that is to be truncated."""
 
     def __init__(self, answer: Answer, kept_bytes: int, reason: str) -> None:
         self._answer = answer
         self._kept_bytes = kept_bytes
         self._reason = reason
         self.size = total_size(answer)
-        """What the frame announces, as if nothing were wrong."""
+        """The size that the frame announces, as if the answer were complete."""
 
     async def send_to(self, sink: Sink) -> None:
         """Send the first bytes, then raise UnanswerableError, which closes the connection."""
@@ -30,7 +30,7 @@ class CutAnswer:
 
 
 class _ShortOutlet:
-    """Lets so many bytes through to the client; see `parts.Outlet`."""
+    """An outlet that passes a limited number of bytes on to the client; see `parts.Outlet`."""
 
     def __init__(self, sink: Sink, kept_bytes: int, reason: str) -> None:
         self._sink = sink
@@ -39,7 +39,7 @@ class _ShortOutlet:
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         size_bytes = self._take(len(data))
-        # Whoever lent the buffer may change it while this task waits.
+        # The owner of the buffer may change it while this task waits.
         await self._sink.write(bytes(memoryview(data)[:size_bytes]))
         self._check_end()
 

@@ -1,4 +1,4 @@
-"""Errors for partitions of a fetch session (KIP-227), which no request names and no answer mentions without news."""
+"""Errors for partitions of an incremental fetch session (KIP-227), which neither request nor answer may name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...replicas.fetching.sessions import FetchedPartition
 
 
 def refuse_silent_partitions(response: FetchResponse, session: Collection[FetchedPartition], rule: FaultRule) -> None:
-    """Add an error for each partition of the session that the rule strikes and the response leaves out."""
+    """Add an error for each partition of the session that the rule matches and the response leaves out."""
     mentioned = {
         (topic.topic, topic.topic_id, part.partition_index) for topic in response.responses for part in topic.partitions
     }

@@ -1,7 +1,7 @@
-"""A dispatcher that lets fault rules strike: requests wait, are refused, get half an answer or none.
+"""A dispatcher that applies fault rules: it delays, refuses or truncates answers, or closes connections.
 
-Rules are asked in the order of their names. All delays of those that strike add up; of the rest the first decides,
-but for errors, which may strike different partitions of one request.
+Rules are checked in the order of their names. The delays of all matching rules add up; of the other rules the first
+match decides, except that several error rules may apply to different partitions of one request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
 READING = re.compile(
     "DESCRIBE_|LIST_|FETCH$|METADATA$|OFFSET_FETCH$|FIND_COORDINATOR$|OFFSET_FOR_LEADER_EPOCH$|API_VERSIONS$"
 )
-"""APIs that change nothing: whether they are refused before or after they were handled is the same."""
+"""APIs that change nothing: a refusal before the handler runs and one after it are the same."""
 OWN_ID_FIELDS = {
     "FETCH": "replica_id",
     "LIST_OFFSETS": "replica_id",
@@ -52,28 +52,28 @@ OWN_ID_FIELDS = {
     "ALLOCATE_PRODUCER_IDS": "broker_id",
     "CONTROLLED_SHUTDOWN": "broker_id",
 }
-"""Where brokers say who they are."""
+"""Fields in which brokers send their own id."""
 BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
-"""The client ids of brokers, ours and those of Kafka (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
+"""The client ids of Gregor's and Kafka's brokers (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
 
 
 class FaultyDispatcher(Dispatcher):
-    """Answers requests as the fault rules let it."""
+    """A dispatcher that applies the fault rules to requests and answers."""
 
     def __init__(self, services: Services, apis: Mapping[int, Api], route: Route, faults: FaultInjection) -> None:
         super().__init__(services, apis, route)
         self._faults = faults
         self._cuts: dict[ClientConnection, RuleInForce] = {}
-        """Rules that truncate the answer that is being made; a connection has one at a time."""
+        """The rule that truncates the answer in progress, by connection; a connection has one answer at a time."""
 
     def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
-        """As `Dispatcher.answer_now`, where no rule may strike."""
+        """Return the answer as `Dispatcher.answer_now` does if no rule may match, else None."""
         if self._faults.concerns(int.from_bytes(frame[:2], "big")):
             return None
         return super().answer_now(frame, client)
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """As `Dispatcher.answer`; the answer may be one that breaks off."""
+        """Answer as `Dispatcher.answer` does; a rule may truncate the answer."""
         try:
             answer = await super().answer(frame, client)
         finally:
@@ -83,7 +83,7 @@ class FaultyDispatcher(Dispatcher):
         return [CutAnswer(answer, cut.rule.kept_bytes, _reason(cut))]
 
     async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
-        """As `Dispatcher.respond`, but for the requests that a rule strikes."""
+        """Respond as `Dispatcher.respond` does, except to requests that a rule matches."""
         striking = self._striking(api.key, request, context)
         if not striking:
             return await super().respond(api, request, context)
@@ -96,7 +96,7 @@ class FaultyDispatcher(Dispatcher):
             response = self._with_errors(late, response, context)
         return response
 
-    # --- who is struck
+    # --- requests that a rule matches
 
     def _striking(self, key: AnyApiKey, request: Message, context: RequestContext) -> list[RuleInForce]:
         peer = _sending_broker(key, request, context)
@@ -120,7 +120,7 @@ class FaultyDispatcher(Dispatcher):
         return self._faults.striking(matches)
 
     def _places(self, request: Message, context: RequestContext) -> list[Place]:
-        """The topics and partitions of a request, with those that it means without naming them."""
+        """Return the topics and partitions of a request, including those that it refers to without naming them."""
         places = list(places_in(request, self._topic_name))
         if isinstance(request, FetchRequest):
             places += [(fetched.topic, fetched.wanted.partition) for fetched in self._session_of(request)]
@@ -135,10 +135,10 @@ class FaultyDispatcher(Dispatcher):
         topic = self.services.metadata.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
-    # --- what befalls them
+    # --- effects of rules
 
     async def _suffer(self, striking: Sequence[RuleInForce], context: RequestContext) -> None:
-        """Delays, and what ends the connection. Raises UnanswerableError, ClientGoneError."""
+        """Apply delays and effects that close the connection. Raises UnanswerableError, ClientGoneError."""
         delay_s = sum(known.delay_s() for known in striking if known.rule.action is Action.DELAY)
         if delay_s:
             await trio.sleep(delay_s)
@@ -153,7 +153,7 @@ class FaultyDispatcher(Dispatcher):
                     return
 
     async def _stall(self, known: RuleInForce, context: RequestContext) -> NoReturn:
-        """Answer nothing until the client gives up, or the rule's turn is over: then hang up, so that it asks again.
+        """Wait until the client disconnects or the rule ends; then close the connection, so that the client retries.
 
         Raises ClientGoneError, UnanswerableError.
         """
@@ -169,7 +169,7 @@ class FaultyDispatcher(Dispatcher):
     async def _refused_or_handled(
         self, striking: Sequence[RuleInForce], api: Api, request: Message, context: RequestContext
     ) -> Message | None:
-        """The response of the handler, but for what the rules refuse without asking it."""
+        """Return the handler's response, except for the entries that the rules refuse before the handler runs."""
         rules = [known.rule for known in striking if known.rule.action is Action.ERROR]
         cls, version = response_class(api.key), context.api_version
         whole = next((rule for rule in rules if not rule.names_places), None)
@@ -189,7 +189,7 @@ class FaultyDispatcher(Dispatcher):
     async def _refused_fetch(
         self, striking: Sequence[RuleInForce], api: Api, request: FetchRequest, context: RequestContext
     ) -> Message | None:
-        """As a broker that has an error to tell, it does not wait for records."""
+        """Answer a fetch without waiting for records, as a broker does that has an error to report."""
         request.max_wait_ms = 0
         response = await super().respond(api, request, context)
         if not isinstance(response, FetchResponse) or response.error_code:
@@ -216,7 +216,7 @@ class FaultyDispatcher(Dispatcher):
         return self._unless_unanswered(response, request, context)
 
     def _with_errors(self, striking: Sequence[RuleInForce], response: Message, context: RequestContext) -> Message:
-        """The response with the errors of the rules in it."""
+        """Return the response with the errors of the rules in it."""
         cls, version = type(response), context.api_version
         for rule in (known.rule for known in striking if known.rule.action is Action.ERROR):
             if not rule.names_places and has_top_level_error(cls, version):
@@ -226,7 +226,7 @@ class FaultyDispatcher(Dispatcher):
         return response
 
     def _unless_unanswered(self, response: Message | None, request: Message, context: RequestContext) -> Message | None:
-        """The response; a producer that wants no answer learns of an error by losing its connection, as in Kafka."""
+        """Return the response, or close the connection of a producer with acks=0, as Kafka does to report an error."""
         if isinstance(request, ProduceRequest) and request.acks == 0:
             context.closing = True
             return None
@@ -239,7 +239,7 @@ async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def _is_spared(request: Message, context: RequestContext) -> bool:
-    """Whether it is about taking rules back, perhaps sent on by another broker, or went over no network at all."""
+    """Return whether a request is exempt from rules: it removes rules (perhaps forwarded), or used no network."""
     if not context.listener_name:
         return True
     if isinstance(request, EnvelopeRequest):
@@ -249,12 +249,12 @@ def _is_spared(request: Message, context: RequestContext) -> bool:
 
 
 def _is_handshake(key: AnyApiKey, peer: int | None) -> bool:
-    """Whether a broker only begins a connection, over which it may send on what is spared."""
+    """Return whether a broker only begins a connection, over which it may forward exempt requests."""
     return key is ApiKey.API_VERSIONS and peer is not None
 
 
 def _hits(rule: FaultRule) -> Hits:
-    """What of a response an error strikes: the places that the rule names, or all if it names none."""
+    """Return a test for the entries that an error rule matches: the places of the rule, or all if it has none."""
     if rule.names_places:
         return lambda topic, partition: (topic is not None) and rule.strikes_place(topic, partition)
     return lambda topic, partition: True
@@ -273,7 +273,7 @@ def _is_meant(rule: FaultRule, key: AnyApiKey, peer: int | None, context: Reques
 
 
 def _sending_broker(key: AnyApiKey, request: Message, context: RequestContext) -> int | None:
-    """The broker that sent the request, as far as it or an earlier one of its connection has told."""
+    """Return the id of the broker that sent the request, if this connection has revealed it."""
     client = context.client
     field = OWN_ID_FIELDS.get(key.name)
     if field is not None:

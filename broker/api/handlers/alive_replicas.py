@@ -1,4 +1,4 @@
-"""Which brokers can serve a partition, as clients are told in Metadata and DescribeTopicPartitions."""
+"""The brokers that can serve a partition, for Metadata and DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ..contract import RequestContext
 
 
 def alive_for(context: RequestContext, alive: frozenset[int], topic: str, index: int) -> frozenset[int]:
-    """Return those of the brokers that are ``alive`` whose replica is not known to be offline.
+    """Return the brokers of ``alive`` whose replica of the partition is not known to be offline.
 
-    This broker knows that of its own logs alone, before the controller has heard of it; others are the controller's to
-    tell (KIP-112, KIP-858).
+    This broker checks its own log directly, before the controller learns of a failure; the state of other brokers'
+    replicas comes from the controller (KIP-112, KIP-858).
     """
     partitions = context.services.partitions
     if partitions.offline_count and partitions.is_offline(topic, index):

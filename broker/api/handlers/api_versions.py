@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, computed from the table in `dispatch.py`."""
+"""ApiVersions: the versions that this broker serves, from the table of APIs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...metadata.features import supported_levels
 from ..contract import RequestContext
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""KIP-511: what a client may call itself."""
+"""Valid names and versions of client software (KIP-511)."""
 
 FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
 
 
 async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """List the versions that this listener serves, and note the client's software name (KIP-511).
+    """List the versions that this listener serves, and record the client's software name (KIP-511).
 
     Raises BrokerError INVALID_REQUEST for a malformed name.
     """
@@ -50,7 +50,7 @@ async def handle_api_versions(request: ApiVersionsRequest, context: RequestConte
 
 
 def unsupported_version(lowest: int, highest: int) -> ApiVersionsResponse:
-    """The version 0 answer to an ApiVersions version that we lack; clients ask again within our range (KIP-511)."""
+    """Return the version 0 answer to an unsupported ApiVersions version; clients retry in this range (KIP-511)."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)],

@@ -1,4 +1,4 @@
-"""AppendNumbered, which only `gregor mirror` sends: batches that keep the offsets of the cluster they come from."""
+"""AppendNumbered, which only `gregor mirror` sends: batches that keep the offsets of the source cluster."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ...replicas.partition import Partition
 from ..contract import RequestContext
 
 REPLICATION_LIMIT_S = 30.0
-"""How long the answer waits for the followers, as long as clients wait for it (`request.timeout.ms`)."""
+"""How long the answer waits for the followers: as long as clients wait for an answer (`request.timeout.ms`)."""
 
 
 async def handle_append_numbered(request: AppendNumberedRequest, context: RequestContext) -> AppendNumberedResponse:
-    """Append to each partition what it lacks; tell how far its log goes then, once all in-sync replicas have it."""
+    """Append missing batches to each partition; return its log end offset once all in-sync replicas have them."""
     answer = AppendNumberedResponse(
         topics=[
             AppendNumberedTopicResponse(
@@ -78,7 +78,7 @@ def _append_missing(partition: Partition, records: memoryview, context: RequestC
         log.truncate_fully(first.base_offset)
     for batch in iter_batches(missing):
         if batch.magic == v2.MAGIC:
-            # The source's epochs mean nothing here.
+            # Leader epochs of the source cluster have no meaning in this one.
             INT32.pack_into(missing, batch.position + v2.LEADER_EPOCH_AT, partition.leader_epoch)
     end_before = log.log_end_offset
     partition.append_numbered(missing)
@@ -88,7 +88,7 @@ def _append_missing(partition: Partition, records: memoryview, context: RequestC
 
 
 def _batches_from(records: memoryview, offset: int) -> Iterator[BatchView]:
-    """The batches that do not lie wholly below `offset`. Raises BrokerError for those that no mirror may bring."""
+    """Yield the batches that end at `offset` or later. Raises BrokerError for batches that a mirror may not send."""
     for batch in iter_batches(records):
         if batch.is_control or batch.is_transactional:
             raise BrokerError(ErrorCode.INVALID_RECORD, f"{batch!r} belongs to a transaction of another cluster")

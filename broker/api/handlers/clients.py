@@ -1,4 +1,4 @@
-"""DescribeClients, which only Gregor's own tools send: who uses this broker, and how."""
+"""DescribeClients, which only Gregor's own tools send: the clients of this broker and their usage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..contract import RequestContext
 
 
 async def handle_describe_clients(request: DescribeClientsRequest, context: RequestContext) -> DescribeClientsResponse:
-    """Tell all that the census has."""
+    """Return all client usages that the census has recorded."""
     census = context.services.clients
     return DescribeClientsResponse(
         forgotten_clients=census.forgotten_clients, clients=[_described(usage) for usage in census.usages()]

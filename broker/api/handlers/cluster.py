@@ -31,11 +31,14 @@ from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ..contract import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
-"""Types of endpoints that DescribeCluster can be asked for (KIP-919)."""
+"""Endpoint types of a DescribeCluster request (KIP-919)."""
 
 
 async def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Tell the brokers and the controller. Controllers as such have none: see `node/controller_apis.py`."""
+    """Describe the brokers and the controller.
+
+    Endpoints of type CONTROLLER are described on the controller's listener only: see `node/controller_apis.py`.
+    """
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -63,7 +66,7 @@ async def handle_describe_cluster(request: DescribeClusterRequest, context: Requ
 
 
 async def handle_describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Tell who votes on the metadata log (KIP-595): this node alone; and which brokers follow it."""
+    """Describe the quorum of the metadata log (KIP-595): this node is the only voter, brokers are observers."""
     host, port = advertised_address(context)
     topics = [
         TopicDataResponse(
@@ -108,7 +111,7 @@ def _quorum(context: RequestContext) -> PartitionDataResponse:
 
 
 async def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Finalize other levels of features (KIP-584), all that are valid."""
+    """Finalize new levels of all features whose update is valid (KIP-584)."""
     results: list[UpdatableFeatureResult] = []
     levels: dict[str, int] = {}
     for wanted in request.feature_updates:
@@ -138,6 +141,6 @@ def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
 async def handle_unregister_broker(
     request: UnregisterBrokerRequest, context: RequestContext
 ) -> UnregisterBrokerResponse:
-    """Forget a broker that is gone for good."""
+    """Remove a broker from the cluster for good."""
     context.services.node.unregister(request.broker_id)
     return UnregisterBrokerResponse(error_message=None)

@@ -37,7 +37,7 @@ TWICE = "Each resource must appear at most once."
 
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Tell the configuration of each resource, with synonyms and documentation where asked for."""
+    """Describe the configuration of each resource, with synonyms and documentation if requested."""
     return DescribeConfigsResponse(results=[_described(resource, request, context) for resource in request.resources])
 
 
@@ -50,7 +50,7 @@ def _described(
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.message or ""
         return result
-    # Kafka takes an empty list of keys for all of them (KAFKA-9338).
+    # Kafka takes an empty list of keys to mean all keys (KAFKA-9338).
     wanted = set(resource.configuration_keys or ())
     result.configs = [_shown(entry, request, context) for entry in entries if not wanted or entry.name in wanted]
     return result
@@ -128,7 +128,7 @@ def _shown(
 def changes_metadata(
     request: alter_configs.AlterConfigsRequest | incremental_alter_configs.IncrementalAlterConfigsRequest,
 ) -> bool:
-    """Whether a request changes more than loggers, which are every broker's own."""
+    """Return whether a request changes more than loggers, which belong to each broker alone."""
     return any(resource.resource_type != ResourceType.BROKER_LOGGER for resource in request.resources)
 
 
@@ -172,7 +172,7 @@ _Resource = TypeVar("_Resource", bound=_NamedResource)
 
 
 class _Outcome(TypedDict):
-    """The fields of both answers."""
+    """A dictionary of the fields that both answers share."""
 
     error_code: int
     error_message: str | None
@@ -181,7 +181,7 @@ class _Outcome(TypedDict):
 
 
 def _outcomes(resources: Sequence[_Resource], apply: Callable[[_Resource], None]) -> Iterator[_Outcome]:
-    """Apply the changes of each resource in turn, and tell what came of them."""
+    """Apply the changes of each resource in turn, and yield the outcome of each."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for resource in resources:
         kind, name = resource.resource_type, resource.resource_name

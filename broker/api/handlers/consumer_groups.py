@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): heartbeats, and what administrators see."""
+"""Groups of the consumer protocol (KIP-848): heartbeats, and descriptions for administrators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMBER_ID_MADE_BY_CLIENT_SINCE = 1
 async def handle_consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """Join, stay in and leave a group."""
+    """Handle a member's heartbeat, with which it joins, stays in or leaves a group."""
     if not _is_served(context):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     client = HeartbeatingClient(
@@ -38,7 +38,7 @@ async def handle_consumer_group_heartbeat(
 async def handle_consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """State, epochs and members of groups."""
+    """Describe the state, epochs and members of groups."""
     return ConsumerGroupDescribeResponse(
         groups=[
             _describe(group_id, context, include_operations=request.include_authorized_operations)

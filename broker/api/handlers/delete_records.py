@@ -1,4 +1,4 @@
-"""DeleteRecords: give up the oldest records of a partition (KIP-107)."""
+"""DeleteRecords: deletion of the oldest records of a partition (KIP-107)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_LOW_WATERMARK = -1
 
 
 async def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Move log start offsets forward, and wait until the followers have done so too (Kafka: DelayedDeleteRecords)."""
+    """Delete records before an offset on the leader, and wait for the followers (Kafka: DelayedDeleteRecords)."""
     deadline = trio.current_time() + request.timeout_ms / 1000
     begun = [
         (topic.name, [_begin(topic.name, wanted, context) for wanted in topic.partitions]) for topic in request.topics
@@ -37,7 +37,7 @@ async def handle_delete_records(request: DeleteRecordsRequest, context: RequestC
 
 
 Begun: TypeAlias = tuple[Partition, int] | DeleteRecordsPartitionResult
-"""A partition whose leader has given up the records below an offset, or why it has not."""
+"""A partition whose leader has deleted the records below an offset, with that offset; or the failed result."""
 
 
 def _begin(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) -> Begun:

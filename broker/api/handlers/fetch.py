@@ -1,4 +1,4 @@
-"""Fetch: read, perhaps wait, and hand the records over as parts that nobody has to hold in memory."""
+"""Fetch: reads records, perhaps waits for them, and returns them as parts that need not be in memory."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ logger = logging.getLogger(__name__)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LAST_VERSION_OF_V0 = 1
 LAST_VERSION_OF_V1 = 3
-"""Up to which Fetch versions clients read record formats v0 and v1."""
+"""The last Fetch versions whose clients read record formats v0 and v1 at most."""
 FIRST_VERSION_WITH_ZSTD = 10
 LAST_VERSION_WITH_OLD_STORAGE_ERROR = 5
-"""Up to here clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
+"""Up to this version clients do not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER instead."""
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
 async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
-    """Answer with what there is, or as soon as ``min_bytes`` are there, at the latest after ``max_wait_ms``."""
+    """Answer with the available records, once ``min_bytes`` are available or ``max_wait_ms`` have passed."""
     services = context.services
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -66,7 +66,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
     replica = request.replica_state
     if version < FIRST_VERSION_WITH_REPLICA_STATE:
         replica = ReplicaState(replica_id=request.replica_id)
-    # Clients' quotas do not keep followers from being in sync.
+    # Client quotas must not slow followers down.
     has_quota = quotas.is_active and replica.replica_id < 0
     if has_quota:
         max_bytes = min(max_bytes, quotas.most_fetch_bytes(context))
@@ -88,12 +88,12 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
         return FetchResponse(session_id=fetch.session_id)
     as_stored = request.gregor_as_stored or limits.is_follower
     answers: Answers = []
-    # What could not even be looked for comes last, as from Kafka.
+    # Partitions that could not be resolved come last, as in Kafka.
     turn_end = monotonic() + LONGEST_TURN_S
     for read in sorted(reads, key=lambda read: read.partition is None):
         await _add_records(read, context, as_stored=as_stored)
         if monotonic() >= turn_end:
-            # Plans of hundreds of partitions take a while, and others are served in between.
+            # Planning hundreds of partitions takes a while: serve other requests in between.
             await trio.lowlevel.checkpoint()
             turn_end = monotonic() + LONGEST_TURN_S
         if read.size_bytes and not limits.is_follower:
@@ -107,7 +107,7 @@ async def handle_fetch(request: FetchRequest, context: RequestContext) -> FetchR
 
 
 def _near_replicas(request: FetchRequest, context: RequestContext) -> RackAwareSelector | None:
-    """What sends a consumer to its own rack; None for those that name none, and for followers."""
+    """Return the selector of replicas in a consumer's rack; None for consumers without a rack, and for followers."""
     services = context.services
     is_selecting = services.config.replica_selector_class == RACK_AWARE_SELECTOR
     if not (request.rack_id and is_selecting and context.api_version >= FIRST_VERSION_FROM_FOLLOWERS):
@@ -147,7 +147,7 @@ async def _read_or_wait(
 
 
 def find(fetched: FetchedPartition, services: Services, version: int) -> Partition | ErrorCode:
-    """The partition that is meant, by topic id from version 13 on, or why there is none."""
+    """Return the requested partition, by topic id from version 13 on, or the error code if there is none."""
     partitions = services.partitions
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         if fetched.topic:
@@ -163,10 +163,10 @@ def find(fetched: FetchedPartition, services: Services, version: int) -> Partiti
 
 
 async def _add_records(read: PartitionRead, context: RequestContext, *, as_stored: bool) -> None:
-    """Put the records into the answer, in a format that the client reads; an error takes the answer's place.
+    """Add the records to the answer, in a format that the client reads; an error replaces the partition's answer.
 
-    Where down-conversion is switched off, the client gets what needs none, up to the first batch that does. (Kafka 3.9
-    refuses all such clients by the version of their Fetch, whatever is stored: `KafkaApis.maybeConvertFetchedData`.)
+    If down-conversion is disabled, the client gets the records up to the first batch that would need it. (Kafka 3.9
+    refuses all such clients by their Fetch version, whatever is stored: `KafkaApis.maybeConvertFetchedData`.)
     """
     partition = read.partition
     if partition is None:
@@ -208,14 +208,14 @@ async def _choose_part(read: PartitionRead, to_magic: int, context: RequestConte
 
 
 def newest_readable_magic(version: int) -> int:
-    """The newest record format that clients of this Fetch version read."""
+    """Return the newest record format (magic) that clients of this Fetch version read."""
     if version <= LAST_VERSION_OF_V0:
         return v0.MAGIC
     return v1.MAGIC if version <= LAST_VERSION_OF_V1 else v2.MAGIC
 
 
 def by_topic(answers: Answers) -> list[FetchableTopicResponse]:
-    """Group neighbours of one topic."""
+    """Group adjacent answers of the same topic."""
     return [
         FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answer for _, answer in group])
         for (topic, topic_id), group in itertools.groupby(
@@ -225,7 +225,7 @@ def by_topic(answers: Answers) -> list[FetchableTopicResponse]:
 
 
 def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
-    """The whole request failed: told at the top, and for versions without topic ids in each partition as well."""
+    """Return an answer with an error at the top level and, for versions without topic ids, in each partition."""
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return FetchResponse(error_code=code)
     partitions = requested_partitions(request, uses_topic_ids=False)

@@ -1,8 +1,8 @@
-"""The Fetch of a follower that has all there is, which is nearly each: answered late, without a task of its own.
+"""Fetches of followers that are at the log end, which nearly all are: answered late, without a task of their own.
 
-An acks=all record waits for such a fetch of each follower twice: until it is answered with the record, and until the
-next one tells that it was copied. Whatever finds records or trouble at once is left, untouched, to
-`fetch.handle_fetch`, whose answer is the same.
+An acks=all record waits for two such fetches of each follower: the one whose answer contains the record, and the next
+one, which confirms the copy. A fetch that finds records or an error at once is left unchanged to `fetch.handle_fetch`,
+whose answer is the same.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ logger = logging.getLogger(__name__)
 NO_TAGGED_FIELDS = 0
 REPLICA_STATE_BYTES = 13
 REPLICA_STATE_HEAD = bytes((1, 1, REPLICA_STATE_BYTES))
-"""One tagged field, number 1, of that size: so begins what follows the fields of a follower's request."""
+"""The begin of the tagged fields in a follower's request: one tagged field, number 1, of that size."""
 ANSWER_HEAD = Struct(">iiB")  # size, correlation id, tags of the header
 MOST_IN_MEMORY_BYTES = 64 * 1024
-"""Of records in a late answer, unless its first batch is larger. Who is so far behind comes again, by the other way."""
+"""Most bytes of records in a late answer, unless its first batch is larger. The follower fetches the rest next."""
 
 
 def fetch_now(
     services: Services, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> bytes | LateAnswer | None:
-    """Park the follower's fetch whose body begins at ``position``; its answer's frame comes later, or is there already.
+    """Answer the follower's fetch whose body begins at ``position``, now or later; return the frame or a pending
+    answer.
 
-    None, with nothing done, for a request that is not of the common kind. Raises DecodeError.
+    Returns None, with nothing done, for a request that is not of the common kind. Raises DecodeError.
     """
     if version < FIRST_VERSION_WITH_REPLICA_STATE or not _may_be_of_follower(frame, position):
         return None
@@ -61,7 +62,7 @@ def _may_be_of_follower(frame: memoryview, position: int) -> bool:
 
 
 def _is_at_the_ends(request: FetchRequest, services: Services) -> bool:
-    """Whether each partition of the request is led here, and asked for from its log's end on."""
+    """Return whether this broker leads each partition of the request and the fetch offsets are the log ends."""
     if request.isolation_level != READ_UNCOMMITTED or request.gregor_with_tags or request.rack_id:
         return False
     for topic in request.topics:
@@ -81,7 +82,10 @@ def _is_at_the_ends(request: FetchRequest, services: Services) -> bool:
 
 
 class FollowerFetch:
-    """One such fetch: a waiter of the partitions in its session (`PartitionWaiter`), and a `LateFetch`."""
+    """A delayed fetch of a follower, which waits for the partitions of its session.
+
+    It is their `PartitionWaiter`, and a `LateFetch`.
+    """
 
     __slots__ = (
         "_answer",
@@ -121,10 +125,10 @@ class FollowerFetch:
         self._answer = LateAnswer()
         self._is_woken = False
         self._is_stale = False
-        """Whether a partition has changed, so that it may be another one by now, or none."""
+        """Whether a partition has changed, so that it must be looked up again."""
 
     def answer_or_park(self) -> bytes | LateAnswer:
-        """The answer's frame now, or later."""
+        """Return the frame of the answer, or a pending answer if there is nothing to send yet."""
         is_last = not self._found or self._services.purgatory.is_stopping or trio.current_time() >= self.deadline
         if is_last or self._min_bytes <= 0 or not note_all_is_copied(self._found, self._limits):
             reads = self._read(has_waited=False)
@@ -160,10 +164,10 @@ class FollowerFetch:
             if isinstance(partition, Partition):
                 partition.unwatch(self)
 
-    # --- as a fetch that is parked
+    # --- as a delayed fetch
 
     def look_again(self, *, is_last: bool) -> bool:
-        """Answer if there is enough by now, or anyhow if this is the last time; returns whether it did."""
+        """Answer if enough records are available or this is the last attempt; return whether it answered."""
         self._is_woken = False
         try:
             if self._is_stale:
@@ -195,7 +199,7 @@ class FollowerFetch:
         return reads
 
     def _suffices(self, reads: list[PartitionRead]) -> bool:
-        """Whether to answer with this; if not, it is let go of."""
+        """Return whether these reads are enough for an answer; release them if not."""
         self._missing_bytes = self._min_bytes - sum(read.size_bytes for read in reads)
         if self._missing_bytes <= 0 or any(read.answers_at_once for read in reads):
             return True

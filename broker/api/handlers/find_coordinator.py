@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SHARE_GROUPS_KNOWN_SINCE = 6
 
 
 class KeyType(IntEnum):
-    """What a key is (Kafka `CoordinatorType`)."""
+    """A type of coordinator key (Kafka `CoordinatorType`)."""
 
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
-    """A share group (KIP-932): nobody looks after these here, as in Kafka 3.9 unless they are switched on."""
+    """A share group (KIP-932): these have no coordinator here, as in Kafka 3.9 unless share groups are enabled."""
 
 
 TOPIC_OF = {KeyType.GROUP: GROUP_METADATA, KeyType.TRANSACTION: TRANSACTION_STATE}
 
 
 async def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Name the broker; the topic in which the coordinator will keep its state is created on the way."""
+    """Return the coordinator of each key, and create the internal topic that holds its state if it is missing."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
             coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
@@ -61,14 +61,14 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 
 
 def _leader_of(key: str, topic_name: str, context: RequestContext) -> VisibleBroker:
-    """The broker that leads the partition in which a key is. Raises BrokerError COORDINATOR_NOT_AVAILABLE."""
+    """Return the broker that leads the partition of a key. Raises BrokerError COORDINATOR_NOT_AVAILABLE."""
     metadata = context.services.metadata
     try:
         topic = metadata.ensure_topic(topic_name)
     except BrokerError as error:
         if metadata.is_alone:
             raise
-        # Its partitions may be on their way; clients ask again.
+        # The topic's partitions may be about to be created; clients retry.
         raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
     leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
     found = next((broker for broker in visible_brokers(context) if broker.node_id == leader), None)

@@ -1,4 +1,4 @@
-"""Groups: joining, syncing, heartbeats, leaving, and what administrators see and delete."""
+"""Groups: joining, syncing, heartbeats and leaving, and the requests of administrators."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ...coordinators.groups.classic_protocol import JoiningClient
 from ..contract import RequestContext
 
 MEMBER_ID_REQUIRED_SINCE = 4
-"""First JoinGroup version whose clients can be told to come back with an id (KIP-394)."""
+"""First JoinGroup version whose clients may be asked to retry with a member id (KIP-394)."""
 SKIP_ASSIGNMENT_SINCE = 9
-"""First JoinGroup version in which a leader can be told not to assign (KIP-814)."""
+"""First JoinGroup version in which the answer can tell a leader to skip the assignment (KIP-814)."""
 NULL_PROTOCOL_SINCE = 7
 PROTOCOL_REQUIRED_SINCE = 5
-"""First SyncGroup version that must say which protocol the member believes was chosen (KIP-559)."""
+"""First SyncGroup version that must name the protocol that the member has joined with (KIP-559)."""
 BATCHED_LEAVE_SINCE = 3
 GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE: what anybody may do with a group as long as nothing is authorised."""
+"""READ, DELETE and DESCRIBE: the operations on a group that every client may perform, without an authorizer."""
 
 
 async def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
-    """Join, or join again; parked until the group's next generation begins."""
+    """Join or rejoin a group; the answer is pending until the group's next generation begins."""
     client = JoiningClient(
         client_id=context.client_id or "",
         client_host=f"/{context.peer[0]}",
@@ -40,7 +40,7 @@ async def handle_join_group(request: JoinGroupRequest, context: RequestContext) 
 
 
 async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
-    """Give and get assignments; parked until the leader has given them."""
+    """Distribute the leader's assignments; a member's answer is pending until the leader has sent them."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -48,12 +48,12 @@ async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) 
 
 
 async def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Say that a member is alive, and learn whether it must rejoin."""
+    """Record that a member is alive, and answer whether it must rejoin."""
     return HeartbeatResponse(error_code=context.services.groups.heartbeat(request))
 
 
 async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Leave; before v3 one member, whose error is the whole answer's."""
+    """Remove members from a group; before version 3 there is one, whose error is the top-level error."""
     is_batched = context.api_version >= BATCHED_LEAVE_SINCE
     members = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
     results = context.services.groups.leave(request.group_id, members)
@@ -63,7 +63,7 @@ async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext
 
 
 async def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """State and members of groups."""
+    """Describe the state and members of groups."""
     described = [context.services.groups.describe(group_id) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in described:
@@ -73,13 +73,13 @@ async def handle_describe_groups(request: DescribeGroupsRequest, context: Reques
 
 
 async def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """All groups, or those in certain states (KIP-518) or of certain types (KIP-848)."""
+    """List all groups, or those in certain states (KIP-518) or of certain types (KIP-848)."""
     error, groups = context.services.groups.list(request.states_filter, request.types_filter)
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
 async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups that have no members, and their committed offsets."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=context.services.groups.delete(group_id))

@@ -1,4 +1,4 @@
-"""A refusal that says who leads instead (KIP-951): clients need not ask for metadata before they go there."""
+"""Leader hints in refusals (KIP-951): clients need no metadata request before they go to the new leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FETCH_REFUSALS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 def hint_in_produce(response: produce.ProduceResponse, context: RequestContext) -> None:
-    """Name the leaders of partitions that this broker does not lead."""
+    """Add the leaders of partitions that this broker does not lead to a Produce response."""
     if context.api_version < FIRST_PRODUCE_VERSION:
         return
     leaders = set()
@@ -35,7 +35,7 @@ def hint_in_produce(response: produce.ProduceResponse, context: RequestContext) 
 
 
 def hint_in_fetch(response: fetch.FetchResponse, context: RequestContext) -> None:
-    """The same for consumers, and for those who know an older leader epoch."""
+    """Add leaders to a Fetch response, also for clients with an older leader epoch."""
     if context.api_version < FIRST_FETCH_VERSION:
         return
     leaders = set()

@@ -1,4 +1,4 @@
-"""ListOffsets: from times to offsets; version 0 lists segment boundaries instead."""
+"""ListOffsets: offsets for timestamps; version 0 lists segment boundaries instead."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""Which request version brought each special timestamp (KIP-79, KIP-734, KIP-405, KIP-1005)."""
+"""The request version that introduced each special timestamp (KIP-79, KIP-734, KIP-405, KIP-1005)."""
 FIRST_VERSION_WITH_EPOCH = 4
 NO_TIMESTAMP, NO_OFFSET, NO_EPOCH = -1, -1, -1
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
-"""Tools that want to know what this replica has, whoever leads."""
+"""The replica id of tools that ask for this replica's log, whichever broker leads."""
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
-"""Kafka `IsolationLevel.forId` throws for any other, which it answers with UNKNOWN_SERVER_ERROR."""
+"""Kafka `IsolationLevel.forId` throws for any other level, and the answer is UNKNOWN_SERVER_ERROR."""
 
 
 async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """One offset for each partition; in version 0 up to ``max_num_offsets`` of them."""
+    """Return one offset for each partition, in version 0 up to ``max_num_offsets`` of them."""
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -97,17 +97,18 @@ def _check_old_style(wanted: ListOffsetsPartition) -> None:
 
 
 def _fetchable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
-    """The offset after the last one that the asking client could fetch."""
+    """Return the end of the records that the client may fetch, as an exclusive offset."""
     if request.replica_id != CONSUMER_REPLICA_ID:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
-    """The wanted offset, all -1 if there is none (Kafka: Partition.fetchOffsetForTimestamp).
+    """Return the offset for a timestamp, with all fields -1 if there is none (Kafka:
+    Partition.fetchOffsetForTimestamp).
 
-    Raises BrokerError OFFSET_NOT_AVAILABLE while a new leader does not know yet how far its log is replicated: what an
-    older one has told may be further (KIP-207).
+    Raises BrokerError OFFSET_NOT_AVAILABLE while a new leader has not yet advanced its high watermark into its own
+    epoch: the previous leader may have reported a larger offset (KIP-207).
     """
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -127,9 +128,9 @@ def _find(partition: Partition, timestamp: int, end: int) -> TimestampOffset:
 
 
 def _epoch_at_start(partition: Partition) -> int:
-    """Return the leader epoch at the start of the log: that of the next record if there is none yet.
+    """Return the leader epoch at the start of the log, or the current leader epoch if the log is empty.
 
-    Kafka notes a leader's epoch when it begins, this broker when it appends.
+    Kafka records a leader epoch when it begins, this broker with the first record of the epoch.
     """
     log = partition.log
     known = log.epoch_for_offset(log.log_start_offset)
@@ -138,14 +139,14 @@ def _epoch_at_start(partition: Partition) -> int:
 
 
 class _Boundary(NamedTuple):
-    """Where a segment begins, or the log ends, and when it was written to last."""
+    """A segment's base offset or the log end, with the time of the last write."""
 
     offset: int
     modified_ms: int
 
 
 def _segment_offsets(log: PartitionLog, wanted: ListOffsetsPartition, now_ms: int, *, is_consumer: bool) -> list[int]:
-    """First offsets of segments written to no later than ``timestamp``, and the log end, newest first.
+    """Return base offsets of segments last written by ``timestamp``, and the log end offset, newest first.
 
     Source: Kafka UnifiedLog.legacyFetchOffsetsBefore.
     """

@@ -1,4 +1,4 @@
-"""Log directories: what is where, and moving it elsewhere (KIP-113, KIP-827)."""
+"""Log directories: their contents, and moves of replicas between them (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..contract import RequestContext
 
 
 async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Tell the log directories, their disks, and the size of the partitions asked for (null: of all)."""
+    """Describe the log directories, their disks, and the sizes of the requested partitions (null: of all)."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -73,7 +73,7 @@ def _described_move(move: LogMove) -> DescribeLogDirsPartition:
 async def handle_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move partitions to another log directory; DescribeLogDirs shows how far that is."""
+    """Start moving replicas to another log directory; DescribeLogDirs shows the progress."""
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:

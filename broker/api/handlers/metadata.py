@@ -1,4 +1,4 @@
-"""Metadata: which broker leads which partition; a client's first question, and how topics come to be without asking."""
+"""Metadata: the brokers, and the leaders of partitions; with automatic creation of missing topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST_VERSION_BY_ID = 12
 
 
 async def handle_metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """Describe the brokers and the topics asked for, and create missing ones where both sides allow it."""
+    """Describe the brokers and the requested topics, and create missing topics if both client and broker allow it."""
     refusal = _why_refused(request.topics or [], context.api_version)
     if refusal is not None:
         return _refused(request.topics or [], refusal)
@@ -49,7 +49,7 @@ async def handle_metadata(request: MetadataRequest, context: RequestContext) -> 
 
 
 def _why_refused(topics: Iterable[MetadataRequestTopic], version: int) -> ErrorCode | None:
-    """What is wrong with the request as a whole: versions 10 and 11 have ids in the request, but not by themselves."""
+    """Return the error of the whole request: in versions 10 and 11 topic ids are in the schema, but not supported."""
     for topic in topics:
         if version < FIRST_VERSION_BY_ID and (topic.name is None or topic.topic_id != NO_UUID):
             return ErrorCode.INVALID_REQUEST
@@ -95,7 +95,7 @@ async def _topics(
 
 
 def _missing(name: str, context: RequestContext, *, may_create: bool) -> MetadataResponseTopic:
-    """Answer for a topic that is not there. Kafka creates it meanwhile, and the client finds it when it asks again."""
+    """Return the answer for a missing topic. Kafka creates the topic meanwhile; the client finds it when it retries."""
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if why_invalid(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in the log, for clients that look for truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, for clients that detect truncation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..contract import RequestContext
 async def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """The largest epoch not above the asked one, and its end offset; both -1 if none is known."""
+    """Return the largest known epoch not above the requested one, and its end offset; both -1 if there is none."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -1,6 +1,6 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit.
 
-Version 0 of the first two meant ZooKeeper to a broker of 0.8; here it means the same offsets as any other version.
+In Kafka, version 0 of the first two used ZooKeeper; here it uses the same offsets as all other versions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ..transaction_verification import join_transaction, transaction_support
 
 ZOOKEEPER_VERSION = 0
 TOP_LEVEL_ERROR_SINCE = 2
-"""First OffsetFetch version with an error for the whole group."""
+"""First OffsetFetch version with a top-level error."""
 BATCHED_FETCH_SINCE = 8
 MEMBER_EPOCH_SINCE = 9
 """First OffsetCommit version that members of the consumer protocol may use (KIP-848)."""
@@ -75,7 +75,7 @@ class _NamedTopic(Protocol):
 
 
 async def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Commit offsets, as a member or, into a group without members, as anybody."""
+    """Commit offsets, as a member of the group or, for a group without members, as any client."""
     committer = Committer(
         request.group_id,
         request.member_id,
@@ -102,7 +102,7 @@ async def handle_offset_commit(request: OffsetCommitRequest, context: RequestCon
 
 
 async def handle_txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    """Commit offsets that count once the producer's transaction is committed (KIP-98, KIP-447)."""
+    """Commit offsets that take effect when the producer's transaction is committed (KIP-98, KIP-447)."""
     positions = {
         TopicPartition(topic.name, partition.partition_index): OffsetToCommit(
             partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata
@@ -138,7 +138,7 @@ async def _commit_in_transaction(
 
 
 async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    """The transaction must hold the group's partition of the offsets topic. Raises BrokerError."""
+    """Check that the transaction holds the group's partition of the offsets topic, or add it. Raises BrokerError."""
     services = context.services
     try:
         await join_transaction(
@@ -150,7 +150,7 @@ async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestCon
         )
     except BrokerError as error:
         if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            # Producers that commit offsets do not expect it (Kafka `maybeConvertOffsetCommitError`).
+            # Producers that commit offsets do not expect this code (Kafka `maybeConvertOffsetCommitError`).
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         raise
 
@@ -165,7 +165,7 @@ def _outcomes(
     topic_of: Callable[..., T],
     partition_of: Callable[..., object],
 ) -> list[T]:
-    """An answer's topics with the error of each partition asked about; those that do not exist were never tried."""
+    """Return an answer's topics with each partition's error; partitions that do not exist were not attempted."""
     return [
         topic_of(
             name=topic.name,
@@ -187,7 +187,7 @@ def _outcomes(
 
 
 async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Committed offsets of a group, or from v8 on of several."""
+    """Return the committed offsets of a group, or from version 8 on of several groups."""
     if context.api_version >= BATCHED_FETCH_SINCE:
         return OffsetFetchResponse(
             groups=[
@@ -223,7 +223,7 @@ def _fetch_group(
 def _fetched_topics(
     fetched: Mapping[TopicPartition, FetchedOffset], topic_of: Callable[..., T], partition_of: Callable[..., object]
 ) -> list[T]:
-    """An answer's topics; what they consist of has two names, before v8 and from then on."""
+    """Return an answer's topics; their class differs before version 8 and from it on."""
     partitions: dict[str, list[object]] = {}
     for (topic, index), offset in fetched.items():
         partitions.setdefault(topic, []).append(
@@ -266,7 +266,7 @@ def _fetch(
 
 
 def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:
-    """Clients of 0.8 know "nothing committed yet" as this error (Kafka 0.8 to 2.x, OffsetFetch v0)."""
+    """Return "nothing committed" as the error that 0.8 clients expect (Kafka 0.8 to 2.x, OffsetFetch v0)."""
     if offset.offset == NO_OFFSET and not offset.error:
         return offset._replace(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return offset
@@ -276,7 +276,7 @@ def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:
 
 
 async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Forget committed offsets of topics that no member reads (KIP-496)."""
+    """Delete committed offsets of topics that no member is subscribed to (KIP-496)."""
     existing = [
         TopicPartition(topic.name, partition.partition_index)
         for topic in request.topics

@@ -42,11 +42,11 @@ ACKS = (ALL_IN_SYNC, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 ERRORS_WITHOUT_LOG_START = EXPECTED_PRODUCE_ERRORS | {ErrorCode.NOT_ENOUGH_REPLICAS}
-"""Errors after which Kafka does not tell the log start offset (ReplicaManager.appendToLocalLog)."""
+"""Errors for which Kafka does not report the log start offset (ReplicaManager.appendToLocalLog)."""
 
 
 class Unreplicated(NamedTuple):
-    """An append whose last record must come to all in-sync replicas before its answer may say that it is safe."""
+    """An append whose last record must reach all in-sync replicas before the answer may report success."""
 
     partition: Partition
     last_offset: int
@@ -79,7 +79,7 @@ async def handle_produce(request: ProduceRequest, context: RequestContext) -> Pr
 
 
 def _refusal_of_all(request: ProduceRequest) -> ErrorCode | None:
-    """What is wrong with the request as a whole."""
+    """Return the error of the request as a whole, if there is one."""
     if request.transactional_id is None and _has_transactional_batch(request):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if request.acks not in ACKS:
@@ -110,7 +110,7 @@ async def _produce_to_partition(
         if not produced.batches:
             return PartitionProduceResponse(index=partition.index, base_offset=-1, log_start_offset=-1)
         if produced.batches[0].codec and produced.data.obj is not records.obj:
-            # Nothing here does that (KAFKA-527); whatever may come to do it one day will be seen.
+            # No code recompresses batches today (KAFKA-527); this metric would reveal code that does.
             context.services.metrics.count_recompression(topic)
         result = partition.append(produced)
     except BrokerError as error:
@@ -132,7 +132,7 @@ async def _produce_to_partition(
 
 
 async def _wait_for_followers(unreplicated: list[Unreplicated], timeout_s: float) -> None:
-    """Let each answer tell whether its records are in all in-sync logs by then."""
+    """Wait for the in-sync replicas of each append, and set the error of appends that miss the deadline."""
     deadline = trio.current_time() + timeout_s
     for partition, offset, answer in unreplicated:
         try:
@@ -144,7 +144,7 @@ async def _wait_for_followers(unreplicated: list[Unreplicated], timeout_s: float
 async def _check_request(
     partition: Partition, records: memoryview, request: ProduceRequest, context: RequestContext
 ) -> None:
-    """What is checked before the log is asked. Raises BrokerError."""
+    """Check the request before the append. Raises BrokerError."""
     check_produce_version(records, context.api_version)
     if is_internal(partition.topic) and context.client_id != ADMIN_CLIENT_ID:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
@@ -158,9 +158,9 @@ async def _check_request(
 async def check_transaction(
     partition: Partition, records: memoryview, transactional_id: str, context: RequestContext
 ) -> None:
-    """Let a batch into its transaction, or refuse it. Raises BrokerError.
+    """Add a batch to its transaction, or refuse it. Raises BrokerError.
 
-    Where no coordinator can say, that is NOT_ENOUGH_REPLICAS, as all producers know it as a reason to try again.
+    NOT_ENOUGH_REPLICAS stands for a coordinator that cannot answer: every producer version knows it as retriable.
     """
     batch = read_batch(records)
     if batch is None or not batch.is_transactional:
@@ -205,7 +205,7 @@ def _failure(index: int, error: BrokerError, *, log_start_offset: int) -> Partit
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:
-    """Whether any first batch says that it belongs to a transaction; broken records are judged later."""
+    """Return whether any partition's first batch is transactional; malformed records are refused later."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             try:

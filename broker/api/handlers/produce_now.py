@@ -1,8 +1,8 @@
-"""The Produce request that carries nearly all traffic, answered at once and without typed messages.
+"""The common Produce request, answered at once and without typed messages.
 
-That is: version 3 or later, one partition, one plain batch, no transaction, and nothing wrong. Anything else is left,
-untouched, to `produce.handle_produce`, whose answer is the same where both could give one. With acks=all and followers
-the answer comes late, and the requests behind it need not wait for it.
+Common is: version 3 or later, one partition, one plain batch, no transaction, no error. Any other request is left
+unchanged to `produce.handle_produce`, whose answer is the same where both could answer. With acks=all and followers the
+answer is a pending one, and later requests of the connection need not wait for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMPACT_ANSWER = Struct(">BihqqqBBBBiB")  # as v8, with the tags of partition, t
 
 
 class PlainProduce(NamedTuple):
-    """A request with one partition."""
+    """A Produce request with one partition."""
 
     acks: int
     timeout_ms: int
@@ -60,9 +60,9 @@ class PlainProduce(NamedTuple):
 def produce_now(
     services: Services, frame: memoryview, position: int, version: int, correlation_id: int
 ) -> bytes | LateAnswer | None:
-    """Append the records of the request whose body begins at ``position``, and return the answer's frame.
+    """Append the records of the request whose body begins at ``position``, and return the frame of the answer.
 
-    Empty if none is expected; None, with nothing done, for a request that is not of the common kind.
+    Returns empty bytes if the client expects no answer; None, with nothing done, for a request not of the common kind.
     """
     if version < FIRST_VERSION:
         return None
@@ -86,7 +86,7 @@ def produce_now(
     try:
         result = partition.append(Produced(request.records, [batch]))
     except BrokerError:
-        # Nothing was appended; the handler finds the same and says so. It wants a batch that was never numbered.
+        # Nothing was appended; the handler finds the same error. It needs the batch without an assigned offset.
         if not request.records.readonly:
             BASE_OFFSET.pack_into(request.records, 0, 0)
         return None
@@ -103,9 +103,9 @@ def produce_now(
 def _once_replicated(
     partition: Partition, request: PlainProduce, result: AppendResult, answer: bytes, version: int, correlation_id: int
 ) -> LateAnswer:
-    """The answer as soon as all in-sync replicas have the records, or why they will not in time."""
+    """Return the pending answer: success when all in-sync replicas have the records, else the error."""
     late = LateAnswer()
-    # The request itself must not be kept: its records are in the connection's buffer.
+    # Keep no reference to the request: its records are in the connection's buffer.
     topic, index = request.topic, request.partition
 
     def settle(code: ErrorCode) -> None:
@@ -145,7 +145,7 @@ def _parse_compact(frame: memoryview, position: int) -> PlainProduce | None:
 
 
 def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    """The number at ``position`` and the position after it; a number that does not end raises IndexError."""
+    """Return the number at ``position`` and the position after it. Raises IndexError if the number is cut off."""
     byte = frame[position]
     value = byte & 0x7F
     shift = 7

@@ -8,11 +8,11 @@ from ...coordinators.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODU
 from ..contract import RequestContext
 
 FIRST_FENCING_VERSION = 4
-"""Clients before this version know INVALID_PRODUCER_EPOCH only (KIP-588)."""
+"""Clients before this version know only INVALID_PRODUCER_EPOCH (KIP-588)."""
 
 
 async def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Give an idempotent producer an id of its own, a transactional one its id's next epoch."""
+    """Return a new id for an idempotent producer, the id's next epoch for a transactional one."""
     try:
         identity = _identity(request, context)
     except BrokerError as error:

@@ -12,7 +12,7 @@ from ..contract import RequestContext
 async def handle_describe_client_quotas(
     request: describe_client_quotas.DescribeClientQuotasRequest, context: RequestContext
 ) -> describe_client_quotas.DescribeClientQuotasResponse:
-    """Tell the quotas of all entities that the filter takes."""
+    """Describe the quotas of all entities that the filter matches."""
     components = [(part.entity_type, part.match_type, part.match) for part in request.components]
     try:
         wanted: QuotaFilter = filter_of(components, strict=request.strict)
@@ -38,7 +38,7 @@ def _entry(entity: Entity, values: dict[str, float]) -> describe_client_quotas.E
 async def handle_alter_client_quotas(
     request: alter_client_quotas.AlterClientQuotasRequest, context: RequestContext
 ) -> alter_client_quotas.AlterClientQuotasResponse:
-    """Set and remove quotas, each entity for itself."""
+    """Set and remove quotas, independently for each entity."""
     return alter_client_quotas.AlterClientQuotasResponse(
         entries=[_alter(entry, context, validate_only=request.validate_only) for entry in request.entries]
     )

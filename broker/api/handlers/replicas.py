@@ -1,4 +1,4 @@
-"""Where replicas are and who leads: ElectLeaders and reassignments."""
+"""Placement and leadership of replicas: ElectLeaders and reassignments."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..contract import RequestContext
 from ..turns import in_turns
 
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-"""Kinds of elections by their number (KIP-460); version 0 knows the first only."""
+"""Election types by their number (KIP-460); version 0 supports only the first."""
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Elect leaders where that changes anything: of the partitions asked for, or of all."""
+    """Elect leaders of the requested partitions, or of all, where the leader would change."""
     kind = ELECTIONS.get(request.election_type if context.api_version >= 1 else 0)
     if kind is None:
         message = f"Unknown election type {request.election_type}"
@@ -97,7 +97,7 @@ def _elected(index: int, code: ErrorCode, message: str | None) -> PartitionResul
 async def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Move replicas, or take that back; each partition for itself (KIP-455)."""
+    """Start or cancel reassignments, independently for each partition (KIP-455)."""
     return AlterPartitionReassignmentsResponse(
         error_message=None,
         responses=[
@@ -146,7 +146,7 @@ def _partition(name: str, index: int, context: RequestContext) -> tuple[TopicSta
 async def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Tell which replicas are on their way, of the partitions asked for or of all."""
+    """List the ongoing reassignments of the requested partitions, or of all."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

@@ -1,4 +1,4 @@
-"""Access control lists, delegation tokens and SASL, as a broker without an authorizer answers; SCRAM credentials."""
+"""Access control lists, delegation tokens and SASL, answered as by Kafka without an authorizer; SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ NOBODY = ("User", "ANONYMOUS")
 
 
 async def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """There is no authorizer that could hold ACLs."""
+    """Refuse with SECURITY_DISABLED: there is no authorizer that could hold ACLs."""
     return DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
     )
 
 
 async def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """There is no authorizer that could hold ACLs."""
+    """Refuse with SECURITY_DISABLED: there is no authorizer that could hold ACLs."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused for _ in request.creations])
 
 
 async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """There is no authorizer that could hold ACLs."""
+    """Refuse with SECURITY_DISABLED: there is no authorizer that could hold ACLs."""
     refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
 
@@ -56,7 +56,7 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
 async def handle_create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
-    """Tokens are for authenticated clients (KIP-48), of which there are none on a PLAINTEXT listener."""
+    """Refuse: tokens are for authenticated clients (KIP-48), and a PLAINTEXT listener has none."""
     kind, name = NOBODY
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -74,7 +74,7 @@ async def handle_create_delegation_token(
 async def handle_renew_delegation_token(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    """As creating one: not for this client."""
+    """Refuse, as `handle_create_delegation_token` does."""
     return RenewDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )
@@ -83,7 +83,7 @@ async def handle_renew_delegation_token(
 async def handle_expire_delegation_token(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """As creating one: not for this client."""
+    """Refuse, as `handle_create_delegation_token` does."""
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )
@@ -92,19 +92,19 @@ async def handle_expire_delegation_token(
 async def handle_describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    """As creating one: not for this client."""
+    """Refuse, as `handle_create_delegation_token` does."""
     return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
 async def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Nobody logs in on a PLAINTEXT listener."""
+    """Refuse: a PLAINTEXT listener has no authentication."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 async def handle_sasl_authenticate(
     request: SaslAuthenticateRequest, context: RequestContext
 ) -> SaslAuthenticateResponse:
-    """Nobody logs in on a PLAINTEXT listener."""
+    """Refuse: a PLAINTEXT listener has no authentication."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",
@@ -114,7 +114,7 @@ async def handle_sasl_authenticate(
 async def handle_describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Tell which users have SCRAM credentials (KIP-554); never the credentials themselves."""
+    """List the users' SCRAM mechanisms and iterations (KIP-554), never the credentials themselves."""
     held: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in context.services.metadata.scram_credentials().items():
         held.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
@@ -146,7 +146,7 @@ def _described_user(
 async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Set and remove SCRAM credentials, each user for itself."""
+    """Set and remove SCRAM credentials, independently for each user."""
     metadata = context.services.metadata
     alterations: list[Alteration] = [*request.deletions, *request.upsertions]
     names = [alteration.name for alteration in alterations]

@@ -27,7 +27,7 @@ ACCEPTED_CODECS = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 async def handle_get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
-    """Tell a client which metrics are wanted of it; one that is new gets an instance id."""
+    """Return the metrics that a client should push, and an instance id for a new client."""
     instance_id = uuid4() if request.client_instance_id == NO_UUID else request.client_instance_id
     subscription = _subscription(instance_id, context)
     return GetTelemetrySubscriptionsResponse(
@@ -57,7 +57,7 @@ def _subscription(instance_id: UUID, context: RequestContext) -> ClientSubscript
 
 
 async def handle_push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    """Take what a client measured. Nothing here reads it yet, so it is checked as Kafka does and dropped."""
+    """Validate pushed metrics as Kafka does, then discard them: nothing reads them yet."""
     if request.client_instance_id == NO_UUID:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.subscription_id != _subscription(request.client_instance_id, context).subscription_id:
@@ -72,7 +72,7 @@ async def handle_push_telemetry(request: PushTelemetryRequest, context: RequestC
 async def handle_list_client_metrics_resources(
     request: ListClientMetricsResourcesRequest, context: RequestContext
 ) -> ListClientMetricsResourcesResponse:
-    """Name the subscriptions that there are."""
+    """List the names of the client metrics subscriptions."""
     configs = context.services.metadata.state.configs
     names = [name for (kind, name), own in configs.items() if kind is ResourceType.CLIENT_METRICS and own]
     return ListClientMetricsResourcesResponse(

@@ -53,7 +53,7 @@ async def handle_describe_topic_partitions(
 
 
 def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> list[str]:
-    """Names to describe. Raises BrokerError INVALID_REQUEST for a cursor that points to nothing asked for."""
+    """Return the topics to describe. Raises BrokerError INVALID_REQUEST for a cursor outside of the request."""
     cursor = request.cursor
     asked = {topic.name for topic in request.topics} or context.services.metadata.topics.keys()
     names = sorted(name for name in asked if cursor is None or name >= cursor.topic_name)

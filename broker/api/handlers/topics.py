@@ -44,12 +44,12 @@ FIRST_VERSION_WITH_STRICT_QUOTA: Mapping[AnyApiKey, int] = {
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_TOPICS: 5,
 }
-"""From here on clients know THROTTLING_QUOTA_EXCEEDED; older ones are only delayed."""
+"""First versions whose clients know THROTTLING_QUOTA_EXCEEDED; clients of older versions are only delayed."""
 DUPLICATE = "Duplicate topic name."
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create topics, each for itself: one that cannot be created hinders none, unless they are too many together."""
+    """Create topics independently of each other, unless the request as a whole is too large."""
     excess = _why_too_many(request.topics, context.services.config.num_partitions)
     if excess is not None:
         refused = ErrorCode.POLICY_VIOLATION
@@ -70,16 +70,16 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
 
 
 async def _wait_for_logs(topics: Sequence[str], timeout_ms: int, context: RequestContext) -> None:
-    """Wait until this broker has the logs of new partitions, at most as long as the client."""
+    """Wait until this broker has the logs of new partitions, at most for the client's timeout."""
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
         await context.services.replicas.wait_for_logs(topics)
 
 
 def _why_too_many(topics: Sequence[CreatableTopic], default_partitions: int) -> str | None:
-    """Return Kafka's message if a request creates more than one operation may.
+    """Return Kafka's error message if a request creates more records than one operation may.
 
     Source: Kafka `ReplicationControlManager.validateTotalNumberOfPartitions`, and `QuorumController` with
-    `MAX_RECORDS_PER_USER_OP`: a topic is a record, as are each of its partitions and settings.
+    `MAX_RECORDS_PER_USER_OP`: each topic, each of its partitions and each of its configs is one record.
     """
     partitions = sum(
         len(topic.assignments)
@@ -122,7 +122,10 @@ def _create_as_told(wanted: CreatableTopic, context: RequestContext, *, validate
 
 
 def _record_mutations(partition_count: int, context: RequestContext) -> None:
-    """Count against ``controller_mutation_rate`` (KIP-599). Raises BrokerError THROTTLING_QUOTA_EXCEEDED."""
+    """Count mutations against ``controller_mutation_rate`` (KIP-599).
+
+    Raises BrokerError THROTTLING_QUOTA_EXCEEDED.
+    """
     is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA[context.api_key]
     context.services.quotas.record_mutations(context, partition_count, is_strict=is_strict)
 
@@ -143,7 +146,7 @@ def _described_configs(topic: TopicState, context: RequestContext) -> list[Creat
 async def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics, each for itself."""
+    """Add partitions to topics, independently for each topic."""
     twice = _named_twice(topic.name for topic in request.topics)
     results = [
         CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=DUPLICATE)
@@ -162,10 +165,10 @@ async def handle_create_partitions(
 def _add_partitions(
     wanted: CreatePartitionsTopic, context: RequestContext, room: int, *, validate_only: bool
 ) -> tuple[CreatePartitionsTopicResult, int]:
-    """Add at most ``room`` partitions; the result, and how many they were.
+    """Add at most ``room`` partitions; return the result and the number of partitions added.
 
-    Kafka 3.9 refuses more records in one request than `QuorumController.MAX_RECORDS_PER_USER_OP`, with -1 here; this
-    broker says what it says of CreateTopics.
+    Kafka 3.9 refuses more records in one request than `QuorumController.MAX_RECORDS_PER_USER_OP`, here with
+    UNKNOWN_SERVER_ERROR (-1); this broker answers as it does for CreateTopics.
     """
     assignments = None if wanted.assignments is None else [assigned.broker_ids for assigned in wanted.assignments]
     added = 0
@@ -183,7 +186,7 @@ def _add_partitions(
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete topics by name or, from version 6 on, by id; each for itself."""
+    """Delete topics by name or, from version 6 on, by id, independently of each other."""
     wanted = request.topics
     if context.api_version < FIRST_VERSION_OF_DELETION_BY_ID:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
@@ -209,7 +212,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
 
 
 def _validate_deletion(topic: DeleteTopicState, names: Counter[str | None], ids: Counter[UUID]) -> None:
-    """Raise BrokerError INVALID_REQUEST where it is not clear which one topic is meant."""
+    """Check that an entry identifies exactly one topic. Raises BrokerError INVALID_REQUEST."""
     if topic.name is None and topic.topic_id == NO_UUID:
         raise _invalid("Neither topic name nor id were specified.")
     if topic.name is not None and topic.topic_id != NO_UUID:
@@ -231,7 +234,7 @@ def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
 
 
 def _delete(name: str, topic_id: UUID, context: RequestContext) -> DeletableTopicResult:
-    """Delete a topic, if it still is the one with the id that was asked for."""
+    """Delete a topic if its id is still the requested one."""
     try:
         topic = context.services.metadata.topic(name)
         if topic_id not in (NO_UUID, topic.topic_id):

@@ -1,6 +1,6 @@
-"""Transactions as an administrator sees and mends them.
+"""Inspection and repair of transactions by an administrator.
 
-DescribeTransactions, ListTransactions, DescribeProducers, and WriteTxnMarkers, with which Kafka's
+These are DescribeTransactions, ListTransactions, DescribeProducers, and WriteTxnMarkers, with which Kafka's
 ``kafka-transactions.sh abort`` ends a transaction that hangs in one partition (KIP-664).
 """
 
@@ -42,7 +42,7 @@ from ..contract import RequestContext
 async def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """State, producer and partitions of the transactional ids asked for."""
+    """Describe the state, producer and partitions of the requested transactional ids."""
     coordinator = context.services.transactions
     return DescribeTransactionsResponse(
         transaction_states=[_described(coordinator, transactional_id) for transactional_id in request.transactional_ids]
@@ -71,7 +71,7 @@ def _described(coordinator: TransactionCoordinator, transactional_id: str) -> De
 async def handle_list_transactions(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    """The transactions that pass all filters; a state that does not exist is named, not refused."""
+    """List the transactions that pass all filters; an unknown state filter is reported, not refused."""
     services = context.services
     states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
     unknown = [name for name in request.state_filters if name not in STATE_NAMED]
@@ -104,7 +104,7 @@ async def handle_list_transactions(
 async def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """The producers that each partition's log remembers."""
+    """Describe the active producers of each partition's log."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -140,7 +140,7 @@ def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionR
 
 
 async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    """Write markers as asked, without a coordinator's decision behind them; each partition has its own outcome."""
+    """Write the requested markers without a coordinator's decision; each partition has its own outcome."""
     services = context.services
     timeout_s = services.config.offsets_commit_timeout_ms / 1000
     outcomes = await services.transaction_markers.write_all(request.markers, timeout_s)

@@ -1,6 +1,6 @@
 """Transactions: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn.
 
-Before a version that knows PRODUCER_FENCED its clients are told INVALID_PRODUCER_EPOCH (KIP-588).
+Clients of versions that lack PRODUCER_FENCED get INVALID_PRODUCER_EPOCH instead (KIP-588).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
 async def handle_add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """Make partitions part of a transaction; all of one transaction's or none of them."""
+    """Add partitions to transactions; for each transaction either all of its partitions or none."""
     if context.api_version < FIRST_BATCHED_VERSION:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -94,7 +94,7 @@ def _verify(
     producer: ProducerIdentity,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """KIP-890: which of ``partitions`` are not in the open transaction."""
+    """Return an error for each of ``partitions`` that is not in the open transaction (KIP-890)."""
     return {
         partition: ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
@@ -123,7 +123,7 @@ def _results(
 async def handle_add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    """Make a group's offsets part of a transaction: the partition of `__consumer_offsets` that keeps them."""
+    """Add a group's partition of `__consumer_offsets` to a transaction."""
     services = context.services
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     try:
@@ -135,7 +135,7 @@ async def handle_add_offsets_to_txn(
 
 
 async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    """Commit or abort."""
+    """Commit or abort a transaction."""
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     coordinator = context.services.transactions
     try:

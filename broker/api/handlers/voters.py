@@ -1,4 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter (KIP-853): the metadata quorum is this broker alone, and stays so."""
+"""AddRaftVoter and RemoveRaftVoter (KIP-853), both refused: the metadata quorum has one fixed voter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..contract import RequestContext
 
 
 async def handle_add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
-    """Refuse as Kafka does at ``kraft.version`` 0, which it finalizes unless told otherwise."""
+    """Refuse as Kafka does at ``kraft.version`` 0, the level that it finalizes by default."""
     error = _refusal(request.cluster_id, request.voter_directory_id, "Add", "adding", context)
     return AddRaftVoterResponse(error_code=error.code, error_message=error.message)
 
