@@ -32,11 +32,11 @@ UPDATES = {
     Update.CLUSTER_WIDE: "may change while the broker runs",
 }
 PREAMBLE = """\
-# Settings of a Gregor broker: every key that it acts on, with its default and, where it has one, its range.
+# Configuration of a Gregor broker: every key that has an effect, with its default and, if it has one, its range.
 #
-# A line that begins with # is a comment: take the # away to change a setting. No file is needed at all. Names and
-# meanings are Kafka's; a server.properties of Kafka's works as it is: what Gregor does not need of it is passed over.
-# This file is made from the table in broker/config: `gregor config --write`.
+# Lines that begin with # are comments: remove the # to set a key. The broker also runs without this file. Keys and
+# their meanings are Kafka's. A server.properties of Kafka works unchanged: Gregor ignores keys that it does not need.
+# This file is generated from the table in broker/config by `gregor config --write`.
 """
 
 
