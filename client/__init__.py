@@ -1,8 +1,8 @@
 """A trio-native producer, consumer, admin client and mirror for any Kafka from 0.10 to 4.x.
 
-`connection.py` speaks with one broker, `cluster.py` knows them all; on these stand `producer.py` (KIP-126, 526, 794),
-`consumer.py` and `admin/`, and on all three `mirroring/`. Configuration keys are Kafka's with underscores, see
-`config.py`.
+`wire/connection.py` holds the connection to one broker, `wire/cluster.py` the metadata of a cluster and the
+connections to its brokers. `producer/` (KIP-126, 526, 794), `consumer/` and `admin/` are built on these two, and
+`mirroring/` is built on all three. Configuration keys are Kafka's with underscores, see `config.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ __all__ = ["Admin", "Consumer", "ConsumerRecord", "Delivery", "Producer", "Recor
 
 
 def __getattr__(name: str) -> Any:
-    """Import each class when it is first asked for: a command line that only administers needs no producer."""
+    """Import each class when it is first used: a command line that only administers needs no producer."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,6 +1,6 @@
 """The configuration of producers, consumers and admin clients: Kafka's names with underscores, Kafka 3.9's defaults.
 
-Keys may also be given with Kafka's dots (``**{"linger.ms": 5}``) and values as strings, as properties files have them.
+Keys may also be written with Kafka's dots (``**{"linger.ms": 5}``), and values as strings, as in properties files.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .wire.api_versions import PINNED_RELEASES
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 LONGEST_TEXT_BYTES = 2**15 - 1
-"""What a STRING of Kafka's protocol can hold."""
+"""The largest size of a STRING in Kafka's protocol."""
 
 _TRUE_WORDS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """What every client has: names, back-off, time limits and the way to a broker."""
+    """The configuration that all clients share: names, back-off, time limits and the connection to a broker."""
 
     client_id: str = ""
     metadata_max_age_ms: int = 300_000
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
-    """Kafka 4's (KIP-1102)."""
+    """A key of Kafka 4 (KIP-1102)."""
     metadata_recovery_strategy: str = "none"
-    """"rebootstrap" to go back to the bootstrap servers after the trigger's time without metadata (KIP-899)."""
+    """"rebootstrap" to return to the bootstrap servers after the trigger's time without metadata (KIP-899)."""
     request_timeout_ms: int = 30_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
@@ -45,11 +45,11 @@ class ClientConfig:
     receive_buffer_bytes: int = 65_536
     security_protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """Ours, in the place of Kafka's ssl.* keys; used when security.protocol is SSL."""
+    """A key of our own that replaces Kafka's ssl.* keys; used when security.protocol is SSL."""
     api_version: str | None = None
-    """Ours: speak like a client of that Kafka release ("0.8" ... "0.11") instead of asking what the broker can."""
+    """A key of our own: send the versions of that Kafka release ("0.8" ... "0.11") instead of negotiating versions."""
     explicit: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
-    """Names of the keys that the user set, for the rules that treat defaults more leniently."""
+    """The names of the keys that the user set, for the rules that treat defaults more leniently."""
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
         "metadata_max_age_ms": 0,
@@ -63,7 +63,7 @@ class ClientConfig:
         "send_buffer_bytes": -1,
         "receive_buffer_bytes": -1,
     }
-    """The smallest value of each key, as Kafka's ConfigDef has it; a subclass adds to its parent's."""
+    """The smallest value of each key, as in Kafka's ConfigDef; a subclass adds its keys to those of its parent."""
 
     _LONG: ClassVar[frozenset[str]] = frozenset(
         {
@@ -82,11 +82,14 @@ class ClientConfig:
             "socket_connection_setup_timeout_ms",
         }
     )
-    """The keys that Kafka has as LONG; all other numbers are INT."""
+    """The keys that are LONG in Kafka; all other numbers are INT."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Check and convert what a user passed. Raises ConfigError naming the key, and the nearest known one."""
+        """Check and convert the properties of a user.
+
+        Raises ConfigError that names the key and the nearest existing key.
+        """
         hints = get_type_hints(cls)
         known = {item.name for item in fields(cls)} - {"explicit"}
         values: dict[str, Any] = {}
@@ -124,7 +127,9 @@ class ClientConfig:
         return self.metadata_recovery_strategy.lower() == "rebootstrap"
 
     def _check_size(self, name: str, value: object) -> None:
-        """Raise ConfigError for what no request could carry: a background task would fail over it, long after."""
+        """Raise ConfigError for a value that no request could carry: a background task would fail on that value much
+        later.
+        """
         if isinstance(value, int):
             most = INT64_MAX if name in self._LONG else INT32_MAX
             if value > most:
@@ -140,7 +145,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """The producer's keys. `metadata.evict.ms` is KIP-526's name of what Kafka ships as `metadata.max.idle.ms`."""
+    """The configuration of a producer. `metadata.evict.ms` is KIP-526's name of Kafka's `metadata.max.idle.ms`."""
 
     acks: str = "all"
     batch_size: int = 16_384
@@ -180,19 +185,20 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """The wire's number: -1 for "all"."""
+        """The number of acks in a Produce request: -1 for "all"."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def codec(self) -> Codec:
-        """The codec that batches are compressed with."""
+        """The codec that compresses batches."""
         return Codec[self.compression_type.upper()]
 
     @property
     def is_idempotent(self) -> bool:
         """Whether records carry sequence numbers.
 
-        By default, unless another key rules it out (Kafka's ProducerConfig.postProcessAndValidateIdempotenceConfigs).
+        The default is true unless another key excludes idempotence (Kafka's
+        ProducerConfig.postProcessAndValidateIdempotenceConfigs).
         """
         return self.transactional_id is not None or (
             self.enable_idempotence
@@ -234,7 +240,7 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """The consumer's keys."""
+    """The configuration of a consumer."""
 
     allow_auto_create_topics: bool = True
     auto_commit_interval_ms: int = 5_000
@@ -244,16 +250,18 @@ class ConsumerConfig(ClientConfig):
     default_api_timeout_ms: int = 60_000
     enable_auto_commit: bool = True
     fetch_as_stored: bool = False
-    """Ours: a Gregor broker brings old batches into no newer format (Kafka never does); see `Consumer.poll_batches`."""
+    """A key of our own: a Gregor broker does not up-convert old batches (Kafka never does); see
+    `Consumer.poll_batches`.
+    """
     fetch_batch_tags: bool = False
-    """Ours: a Gregor broker sends the enriched tags of batches along; see `FetchedBatches.tags`."""
+    """A key of our own: a Gregor broker adds the enriched tags of batches to its answer; see `FetchedBatches.tags`."""
     fetch_max_bytes: int = 52_428_800
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
     group_id: str | None = None
     group_instance_id: str | None = None
     group_protocol: str = "classic"
-    """"consumer" for the protocol of KIP-848, where the coordinator assigns."""
+    """"consumer" selects the protocol of KIP-848, in which the coordinator assigns partitions."""
     group_remote_assignor: str | None = None
     heartbeat_interval_ms: int = 3_000
     isolation_level: str = "read_uncommitted"
@@ -261,7 +269,7 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = 300_000
     max_poll_records: int = 500
     partition_assignment_strategy: str = "range,cooperative-sticky"
-    """Names from `assignors.ASSIGNORS`, the preferred one first, where Kafka has class names."""
+    """Names from `assignors.ASSIGNORS`, the preferred assignor first; Kafka has class names here."""
     session_timeout_ms: int = 45_000
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
@@ -277,7 +285,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def is_read_committed(self) -> bool:
-        """Whether records of open and aborted transactions stay hidden."""
+        """Whether records of open and aborted transactions are withheld."""
         return self.isolation_level == "read_committed"
 
     def _check(self) -> None:
@@ -294,7 +302,7 @@ class ConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """The admin client's keys."""
+    """The configuration of an admin client."""
 
     connections_max_idle_ms: int = 300_000
     default_api_timeout_ms: int = 60_000
@@ -303,7 +311,7 @@ class AdminConfig(ClientConfig):
 
 
 def _convert(name: str, value: object, wanted: object) -> object:
-    """Make of texts and numbers what the field wants; all else passes as it is. Raises ConfigError."""
+    """Convert texts and numbers to the type of the field; return all other values unchanged. Raises ConfigError."""
     if name == "acks" and isinstance(value, int):
         return str(value)
     try:
@@ -322,7 +330,10 @@ def _convert(name: str, value: object, wanted: object) -> object:
 
 
 def _whole_number(value: Any) -> int:
-    """Return a number, or a text that is one, as int. Raises ValueError or TypeError for others, 0.5 and True too."""
+    """Return a number, or a text that holds a number, as int.
+
+    Raises ValueError or TypeError for other values, also for 0.5 and True.
+    """
     number = int(value)
     if isinstance(value, bool) or (not isinstance(value, str) and number != value):
         raise ValueError(value)

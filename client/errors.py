@@ -1,22 +1,22 @@
-"""What a client raises of its own accord. What a broker answered is raised as `protocol.errors.BrokerError`."""
+"""The errors that the client itself raises. An error code of a broker is raised as `protocol.errors.BrokerError`."""
 
 from ..protocol.errors import BrokerError, ErrorCode
 
 
 class ClientError(Exception):
-    """Root of all errors that come from the client and not from a broker's answer."""
+    """The root of all errors that come from the client and not from a broker's answer."""
 
 
 class ConfigError(ClientError, ValueError):
-    """A configuration key that does not exist, or a value that it cannot have."""
+    """A configuration key that does not exist, or an invalid value of a key."""
 
 
 class ConnectionLostError(ClientError):
-    """The connection could not be made, or ended before the answer came. Trying again may help."""
+    """The connection could not be made, or ended before the answer arrived. A retry may succeed."""
 
 
 class DeadlineExceededError(ClientError):
-    """Something did not happen within its time: `delivery.timeout.ms`, `max.block.ms`, `default.api.timeout.ms`..."""
+    """An operation exceeded its time limit: `delivery.timeout.ms`, `max.block.ms`, `default.api.timeout.ms`..."""
 
 
 class RecordTooLargeError(ClientError):
@@ -28,25 +28,25 @@ class ClosedError(ClientError):
 
 
 class AbandonedError(ClientError):
-    """A record was given up because the producer left its scope, or its transaction was aborted, before delivery."""
+    """A record was abandoned before delivery: the producer left its scope, or the transaction was aborted."""
 
 
 class UnknownTopicError(BrokerError):
-    """The topic does not exist, which for an administrator is an answer and not a reason to wait."""
+    """The topic does not exist. For an administrator this is an answer and no reason to retry."""
 
     def __init__(self, name: str | None) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} does not exist")
 
 
 class InvalidTopicError(BrokerError, ValueError):
-    """The name can be no topic's. Every broker refuses it, so none is asked."""
+    """The name is not a valid topic name. Every broker refuses such a name, so no broker is asked."""
 
     def __init__(self, name: str) -> None:
         super().__init__(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r:.300} cannot be the name of a topic")
 
 
 def anew(error: Exception) -> Exception:
-    """The same error to be raised once more: with a traceback of its own, which is nobody's but the raiser's."""
+    """Copy an error so that it can be raised once more, with a traceback of its own."""
     again = type(error).__new__(type(error), *error.args)
     again.__dict__.update(error.__dict__)
     again.__cause__ = error.__cause__
@@ -70,14 +70,14 @@ STALE_METADATA_CODES = frozenset(
         ErrorCode.ELECTION_NOT_NEEDED,
     }
 )
-"""Answers that mean "your metadata is old" (Kafka's InvalidMetadataException family): refresh, then try again."""
+"""Error codes that mean "the client's metadata is stale" (Kafka's InvalidMetadataException): refresh, then retry."""
 
 COORDINATOR_MOVED_CODES = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Answers that mean "ask who the coordinator is", before trying again."""
+"""Error codes that mean "the coordinator has moved": find the coordinator, then retry."""
 
 
 def is_retriable(error: Exception) -> bool:
-    """Whether doing the same again may succeed: lost connections and the broker's retriable codes."""
+    """Return whether a retry may succeed: true for lost connections and for the broker's retriable error codes."""
     if isinstance(error, BrokerError):
         return error.code.retriable and not isinstance(error, UnknownTopicError)
     return isinstance(error, ConnectionLostError)

@@ -1,4 +1,4 @@
-"""The background tasks of a client, between `async with` and its end."""
+"""The background tasks of a client, from the start of its `async with` block to the end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import trio
 
 
 class BackgroundTasks:
-    """A nursery that is opened and closed by two calls, in one task and one after the other.
+    """A nursery that is opened by one call and closed by another, both in the same task.
 
-    A task that fails takes the `async with` body down; otherwise the body's own exceptions pass as they are, not
-    wrapped into groups.
+    A task that fails cancels the body of the `async with` block; otherwise the exceptions of the body are raised
+    unchanged, not wrapped into groups.
     """
 
     def __init__(self) -> None:
@@ -22,8 +22,9 @@ class BackgroundTasks:
     async def open(self, start_tasks: Callable[[trio.Nursery], Awaitable[None]]) -> None:
         """Open the nursery and await `start_tasks(nursery)`.
 
-        Whatever `start_tasks` raises, Cancelled included, is raised after the nursery was closed again: no `__aexit__`
-        follows an `__aenter__` that failed, and a nursery left open corrupts trio's stack of cancel scopes.
+        An exception of `start_tasks`, Cancelled included, is raised after the nursery has been closed: no
+        `__aexit__` follows an `__aenter__` that failed, and a nursery left open corrupts trio's stack of cancel
+        scopes.
         """
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
@@ -34,7 +35,7 @@ class BackgroundTasks:
             raise
 
     async def close(self) -> None:
-        """Cancel the tasks and wait until they are gone. Raises what a task has failed with."""
+        """Cancel the tasks and wait until they have ended. Raises the error of a task that failed."""
         if self._manager is None or self._nursery is None:
             return
         self._nursery.cancel_scope.cancel()

@@ -1,8 +1,9 @@
-"""What a client counts, under the names of Kafka's own client metrics.
+"""The metrics of a client, under the names of Kafka's own client metrics.
 
-A metric has a group, a name and tags, as in Kafka: `producer-metrics:batch-split-rate:{client-id=x}`. Names that begin
-with `gregor.` are ours. Totals count from the beginning; rates are per second over the last minute (two windows of
-`metrics.sample.window.ms`, as in Kafka). Every metric but those of single brokers is there from the beginning, with 0.
+A metric has a group, a name and tags, as in Kafka: `producer-metrics:batch-split-rate:{client-id=x}`. Names that
+begin with `gregor.` are ours. Totals count from the start of the client; rates are per second over the last minute
+(two windows of `metrics.sample.window.ms`, as in Kafka). All metrics except those of single brokers exist from the
+start, with the value 0.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _COUNTED: Mapping[ClientKind, Mapping[str, str]] = {
     "consumer": {"fetch": "consumer-fetch-manager-metrics"},
     "admin-client": {},
 }
-"""What `Metrics.count` can count in each kind of client, and the group that Kafka has it in."""
+"""The counters of `Metrics.count` for each kind of client, and the metric group of each counter in Kafka."""
 
 
 class MetricName(NamedTuple):
-    """The name of one metric (Kafka's `MetricName`); its text is what Kafka's tools print."""
+    """The name of one metric (Kafka's `MetricName`); its text is in the form that Kafka's tools print."""
 
     group: str
     """`producer-metrics`, `producer-node-metrics`, `consumer-fetch-manager-metrics`..."""
@@ -48,12 +49,12 @@ class MetricName(NamedTuple):
 
 
 class MetricValues(dict[MetricName, float]):
-    """All metrics of a client at one time."""
+    """The values of all metrics of a client at one time."""
 
     def value(self, name: str, *, node: str | None = None) -> float:
-        """Return the metric of that name: of the whole client, or of one broker (`node="node-0"`).
+        """Return the metric `name` of the whole client, or of one broker (`node="node-0"`).
 
-        Raises KeyError if there is none.
+        Raises KeyError if there is no such metric.
         """
         for metric, value in self.items():
             if metric.name == name and dict(metric.tags).get("node-id") == node:
@@ -84,7 +85,9 @@ class WindowedRate:
         self._drop_old(now)
 
     def rate(self, now: float) -> float:
-        """Return events per second over the window, or since the first event if that is shorter; 0 before it."""
+        """Return events per second over the window, or over the time since the first event if that time is shorter; 0
+        before the first event.
+        """
         self._drop_old(now)
         if self._started_at is None:
             return 0.0
@@ -97,7 +100,7 @@ class WindowedRate:
 
 
 class _Traffic:
-    """What went to one broker and came from it."""
+    """The requests and bytes sent to one broker, and the bytes received from it."""
 
     __slots__ = ("incoming_bytes", "outgoing_bytes", "requests")
 
@@ -107,7 +110,7 @@ class _Traffic:
         self.requests = WindowedRate()
 
     def sensors(self) -> dict[str, WindowedRate]:
-        """Return the counts by the first part of their metrics' names."""
+        """Return the counters, by the first part of their metrics' names."""
         return {
             "incoming-byte": self.incoming_bytes,
             "outgoing-byte": self.outgoing_bytes,
@@ -116,7 +119,10 @@ class _Traffic:
 
 
 class Metrics:
-    """The counters of one client. Its traffic is kept by broker: `node-0`, or an address of `bootstrap.servers`."""
+    """The counters of one client.
+
+    Its traffic is counted for each broker: `node-0`, or an address of `bootstrap.servers`.
+    """
 
     def __init__(self, kind: ClientKind = "admin-client", client_id: str = "") -> None:
         self._kind = kind
@@ -127,22 +133,25 @@ class Metrics:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to `name-total` and `name-rate`. Raises KeyError for what this kind of client does not count."""
+        """Add `amount` to `name-total` and `name-rate`.
+
+        Raises KeyError for a counter that this kind of client does not have.
+        """
         self._counted[name].add(amount, trio.current_time())
 
     def measure(self, name: str, measured: Callable[[], float]) -> None:
-        """Have `measured()` as the value of `name` from now on."""
+        """Register the function `measured`, whose result is the value of the metric `name` from now on."""
         self._gauges[name] = measured
 
     def submitted(self, node: str, size_bytes: int) -> None:
-        """Note a request of that size to a broker."""
+        """Count a request of `size_bytes` that was sent to a broker."""
         now = trio.current_time()
         traffic = self._of(node)
         traffic.outgoing_bytes.add(size_bytes, now)
         traffic.requests.add(1, now)
 
     def received(self, node: str, size_bytes: int) -> None:
-        """Note bytes that came from a broker."""
+        """Count bytes that were received from a broker."""
         self._of(node).incoming_bytes.add(size_bytes, trio.current_time())
 
     def _of(self, node: str) -> _Traffic:
@@ -152,7 +161,7 @@ class Metrics:
         return traffic
 
     def snapshot(self) -> MetricValues:
-        """Return all values by now."""
+        """Return the current values of all metrics."""
         now = trio.current_time()
         values = MetricValues()
         for name, sensor in self._counted.items():

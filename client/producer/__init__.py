@@ -1,1 +1,1 @@
-"""The producer: records are gathered into batches by partition, sent, retried and, if wished, part of transactions."""
+"""The producer: it collects records into batches by partition, sends and retries them, optionally in transactions."""

@@ -1,7 +1,8 @@
-"""The records that wait to be sent: a queue of batches for each partition, and the choice of partition on the way in.
+"""The records that are not yet sent: a queue of batches for each partition, and the choice of partition in `append`.
 
 `append` is the hot path: it neither waits nor looks at other partitions. The sender asks `ready` which brokers have
-something to get, and `drain`s it. Synchronous throughout; who waits for memory or metadata does so in `producer.py`.
+batches to send, and takes these batches with `drain`. All functions are synchronous; `producer.py` waits for memory
+and metadata.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ ANY_PARTITION = -1
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first; only the last one may be open, and is `open_batch` then."""
+    """A queue of the batches of one partition, oldest first.
+
+    Only the last batch may be open; `open_batch` is that batch.
+    """
 
     __slots__ = ("batches", "leader", "open_batch", "partition", "sequence", "topic", "under_way")
 
@@ -45,7 +49,7 @@ class PartitionQueue:
 
 
 class TopicQueues:
-    """One topic: its partitions' queues and the sticky choice among them."""
+    """The queues of one topic's partitions, and the sticky choice among them."""
 
     __slots__ = ("available", "queues", "sticky", "topic")
 
@@ -56,18 +60,24 @@ class TopicQueues:
         self.available: list[int] = []
 
     def update(self, leaders: Sequence[int | None]) -> None:
-        """Take in the leaders of all partitions, by index; None where there is none. Partitions never go away."""
+        """Set the leaders of all partitions, by index; None for a partition without a leader.
+
+        Partitions are never removed.
+        """
         for partition in range(len(self.queues), len(leaders)):
             self.queues.append(PartitionQueue(self.topic, partition))
         for queue, leader in zip_longest(self.queues, leaders):
-            # A topic that was made anew may have fewer partitions: what waits for the others has no leader.
+            # A topic that was deleted and created again may have fewer partitions: the missing partitions have no
+            # leader.
             queue.leader = leader
         self.available = [queue.partition for queue in self.queues if queue.leader is not None]
 
 
 @dataclass(slots=True)
 class Readiness:
-    """What the sender has to do now, and when to look again (trio's clock) if nothing happens meanwhile."""
+    """The brokers that the sender can send to now, and the time of the next check (trio's clock) if no event comes
+    first.
+    """
 
     nodes: set[int] = field(default_factory=set)
     leaderless_topics: set[str] = field(default_factory=set)
@@ -75,10 +85,11 @@ class Readiness:
 
 
 class Accumulator:
-    """All queues of one producer.
+    """The partition queues of all topics of one producer.
 
-    Invariant: `_waiting` has exactly the queues with batches in them, the one drained longest ago first;
-    `incomplete` has every batch whose records' fate is open, here or under way.
+    Invariant: `_waiting` has exactly the queues that hold batches, in the order in which they were last drained (the
+    queue drained longest ago first); `incomplete` has every batch that is neither delivered nor failed, queued or in
+    flight.
     """
 
     def __init__(
@@ -95,7 +106,7 @@ class Accumulator:
         self.estimator = estimator
         self.memory = memory
         self.flushes = 0
-        """How many callers wait for everything to be sent; while there are any, nothing lingers."""
+        """The number of pending `flush` calls; while it is not 0, batches do not wait for `linger.ms`."""
         self._random = random
         self._clock = clock
         self._waiting: dict[PartitionQueue, None] = {}
@@ -109,7 +120,7 @@ class Accumulator:
         self._is_transactional = config.transactional_id is not None
 
     def update_topic(self, topic: str, leaders: Sequence[int | None]) -> TopicQueues:
-        """Take in a topic's metadata: the leader's node id for each partition."""
+        """Update a topic's metadata: the leader's node id of each partition."""
         queues = self.topics.get(topic)
         if queues is None:
             queues = self.topics[topic] = TopicQueues(topic, self.new_sticky(self._batch_size, self._random))
@@ -117,14 +128,17 @@ class Accumulator:
         return queues
 
     def forget_topic(self, topic: str) -> bool:
-        """Drop an evicted topic's queues, unless something is still in them or under way."""
+        """Remove the queues of an evicted topic, unless they hold batches or batches are in flight.
+
+        Returns whether the queues were removed.
+        """
         queues = self.topics.get(topic)
         if queues is None or any(queue.batches or queue.under_way for queue in queues.queues):
             return False
         del self.topics[topic]
         return True
 
-    # --- in ---
+    # --- appending ---
 
     def append(
         self,
@@ -136,10 +150,10 @@ class Accumulator:
         headers: Headers,
         size_bound: int,
     ) -> tuple[Delivery, bool, bool]:
-        """Add one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION leaves the choice to us.
+        """Append one record whose `size_bound` bytes of memory are reserved; ANY_PARTITION lets the accumulator choose.
 
-        Returns the delivery, whether a batch was begun that the sender has not seen, and whether one was filled.
-        Raises as `OpenBatch.append`, having taken nothing in.
+        Returns the delivery, whether a batch was started that the sender has not seen, and whether a batch was
+        filled. Raises the errors of `OpenBatch.append`, without having added the record.
         """
         is_sticky = partition == ANY_PARTITION
         if is_sticky:
@@ -155,7 +169,7 @@ class Accumulator:
             room_before = batch.room
         delivery = batch.append(timestamp, key, value, headers, size_bound)
         if is_begun:
-            # Only now, as what no record can be made of was raised by `append`: an empty batch is never in a queue.
+            # Enqueue only now: `append` has raised for an invalid record, so that an empty batch is never in a queue.
             self._enqueue(queue, batch)
             queue.open_batch = batch
         if is_sticky:
@@ -163,7 +177,7 @@ class Accumulator:
         return delivery, is_begun, batch.room <= 0 or (is_begun and len(queue.batches) > 1)
 
     def append_raw(self, queue: PartitionQueue, raw: RawBatch, *, keeps_producer: bool) -> Delivery:
-        """Add a batch that is built already, its memory being reserved. Returns the delivery of its first record."""
+        """Append a complete batch whose memory is reserved. Returns the delivery of its first record."""
         batch = ProducerBatch.from_raw(
             queue.topic,
             queue.partition,
@@ -198,7 +212,7 @@ class Accumulator:
             self._seal(queue, queue.open_batch)
 
     def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Close a batch and give back the memory that compression has saved."""
+        """Close a batch and release the memory that compression has saved."""
         queue.open_batch = None
         batch.seal(self.estimator, is_transactional=self._is_transactional)
         saved = batch.reserved_bytes - len(batch.payload)
@@ -227,27 +241,31 @@ class Accumulator:
         return sticky.switch(partitions, adaptive_weights([len(queues.queues[p].batches) for p in partitions]))
 
     def _reachable(self, queues: TopicQueues, partitions: Iterable[int]) -> list[int]:
-        """The partitions whose broker has taken what was ready within `partitioner.availability.timeout.ms`."""
+        """Return the partitions whose broker has accepted ready batches within
+        `partitioner.availability.timeout.ms`.
+        """
         now = self._clock()
         late = {node for node, since in self._blocked_since.items() if now - since > self._availability_timeout}
         return [p for p in partitions if queues.queues[p].leader not in late]
 
     def node_blocked(self, node: int, now: float) -> None:
-        """Note that something is ready for a broker that cannot take it now."""
+        """Note that a batch is ready for a broker that cannot accept a request now."""
         self._blocked_since.setdefault(node, now)
 
     def nodes_left_out(self) -> list[int]:
-        """Return the brokers that unkeyed records may avoid now, or will soon; none without the timeout."""
+        """Return the brokers that unkeyed records may avoid now or soon; an empty list without the timeout."""
         return list(self._blocked_since) if self._availability_timeout > 0 else []
 
     def node_took(self, node: int) -> None:
-        """Note that a broker can be sent to again."""
+        """Note that a broker accepts requests again."""
         self._blocked_since.pop(node, None)
 
-    # --- out ---
+    # --- draining ---
 
     def ready(self, now: float) -> Readiness:
-        """Look through all waiting queues once: whose broker should be sent to (Kafka's RecordAccumulator.ready)."""
+        """Scan all queues that hold batches once, and return the brokers to send to (Kafka's
+        RecordAccumulator.ready).
+        """
         readiness = Readiness()
         hurry = self.flushes > 0 or self.memory.is_exhausted
         for queue in self._waiting:
@@ -274,7 +292,9 @@ class Accumulator:
     def drain(
         self, node: int, now: float, max_bytes: int, may_send: Callable[[PartitionQueue, ProducerBatch], bool]
     ) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Take the first batch of each of the broker's partitions, sealed, up to `max_bytes` but at least one."""
+        """Take the first batch of each partition of the broker, seal it and return these batches: up to `max_bytes`,
+        but at least one.
+        """
         taken: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
         for queue in list(self._waiting):
@@ -290,7 +310,7 @@ class Accumulator:
                 self._seal(queue, batch)
             queue.batches.popleft()
             queue.under_way.append(batch)
-            # Going to the end of the line is what shares requests that are cut at max.request.size fairly.
+            # Moving to the end of the order shares requests that are limited by max.request.size fairly.
             del self._waiting[queue]
             if queue.batches:
                 self._waiting[queue] = None
@@ -298,17 +318,17 @@ class Accumulator:
             taken.append((queue, batch))
         return taken
 
-    # --- back ---
+    # --- after the answer ---
 
     def requeue(self, queue: PartitionQueue, batch: ProducerBatch, retry_at: float) -> None:
-        """Put a batch back that has to be sent again: first, or in its place among those with sequence numbers."""
+        """Put a batch back that must be sent again: at the front, or in order among batches with sequence numbers."""
         queue.under_way.remove(batch)
         batch.back_to_queue(retry_at)
         queue.batches.insert(queue.sequence.place_among(batch, queue.batches), batch)
         self._waiting[queue] = None
 
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Put two halves of a batch that was too large in its place (KIP-126)."""
+        """Replace a batch that was too large by its two halves (KIP-126)."""
         queue.under_way.remove(batch)
         halves = batch.split(self.estimator)
         queue.sequence.replaced(batch, halves)
@@ -320,7 +340,7 @@ class Accumulator:
         self._waiting[queue] = None
 
     def complete(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Forget a batch whose end has come, wherever it is, and free its memory."""
+        """Remove a batch that is delivered or failed from its queue and from `incomplete`, and release its memory."""
         if batch in queue.under_way:
             queue.under_way.remove(batch)
         elif batch in queue.batches:
@@ -334,11 +354,14 @@ class Accumulator:
         batch.reserved_bytes = 0
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        """The queue that a batch belongs to."""
+        """Return the queue of the batch's partition."""
         return self.topics[batch.topic].queues[batch.partition]
 
     def expired(self, now: float, delivery_timeout: float) -> list[ProducerBatch]:
-        """The incomplete batches older than `delivery_timeout` seconds. `incomplete` is about in order of age."""
+        """Return the incomplete batches older than `delivery_timeout` seconds.
+
+        `incomplete` is nearly in order of age.
+        """
         late = []
         for batch in self.incomplete:
             if now - batch.created_at >= delivery_timeout:
@@ -349,8 +372,10 @@ class Accumulator:
 
 
 def _has_new_leader(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-    """Whether the partition is led by another broker than the last attempt went to: then no back-off is needed.
+    """Return whether the partition's leader is another broker than the last attempt was sent to: then no back-off is
+    needed.
 
-    KIP-951, Kafka's RecordAccumulator.shouldBackoff: waiting protects a broker that has just refused, not another one.
+    KIP-951, Kafka's RecordAccumulator.shouldBackoff: the back-off protects a broker that has just refused, not
+    another one.
     """
     return batch.sent_to is not None and queue.leader is not None and queue.leader != batch.sent_to

@@ -1,4 +1,4 @@
-"""What a producer does for every single record: it goes into an open batch, and its delivery comes out.
+"""The work of a producer for every single record: `OpenBatch.append` encodes a record and returns its `Delivery`.
 
 Ordinary Python that is also compiled, as ``protocol/records/kernel_cy`` is: ``appending_cy.pxd`` gives the C types.
 """
@@ -19,7 +19,7 @@ if not cython.compiled:
     from ...protocol.records.client_records_cy import encode_record
 
     def hide_from_collector(delivery: Delivery) -> None:
-        """What `PyObject_GC_UnTrack` does where this module is compiled."""
+        """Do nothing; where this module is compiled, `PyObject_GC_UnTrack` is called instead."""
 
 
 from ...protocol.records.record import NO_TIMESTAMP
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from .record_checks import Headers
 
 MAX_RECORD_OVERHEAD = 21
-"""Bytes that a record can take beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""
+"""The largest size of a record beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
 MAX_LENGTH_BYTES = 5
 
 
 def record_size_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the most bytes that the record can take in a batch of format v2.
+    """Return the largest size in bytes that the record can have in a batch of format v2.
 
-    Raises TypeError for what no record can be made of, so that nothing is begun for such.
+    Raises TypeError for an invalid key, value or header, before a batch is started.
     """
     size = MAX_RECORD_OVERHEAD
     if key is not None:
@@ -56,7 +56,7 @@ def record_size_bound(key: bytes | None, value: bytes | None, headers: Headers) 
 
 
 def _headers_size_bound(headers: Headers) -> int:
-    # Headers are read twice, here and when they are encoded: what can be iterated once only will not do.
+    # Headers are read twice, here and when they are encoded: an iterable that can be read only once is not enough.
     if not isinstance(headers, Sequence) or isinstance(headers, (str, bytes)):
         raise TypeError(f"a record's headers must be a sequence of (name, value) pairs, not {type(headers).__name__}")
     size = 0
@@ -65,7 +65,7 @@ def _headers_size_bound(headers: Headers) -> int:
             raise TypeError(f"a record's header must be a (name, value) pair, not {header!r:.100}")
         name, content = header
         if isinstance(name, str):
-            # UTF-8 takes at most four bytes a character; the exact count would mean encoding the name twice.
+            # UTF-8 takes at most four bytes per character; the exact size would require encoding the name twice.
             size += len(name) if name.isascii() else 4 * len(name)
         elif isinstance(name, bytes):
             size += len(name)
@@ -80,13 +80,16 @@ def _headers_size_bound(headers: Headers) -> int:
 
 
 class Delivery:
-    """A future-like view of one record: await it for its `RecordMetadata`, or for what became of it instead.
+    """A future-like view of one record: awaiting it returns the record's `RecordMetadata`, or raises the record's
+    error.
 
-    Being awaited twice, by several tasks or not at all is fine. Cancelling the wait does not recall the record.
+    A delivery may be awaited several times, by several tasks, or not at all. Cancelling the wait does not withdraw
+    the record.
 
-    Programs keep many of these, and the garbage collector would look through all of them again and again; where this
-    is compiled, it does not. So no batch may lead back to a delivery of its own. What could is the traceback of an
-    exception, for which reason the errors that batches hold are never handed out themselves (`errors.anew`).
+    Programs keep many deliveries, and the garbage collector would traverse all of them again and again; in the
+    compiled module deliveries are hidden from the collector. So no batch may hold a reference to a delivery of its
+    own. The traceback of an exception could hold one; therefore the errors that batches hold are never raised
+    themselves, only copies of them (`errors.anew`).
     """
 
     __slots__ = ("_batch", "_index", "timestamp")
@@ -109,14 +112,14 @@ class Delivery:
         return self.result()
 
     async def wait_done(self) -> None:
-        """Wait until the record was acknowledged or has failed, without raising what it failed with."""
+        """Wait until the record is acknowledged or has failed, without raising the record's error."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while not (batch := self._whereabouts()).is_done:
             await batch.finished.wait()
 
     @property
     def finished_at(self) -> float:
-        """When that was, on trio's clock."""
+        """The time at which the record was acknowledged or failed, on trio's clock."""
         return self._whereabouts().finished_at
 
     @property
@@ -131,22 +134,25 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """The record's partition, known from the start."""
+        """The record's partition, set when the record is sent."""
         return self._batch.partition
 
     @property
     def offset(self) -> int:
-        """The record's offset. Raises as `result` does."""
+        """The record's offset. Raises the errors of `result`."""
         return self.result().offset
 
     @property
     def error(self) -> Exception | None:
-        """Why the record failed; None if it did not, or not yet."""
+        """The error of the record; None if the record has not failed, or not yet."""
         batch = self._whereabouts()
         return None if batch.error is None else anew(batch.record_errors.get(self._index, batch.error))
 
     def result(self) -> RecordMetadata:
-        """The outcome, without waiting. Raises it if it is an error, RuntimeError if there is none yet."""
+        """Return the record's metadata without waiting.
+
+        Raises the record's error, or RuntimeError while the record is pending.
+        """
         batch = self._whereabouts()
         if not batch.is_done:
             raise RuntimeError("the record is still on its way; await its delivery")
@@ -159,7 +165,7 @@ class Delivery:
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
     def _whereabouts(self) -> ProducerBatch:
-        """The batch that has the record now: a split puts two in the place of one (KIP-126)."""
+        """Return the batch that holds the record now: a split replaces one batch by two (KIP-126)."""
         while halves := self._batch.halves:
             first, second = halves
             if self._index < first.record_count:
@@ -171,11 +177,11 @@ class Delivery:
 
 
 class OpenBatch:
-    """The records of one batch, encoded, as long as some may be added.
+    """A batch that records may still be appended to, encoded.
 
-    Sizes are bytes and time stamps milliseconds. `room` is what is left of batch.size by the estimate of KIP-126;
-    negative when the first record was larger. What is appended counts `growth_factor` times. `reserved_bytes` of
-    buffer.memory are the batch's to give back.
+    Sizes are in bytes and time stamps in milliseconds. `room` is the part of batch.size that is left by the estimate
+    of KIP-126; it is negative when the first record was larger. An appended byte counts `growth_factor` times.
+    `reserved_bytes` is the part of buffer.memory that the batch will release.
     """
 
     __slots__ = (
@@ -200,9 +206,9 @@ class OpenBatch:
     def append(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, reserved_bytes: int = 0
     ) -> Delivery:
-        """Take a record in, and the memory that was reserved for it.
+        """Append a record, and add its reserved memory to `reserved_bytes`.
 
-        Raises TypeError or OverflowError, having taken nothing in, for what no record can be made of.
+        Raises TypeError or OverflowError for an invalid record, without having appended it.
         """
         count = self.record_count
         base_timestamp = self.base_timestamp if count else timestamp

@@ -8,8 +8,8 @@
                                           │ MESSAGE_TOO_LARGE
                                           └──────────────> SPLIT    (two SEALED batches take its place)
 
-Once sealed a batch holds its bytes as they go on the wire, and the records no more; a batch that has to be split is
-decompressed again (KIP-126: keeping the records around for the rare case would cost more).
+A sealed batch holds only the bytes that are sent, not the records; a batch that must be split is decompressed again
+(KIP-126: keeping the records for this rare case would cost more).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .raw_batch import stamp as stamp_payload
 
 
 class BatchState(Enum):
-    """Where a batch is; see the diagram above."""
+    """The state of a batch; see the diagram above."""
 
     OPEN = auto()
     SEALED = auto()
@@ -53,7 +53,7 @@ _NEXT_STATES = {
 
 
 class ProducerBatch(OpenBatch):
-    """Records of one partition that travel together. Times are seconds of trio's clock; see also `OpenBatch`."""
+    """Records of one partition that are sent together. Times are seconds of trio's clock; see also `OpenBatch`."""
 
     __slots__ = (
         "acknowledged_append_time",
@@ -94,16 +94,16 @@ class ProducerBatch(OpenBatch):
         self.state = BatchState.OPEN
         self.payload = b""
         self.is_raw = False
-        """Whether someone else has built it: then it goes as it is, or not at all."""
+        """Whether the batch was built by the caller of `send_batch`: such a batch is sent unchanged or not at all."""
         self.keeps_producer = False
-        """Whether the producer's identity in it is not ours, and stays."""
+        """Whether the batch keeps the producer id and epoch of another producer."""
         self.magic = v2.MAGIC
         self.halves: tuple[ProducerBatch, ProducerBatch] | tuple[()] = ()
-        """What took its place when it was split; deliveries find their records by it."""
+        """The two batches that replaced this batch when it was split; deliveries find their records through it."""
         self.attempts = 0
         self.retry_at = 0.0
         self.sent_to: int | None = None
-        """Node id of the broker that the last attempt went to."""
+        """Node id of the broker that the last attempt was sent to."""
         self.producer_id = v2.NO_PRODUCER_ID
         self.producer_epoch = v2.NO_PRODUCER_EPOCH
         self.base_sequence = v2.NO_SEQUENCE
@@ -118,20 +118,22 @@ class ProducerBatch(OpenBatch):
 
     @property
     def estimated_size(self) -> int:
-        """Bytes that the batch is expected to take on the wire: exact unless it is compressed and still open."""
+        """The bytes that the batch is expected to take on the wire: exact unless the batch is compressed and still
+        open.
+        """
         if self.state is BatchState.OPEN:
             return int(self.size_limit - self.room)
         return len(self.payload)
 
     @property
     def is_full(self) -> bool:
-        """Whether the estimated size has reached batch.size, or nothing can be added any more."""
+        """Whether the estimated size has reached batch.size, or the batch is no longer open."""
         return self.state is not BatchState.OPEN or (self.room <= 0 and self.record_count > 0)
 
     # --- bytes ---
 
     def seal(self, estimator: CompressionRatioEstimator, *, is_transactional: bool = False) -> None:
-        """Close the batch: compress it, learn its ratio, put the header before it."""
+        """Close the batch: compress it, update the estimated compression ratio, write the header."""
         body: bytes | bytearray = self.body
         if self.codec is not Codec.NONE:
             body = compress(self.codec, self.body)
@@ -159,7 +161,7 @@ class ProducerBatch(OpenBatch):
         keeps_producer: bool,
         is_transactional: bool = False,
     ) -> ProducerBatch:
-        """Make a sealed batch of one that someone else has built; see `Producer.send_batch`."""
+        """Return a sealed batch for a complete batch that the caller has built; see `Producer.send_batch`."""
         batch = cls(topic, partition, codec=raw.codec, ratio=1.0, size_limit=0, created_at=created_at)
         batch.record_count = raw.record_count or 1
         batch.magic = raw.magic
@@ -171,7 +173,7 @@ class ProducerBatch(OpenBatch):
             batch.base_sequence = raw.base_sequence
         elif raw.magic == v2.MAGIC:
             view = read_batch(raw.payload)
-            assert view is not None, "it was looked at just now"
+            assert view is not None, "the caller has checked the batch"
             batch.payload = produced_again(view, is_transactional=is_transactional)
         batch.max_timestamp = raw.max_timestamp
         batch._move_to(BatchState.SEALED)
@@ -179,7 +181,9 @@ class ProducerBatch(OpenBatch):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it is of a format that knows no producers, and no Produce request from version 3 on."""
+        """Whether the batch is in a format without producer ids, which Produce requests from version 3 on do not
+        accept.
+        """
         return self.magic < v2.MAGIC
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -195,20 +199,21 @@ class ProducerBatch(OpenBatch):
         return self.base_sequence != v2.NO_SEQUENCE
 
     def records(self) -> Iterator[Record]:
-        """The records of a sealed batch, decompressed, with offsets from 0."""
+        """Return the records of a sealed batch, decompressed, with offsets from 0."""
         view = read_batch(self.payload)
         assert view is not None, "a sealed batch holds a whole one"
         return iter_records(view)
 
     def legacy_payload(self) -> bytes:
-        """The sealed batch as a message set of format v1, for brokers before 0.11. Headers have no place there."""
+        """Return the sealed batch as a message set of format v1, for brokers before 0.11. Format v1 has no headers."""
         codec = Codec.NONE if self.codec is Codec.ZSTD else self.codec
         return v1.build_message_set(list(self.records()), codec=codec)
 
     def split(self, estimator: CompressionRatioEstimator) -> tuple[ProducerBatch, ProducerBatch]:
-        """Replace a batch that was too large by two sealed ones, in order and about equal in bytes (KIP-126).
+        """Replace a batch that was too large by two sealed batches, in order and about equal in bytes (KIP-126).
 
-        The reserved memory and the sequence numbers go over to them; the deliveries follow when they are asked.
+        The reserved memory and the sequence numbers are moved to the two batches; deliveries find their new batch
+        when they are read.
         """
         assert self.record_count > 1, "one record cannot be split"
         records = list(self.records())
@@ -221,7 +226,7 @@ class ProducerBatch(OpenBatch):
         for half in halves:
             half.seal(estimator, is_transactional=is_transactional)
             half.reserved_bytes = reserved // 2
-        # Learning from both halves would move the estimate off the 1.0 that KIP-126 wants after a split.
+        # Updating the ratio from both halves would move the estimate off the 1.0 that KIP-126 sets after a split.
         estimator.reset(self.topic, self.codec)
         halves[0].reserved_bytes += reserved - 2 * (reserved // 2)
         if self.has_sequence:
@@ -248,33 +253,33 @@ class ProducerBatch(OpenBatch):
             part.append(record.timestamp, record.key, record.value, record.headers)
         return part
 
-    # --- the way to the end ---
+    # --- states ---
 
     @property
     def is_done(self) -> bool:
-        """Whether the records' fate is known."""
+        """Whether the records are delivered or failed."""
         return self.state in (BatchState.DELIVERED, BatchState.FAILED)
 
     def sent(self, node: int | None = None) -> None:
-        """Note that the batch is on its way to a broker."""
+        """Note that the batch was sent to a broker."""
         self.attempts += 1
         self.sent_to = node
         self._move_to(BatchState.IN_FLIGHT)
 
     def back_to_queue(self, retry_at: float) -> None:
-        """Note that the batch has to be sent again, not before `retry_at`."""
+        """Note that the batch must be sent again, not before `retry_at`."""
         self.retry_at = retry_at
         self._move_to(BatchState.SEALED)
 
     def delivered(self, base_offset: int, append_time: int) -> None:
-        """Note the acknowledgement and wake who waits."""
+        """Note the acknowledgement and wake the tasks that wait for the records."""
         self.acknowledged_base_offset = base_offset
         self.acknowledged_append_time = append_time
         self._finish(BatchState.DELIVERED)
 
     def failed(self, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
-        """Note that the records are lost, and why; single records may have reasons of their own."""
-        # Without their tracebacks, which may lead to whoever waits for this (see `Delivery`).
+        """Note that the records failed with `error`; single records may have errors of their own."""
+        # Without tracebacks, which may refer to a task that waits for this batch (see `Delivery`).
         self.error = anew(error)
         self.record_errors = record_errors or {}
         self._finish(BatchState.FAILED)
@@ -292,12 +297,12 @@ class ProducerBatch(OpenBatch):
 
 
 def next_sequence(base_sequence: int, record_count: int) -> int:
-    """The sequence number after `record_count` records; it wraps at 2**31 (Kafka's DefaultRecordBatch)."""
+    """Return the sequence number after `record_count` records; it wraps at 2**31 (Kafka's DefaultRecordBatch)."""
     return (base_sequence + record_count) & 0x7FFFFFFF
 
 
 def _middle(records: Sequence[Record]) -> int:
-    """Where to cut so that both sides are about equal in bytes and neither is empty."""
+    """Return the index at which to split so that both parts are about equal in bytes and neither is empty."""
     sizes = [len(record.key or b"") + len(record.value or b"") + 1 for record in records]
     half = sum(sizes) / 2
     taken = 0

@@ -1,4 +1,4 @@
-"""The bounded memory of a producer (`buffer.memory`): who asks for more than is free waits in a queue."""
+"""The bounded memory of a producer (`buffer.memory`): callers that need more than the free bytes wait in a queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..metrics import Metrics
 
 
 class BufferMemory:
-    """A counter of the bytes of records from `send` to their end; it holds no bytes itself.
+    """A counter of the bytes of records from `send` until delivery or failure; it does not hold the bytes themselves.
 
     Invariant: 0 <= used_bytes, and used_bytes <= capacity_bytes after every reservation.
     """
@@ -22,27 +22,30 @@ class BufferMemory:
         self._waiting: deque[_Place] = deque()
 
     def measure(self, metrics: Metrics) -> None:
-        """Add the metrics of Kafka's BufferPool; tasks wait here where Kafka has threads."""
+        """Register the metrics of Kafka's BufferPool; the waiting callers are tasks here and threads in Kafka."""
         metrics.measure("buffer-total-bytes", lambda: self.capacity_bytes)
         metrics.measure("buffer-available-bytes", lambda: self.capacity_bytes - self.used_bytes)
         metrics.measure("waiting-threads", lambda: len(self._waiting))
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether someone is waiting: then batches are sent before they are full, to make room."""
+        """Whether a caller waits for memory: then batches are sent before they are full, to free memory."""
         return bool(self._waiting)
 
     def try_reserve(self, size_bytes: int) -> bool:
-        """Take the bytes if they are free and nobody waits for them already."""
+        """Reserve the bytes if they are free and no other caller waits for memory.
+
+        Returns whether they were reserved.
+        """
         if self._waiting or self.used_bytes + size_bytes > self.capacity_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     async def reserve(self, size_bytes: int) -> None:
-        """Wait for the bytes and take them. Who is cancelled has taken none.
+        """Wait until the bytes are free and reserve them. A cancelled call has reserved nothing.
 
-        Raises RecordTooLargeError if there will never be so many, ClosedError if `close` is called meanwhile.
+        Raises RecordTooLargeError if `size_bytes` exceeds the capacity, ClosedError if `close` is called meanwhile.
         """
         if size_bytes > self.capacity_bytes:
             raise RecordTooLargeError(f"a record of {size_bytes} bytes exceeds buffer.memory ({self.capacity_bytes})")
@@ -65,13 +68,13 @@ class BufferMemory:
             raise ClosedError("the producer was closed while a record waited for memory")
 
     def release(self, size_bytes: int) -> None:
-        """Give bytes back, and let those who wait have them in turn."""
+        """Release bytes, and hand them to the waiting callers in order."""
         self.used_bytes -= size_bytes
         if self._waiting:
             self._grant()
 
     def close(self) -> None:
-        """Make all who wait raise ClosedError."""
+        """Make all waiting callers raise ClosedError."""
         while self._waiting:
             self._waiting.popleft().woken.set()
 
@@ -84,7 +87,7 @@ class BufferMemory:
 
 
 class _Place:
-    """One caller's place in the queue for memory."""
+    """The position of one caller in the queue for memory."""
 
     __slots__ = ("is_granted", "size_bytes", "woken")
 

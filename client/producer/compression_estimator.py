@@ -1,9 +1,9 @@
-"""How small a batch will become once compressed: the estimator of KIP-126.
+"""The estimator of KIP-126, which predicts the size of a batch after compression.
 
-A batch is closed when its *estimated* compressed size reaches ``batch.size``, because the true size is known only after
-compressing. The estimate is kept for each topic and codec on its own, so that a topic that compresses badly does not
-suffer from what another topic taught. It falls slowly and rises fast, so that an estimate that is too low (which is
-what gets a batch refused as too large) is rare.
+A batch is closed when its *estimated* compressed size reaches ``batch.size``, because the true size is known only
+after compression. The estimator keeps one estimate for each topic and codec, so that a topic that compresses badly
+is not affected by the data of other topics. The estimate falls slowly and rises fast, so that an estimate that is
+too low (the reason for batches that a broker refuses as too large) is rare.
 """
 
 from ...protocol.records.compression import Codec
@@ -16,9 +16,10 @@ CONTINGENCY_FACTOR = 1.05
 
 
 class CompressionRatioEstimator:
-    """Estimated compressed size / uncompressed size, for each (topic, codec).
+    """The estimated compressed size / uncompressed size, for each (topic, codec).
 
-    The steps are KIP-126's own. Kafka 3.9 differs: it jumps at once to an observed ratio that is worse than one step.
+    The steps are KIP-126's own. Kafka 3.9 differs: it moves at once to an observed ratio that is worse than one
+    step.
     """
 
     __slots__ = ("_ratios",)
@@ -27,14 +28,16 @@ class CompressionRatioEstimator:
         self._ratios: dict[tuple[str, Codec], float] = {}
 
     def ratio(self, topic: str, codec: Codec) -> float:
-        """The ratio now expected; 1.0 for what was never observed, and always for uncompressed batches."""
+        """Return the expected ratio; 1.0 for a topic and codec without observations, and always for uncompressed
+        batches.
+        """
         return self._ratios.get((topic, codec), INITIAL_RATIO)
 
     def observe(self, topic: str, codec: Codec, observed_ratio: float) -> float:
-        """Move one step towards what a finished batch showed, and return the new estimate."""
+        """Move the estimate one step towards the ratio of a finished batch, and return the new estimate."""
         current = self.ratio(topic, codec)
         if observed_ratio < current:
-            # Stopping at the observed ratio keeps the step from overshooting below what was ever seen.
+            # Stopping at the observed ratio keeps the step from falling below every ratio observed so far.
             current = max(current - IMPROVING_STEP, observed_ratio)
         elif observed_ratio > current:
             current += DETERIORATING_STEP
@@ -42,5 +45,5 @@ class CompressionRatioEstimator:
         return current
 
     def reset(self, topic: str, codec: Codec) -> None:
-        """Start again from 1.0, after a batch of this topic had to be split."""
+        """Set the estimate to 1.0 again, after a batch of this topic had to be split."""
         self._ratios[topic, codec] = INITIAL_RATIO

@@ -1,11 +1,12 @@
-"""Which topics' metadata to fetch, and when: KIP-526.
+"""The choice of the topics whose metadata is fetched, and of the time: KIP-526.
 
-A producer that writes to many topics must not ask for all of them whenever it meets a new one. Topics are *urgent* (the
-KIP's set T: wanted and unknown, known to have changed, or older than `metadata.max.age.ms`) or *non-urgent* (U: older
-than half of that). Urgent ones are fetched at once, non-urgent ones ride along up to a target size, or go alone once
-there are enough of them. Topics that nobody produces to are forgotten after `metadata.evict.ms`.
+A producer that writes to many topics must not fetch the metadata of all topics whenever it uses a new one. Topics
+are *urgent* (the KIP's set T: used and unknown, known to have changed, or older than `metadata.max.age.ms`) or
+*non-urgent* (U: older than half of that age). Urgent topics are fetched at once; non-urgent topics are added to such
+a request up to a target size, or fetched alone once there are enough of them. Topics that are not produced to for
+`metadata.evict.ms` are evicted.
 
-Pure: the caller brings the time (in seconds, on any monotonic clock) and does the fetching.
+The policy has no I/O: the caller passes the time (in seconds, on any monotonic clock) and fetches the metadata.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ NON_URGENT_AGE_FRACTION = 0.5
 
 
 class _Topic:
-    """What the policy remembers of one topic; `refreshed_at` is None while nothing is known of it."""
+    """The policy's state of one topic; `refreshed_at` is None until metadata has arrived."""
 
     __slots__ = ("last_used_at", "not_before", "refreshed_at")
 
@@ -30,7 +31,7 @@ class _Topic:
 class MetadataPolicy:
     """The sets T and U of KIP-526 over the topics of one producer.
 
-    Invariant: `_known` holds exactly the topics with metadata, oldest refresh first, so that U is a run at its front.
+    Invariant: `_known` holds exactly the topics with metadata, oldest refresh first, so that U is a prefix of it.
     """
 
     def __init__(self, max_age_ms: int, evict_ms: int) -> None:
@@ -47,7 +48,7 @@ class MetadataPolicy:
         return topic in self._topics
 
     def use(self, topic: str, now: float) -> None:
-        """Note that a record is being produced to `topic`. An unknown topic becomes urgent."""
+        """Note that a record is being produced to `topic`. A topic without metadata becomes urgent."""
         entry = self._topics.get(topic)
         if entry is None:
             entry = self._topics[topic] = _Topic(now)
@@ -56,7 +57,7 @@ class MetadataPolicy:
             self._wanted[topic] = None
 
     def request_update(self, topic: str) -> None:
-        """Note that the topic's metadata is known to be wrong (NOT_LEADER_OR_FOLLOWER and the like): it is urgent."""
+        """Note that the topic's metadata is stale (NOT_LEADER_OR_FOLLOWER and the like): the topic becomes urgent."""
         if topic in self._topics:
             self._wanted[topic] = None
 
@@ -72,7 +73,9 @@ class MetadataPolicy:
             self._known[topic] = entry
 
     def failed(self, topics: Iterable[str], retry_at: float) -> None:
-        """Note that fetching these failed: what was urgent stays so, but waits until `retry_at` (retry.backoff.ms)."""
+        """Note that fetching these topics failed: urgent topics remain urgent, but wait until `retry_at`
+        (retry.backoff.ms).
+        """
         for topic in topics:
             if (entry := self._topics.get(topic)) is not None:
                 entry.not_before = retry_at
@@ -80,7 +83,7 @@ class MetadataPolicy:
                     self._wanted[topic] = None
 
     def evict(self, now: float) -> list[str]:
-        """Forget the topics that were not produced to for `metadata.evict.ms`, and name them."""
+        """Remove the topics that were not produced to for `metadata.evict.ms`, and return their names."""
         gone = [name for name, topic in self._topics.items() if now - topic.last_used_at >= self._evict_after]
         for name in gone:
             del self._topics[name]
@@ -89,12 +92,14 @@ class MetadataPolicy:
         return gone
 
     def target_fetch_size(self) -> int:
-        """KIP-526's targetMetadataFetchSize: ten seconds' worth of topics, and at least 20."""
+        """Return KIP-526's targetMetadataFetchSize: ten seconds' worth of topics, and at least 20."""
         topics_per_second = len(self._known) / self._max_age if self._max_age > 0 else 0
         return max(int(topics_per_second * SECONDS_BETWEEN_REFRESHES), MINIMUM_TARGET_SIZE)
 
     def next_fetch(self, now: float) -> list[str]:
-        """The topics to ask for now: all urgent ones, filled up with the oldest non-urgent ones; empty for none."""
+        """Return the topics to fetch now: all urgent topics, filled up with the oldest non-urgent ones; empty if no
+        fetch is due.
+        """
         urgent = {name: None for name in self._wanted if self._topics[name].not_before <= now}
         for name, topic in self._known.items():
             assert topic.refreshed_at is not None
@@ -118,7 +123,7 @@ class MetadataPolicy:
                 yield name
 
     def next_check_at(self, now: float) -> float:
-        """When `next_fetch` or `evict` may next have something to say, if nothing happens meanwhile."""
+        """Return the time at which `next_fetch` or `evict` may next return topics, if no event comes first."""
         times = [self._topics[name].not_before for name in self._wanted]
         if self._known:
             oldest = next(iter(self._known.values())).refreshed_at

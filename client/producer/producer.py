@@ -1,4 +1,4 @@
-"""The producer. A record's way:
+"""The producer. The states of a record:
 
     send() ── topic unknown ──> waits for metadata ┐ max.block.ms for both, then DeadlineExceededError
        │ ── no memory free ───> waits for memory   ┘
@@ -12,9 +12,9 @@
        │ retriable refusal, lost connection (retry.backoff.ms)         ^
        └── delivery.timeout.ms over, scope left, transaction aborted ──┘
 
-When can a record be lost without an exception from its delivery? Never. When can it fail after it was written? When the
-answer was lost and `delivery.timeout.ms` passed before another came. When can it be written twice? Only without
-idempotence. Batch states: `batch.py`; choice of partition: `partitioner.py`; requests and answers: `sender.py`.
+No record is lost without an exception from its delivery. A record can fail after it was written if the answer was lost
+and `delivery.timeout.ms` passed before another answer arrived. A record can be written twice only without idempotence.
+Batch states: `batch.py`; choice of partition: `partitioner.py`; requests and answers: `sender.py`.
 """
 
 from __future__ import annotations
@@ -58,25 +58,27 @@ from .transactions import TopicPartition, TransactionManager
 
 BATCH_OVERHEAD = 61
 RECORDS_BETWEEN_YIELDS = 500
-"""How many sends in a row may go without letting other tasks run."""
+"""The number of consecutive sends after which other tasks must run."""
 
 CLOSE_GRACE_SECONDS = 5.0
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch; used for time stamps only, so that a clock that jumps breaks no deadline."""
+    """Return milliseconds since the epoch; used for time stamps only, so that a jump of the clock affects no
+    deadline.
+    """
     return time.time_ns() // 1_000_000
 
 
 class Producer:
-    """Sends records::
+    """A client that sends records::
 
         async with Producer("localhost:9092", linger_ms=5) as producer:
             delivery = await producer.send("topic", b"value", key=b"key")
             print((await delivery).offset)
 
     Keywords are Kafka's producer keys with underscores (`ProducerConfig`). Leaving the scope normally waits until all
-    records have met their end; leaving it by an exception abandons those not sent yet, unless `flush_on_error`.
+    records are delivered or failed; an exception abandons the records not sent yet, unless `flush_on_error`.
     """
 
     def __init__(
@@ -145,14 +147,14 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Add a record to a batch, and return its delivery, which may be awaited or not.
+        """Append a record to a batch, and return its delivery, which may be awaited or not.
 
-        Waits for metadata and memory if it has to. It is a checkpoint before anything is taken: a cancelled call has
-        sent nothing, and a call that returns has its record in a batch. Other tasks run after each full batch and after
-        RECORDS_BETWEEN_YIELDS records, not at each call.
+        The call waits for metadata and memory if necessary. It is a checkpoint before the record is appended: a
+        cancelled call has sent nothing, and a call that returns has appended its record to a batch. Other tasks run
+        after each full batch and after RECORDS_BETWEEN_YIELDS records, not at each call.
 
-        Raises TypeError or ValueError for what no record can be made of, RecordTooLargeError, ClosedError,
-        DeadlineExceededError (`max.block.ms`) or BrokerError (topic refused); nothing was taken then.
+        Raises TypeError or ValueError for an invalid record, RecordTooLargeError, ClosedError, DeadlineExceededError
+        (`max.block.ms`) or BrokerError (topic refused); the record was not appended then.
         """
         size_bound = record_size_bound(key, value, headers)
         if partition is not None:
@@ -176,7 +178,7 @@ class Producer:
             or not self._memory.try_reserve(size_bound)
         ):
             queues = await self._admit(topic, partition, size_bound)
-        # From here on nothing waits: the record is taken whole, or not at all.
+        # Nothing waits from here on: the record is appended completely, or not at all.
         try:
             if partition is None:
                 is_any = key is None and self._partitioner is None
@@ -197,21 +199,23 @@ class Producer:
         if is_begun or is_filled:
             self._sender.wake()
         if is_filled:
-            # Not at each new batch: whoever sends in a loop would have every record sent alone.
+            # Not at each new batch: a caller that sends in a loop would have every record sent alone.
             self._sends_since_yield = RECORDS_BETWEEN_YIELDS
         return delivery
 
     async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
-        """Send one whole record batch, its records untouched, compressed or not; returns its first record's delivery.
+        """Send one complete record batch without changing its records, compressed or not; return its first record's
+        delivery.
 
-        In format v2 the header gets this producer's identity and sequence number (and so a new CRC), and takes part
-        in its idempotence and transaction. With `keeps_producer` not even that is changed: the batch has a producer
-        id and sequence of its own, and who calls answers for their being in order. Formats v0 and v1 have no such
-        fields (several uncompressed messages may be one `raw`): they take Produce v2 or older, and an idempotent
-        producer fails them rather than repeat what may be stored already. What a broker finds too large is not split.
+        In format v2 the header gets this producer's identity and sequence number (and so a new CRC), and the batch
+        takes part in the producer's idempotence and transaction. With `keeps_producer` the header is not changed
+        either: the batch has a producer id and sequence of its own, and the caller is responsible for the order of
+        such batches. Formats v0 and v1 have no such fields (several uncompressed messages may be one `raw`): they
+        require Produce v2 or older, and an idempotent producer fails them instead of sending again records that the
+        broker may have stored already. A batch that a broker refuses as too large is not split.
 
-        A checkpoint as `send`, and raises as it does; ValueError if `raw` is not one batch, BrokerError CORRUPT_MESSAGE
-        if its CRC is wrong: a new one would hide the damage.
+        The call is a checkpoint as `send` is, and raises the same errors; also ValueError if `raw` is not one batch,
+        and BrokerError CORRUPT_MESSAGE if its CRC is wrong: a new CRC would hide the damage.
         """
         partition = check_partition(partition)
         if not isinstance(raw, bytes | bytearray | memoryview):
@@ -244,9 +248,9 @@ class Producer:
         await trio.lowlevel.checkpoint()
 
     def _partition_for(self, queues: TopicQueues, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition for a record that names none, or ANY_PARTITION.
+        """Return the partition of a record that was sent without one, or ANY_PARTITION.
 
-        Raises TypeError or ValueError if a custom partitioner chose what is no partition.
+        Raises TypeError or ValueError if a custom partitioner returned an invalid partition.
         """
         if self._partitioner is not None:
             partition = check_partition(self._partitioner(queues.topic, key, value, len(queues.queues)))
@@ -258,10 +262,11 @@ class Producer:
         return ANY_PARTITION
 
     async def _admit(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
-        """Wait until the topic is known and the memory is reserved, `max.block.ms` for both. Raises as `send`.
+        """Wait until the topic's metadata is known and the memory is reserved, `max.block.ms` for both. Raises the
+        errors of `send`.
 
-        What was true before a wait is asked again after it: whether the producer, and its transaction, are open, and
-        whether the topic has been evicted (`metadata.max.idle.ms`).
+        Conditions that held before a wait are checked again after it: the producer and its transaction are open, and
+        the topic has not been evicted (`metadata.max.idle.ms`).
         """
         check_topic(topic)
         deadline = trio.current_time() + self.config.max_block_ms / 1000
@@ -288,7 +293,7 @@ class Producer:
         )
 
     async def flush(self) -> None:
-        """Send everything now, and wait until all records sent before this call have met their end, good or bad."""
+        """Send all queued records now, and wait until all records sent before this call are delivered or failed."""
         await trio.lowlevel.checkpoint()
         self._accumulator.flushes += 1
         self._sender.wake()
@@ -319,10 +324,10 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """All or nothing: commits at the end of the block, aborts if it is left by an exception.
+        """Run a transaction: commit at the end of the block, abort if the block raises an exception.
 
-        Raises ClientError without `transactional_id`; at the end BrokerError or DeadlineExceededError if the records
-        or the commit failed, after which the transaction is aborted.
+        Raises ClientError without `transactional_id`; at the end of the block BrokerError or DeadlineExceededError
+        if the records or the commit failed, after which the transaction is aborted.
         """
         transactions = self._transactional()
         transactions.begin()
@@ -341,14 +346,15 @@ class Producer:
     ) -> None:
         """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`.
 
-        Who reads as a member of a group passes `Consumer.group_metadata()`, or uses `Consumer.transaction`.
+        A member of a group passes `Consumer.group_metadata()`, or uses `Consumer.transaction`.
         """
         await self._transactional().send_offsets(group, offsets)
 
     async def join_transaction(self, topic: str, partition: int) -> tuple[int, int]:
-        """Have a partition take part in the open transaction, whoever writes to it.
+        """Add a partition to the open transaction, also for records that another producer writes to it.
 
-        Returns the producer id and epoch that batches there must have. Raises BrokerError or DeadlineExceededError.
+        Returns the producer id and epoch that batches of that partition must have. Raises BrokerError or
+        DeadlineExceededError.
         """
         await trio.lowlevel.checkpoint()
         transactions = self._transactional()
@@ -360,7 +366,7 @@ class Producer:
         return transactions.producer_id, transactions.producer_epoch
 
     async def _abort(self, transactions: TransactionManager, cause: BaseException) -> None:
-        """Abort after ``cause``; who is cancelled or interrupted is not kept for long."""
+        """Abort after ``cause``; after a cancellation or an interrupt the wait for the coordinator is short."""
         is_leaving = not isinstance(cause, Exception)
         limit_s = CLOSE_GRACE_SECONDS if is_leaving else math.inf
         with (
@@ -373,7 +379,7 @@ class Producer:
             await self.flush()
             await transactions.end(commit=False)
             if has_lost_records:
-                # Sequence numbers may have gaps: a new epoch makes them start again (KIP-360).
+                # Sequence numbers may have gaps: a new epoch starts them again at 0 (KIP-360).
                 await transactions.initialize()
                 self._restart_sequences()
 

@@ -1,4 +1,4 @@
-"""Keeps a producer's topics known: runs KIP-526's policy against the cluster, and lets senders wait for a topic."""
+"""The metadata of a producer's topics: runs KIP-526's policy, and lets senders wait for a topic."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _HOPELESS_CODES = frozenset(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
-"""Answers about a topic for which waiting is pointless; all others may pass (it may be created just now)."""
+"""Error codes of a topic after which waiting is useless; others may pass (the topic may be in creation)."""
 
 
 class ProducerMetadata:
-    """The one task that fetches metadata for a producer.
+    """The single task that fetches metadata for a producer.
 
-    Invariant: at most one Metadata request is under way; what becomes urgent meanwhile goes with the next one.
+    Invariant: at most one Metadata request is in flight; topics that become urgent meanwhile are added to the next
+    request.
     """
 
     def __init__(self, cluster: Cluster, accumulator: Accumulator, config: ProducerConfig, metrics: Metrics) -> None:
@@ -41,38 +42,39 @@ class ProducerMetadata:
         self._config = config
         self._metrics = metrics
         self._policy = MetadataPolicy(
-            # Nothing is asked for again sooner than that, as in Kafka: an age of 0 is no reason to ask without end.
+            # As in Kafka, no refresh is sooner than retry.backoff.ms: a maximum age of 0 must not cause endless
+            # requests.
             max(config.metadata_max_age_ms, config.retry_backoff_ms),
             config.metadata_evict_ms,
         )
         self._errors: dict[str, BrokerError] = {}
         self._refusals: dict[str, BrokerError] = {}
-        """What the last answer said of topics that may come to be known yet."""
+        """The last refusals of topics that may become available later."""
         self._last_failure: Exception | None = None
-        """Why no answer came at all the last time."""
+        """The error of the last fetch if it got no answer at all."""
         self._is_closed = False
         self._wanted = trio.Event()
         self._arrived = trio.Event()
         self._random = Random()
         self._failures = 0
         self.on_news: Callable[[], None] = lambda: None
-        """Called with each answer: what waited for a leader may go now."""
+        """Called with each answer: batches that waited for a leader may be sendable now."""
 
     def use(self, topic: str) -> None:
-        """Note that records go to this topic, so that it is kept."""
+        """Note that records are produced to this topic, so that it is not evicted."""
         self._policy.use(topic, trio.current_time())
 
     def request_update(self, topic: str) -> None:
-        """Note that what is known of a topic is wrong: it is fetched at once."""
+        """Note that the metadata of a topic is stale: it is fetched at once."""
         self._policy.request_update(topic)
         self._wanted.set()
 
     async def wait_for(self, topic: str, partition: int | None = None, *, deadline: float | None = None) -> TopicQueues:
-        """Wait until a topic (and that partition of it) is known.
+        """Wait until a topic (and the given partition of it) is known.
 
-        Raises BrokerError if the broker refuses it for good, DeadlineExceededError at `deadline` (by default
-        `max.block.ms` from now) with what is the matter, ClosedError if the producer is closed meanwhile. A partition
-        that the topic does not have is waited for as well, as it may be created just now (Kafka's
+        Raises BrokerError if the broker refuses the topic for good, DeadlineExceededError with the last failure at
+        `deadline` (by default `max.block.ms` from now), ClosedError if the producer is closed meanwhile. The call
+        also waits for a partition that the topic does not have, as partitions may be in creation (Kafka's
         KafkaProducer.waitOnMetadata).
         """
         self._errors.pop(topic, None)
@@ -109,12 +111,12 @@ class ProducerMetadata:
         return error
 
     def close(self) -> None:
-        """Make all who wait raise ClosedError, now and later."""
+        """Make all waiting and later callers raise ClosedError."""
         self._is_closed = True
         self._arrived.set()
 
     async def run(self) -> None:
-        """Fetch what the policy asks for until cancelled."""
+        """Fetch the topics that the policy returns, until cancelled."""
         while True:
             self._wanted = trio.Event()
             now = trio.current_time()
@@ -131,7 +133,7 @@ class ProducerMetadata:
                 self._cluster.topics.pop(topic, None)
                 self._refusals.pop(topic, None)
             elif topic in self._accumulator.topics:
-                # Something is still to be sent there.
+                # Batches for this topic are still queued.
                 self._policy.use(topic, now)
 
     async def _fetch(self, topics: list[str]) -> None:

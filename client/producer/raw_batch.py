@@ -1,7 +1,7 @@
-"""Batches that someone else has built, made ready to be produced again without touching the records in them.
+"""Complete batches built by the caller, made ready to be produced without changing their records.
 
-In format v2 all that has to change stands in the header, so a new CRC is the only cost. Formats v0 and v1 have nothing
-that would have to change.
+In format v2 all fields that change are in the header, so a new CRC is the only cost. Formats v0 and v1 have no
+fields that would have to change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...protocol.records.compression import Codec
 from ...protocol.records.record import NO_TIMESTAMP
 
 _PRODUCER_FIELDS = Struct(">qhi")
-"""Producer id, epoch, base sequence: neighbours in a v2 header, from PRODUCER_ID_AT on."""
+"""Producer id, epoch, base sequence: adjacent fields of a v2 header, from PRODUCER_ID_AT on."""
 _ATTRIBUTES = Struct(">h")
 _OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
@@ -24,10 +24,10 @@ _LEADER_EPOCH = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """What a Produce request carries for one partition, and what its header says.
+    """The batch of one partition in a Produce request, and the fields of its header.
 
-    `record_count` is 0 for a compressed v0 or v1 set, which does not tell. `base_sequence` is that of whoever numbered
-    it, -1 if nobody did.
+    `record_count` is 0 for a compressed v0 or v1 set, which does not declare its count. `base_sequence` is that of
+    the batch as it was passed in, -1 without one.
     """
 
     payload: bytes
@@ -41,10 +41,10 @@ class RawBatch:
 
 
 def read_raw(payload: bytes) -> RawBatch:
-    """Look at one whole batch, or at uncompressed messages of format v0 or v1, which go together as well.
+    """Parse one complete batch, or uncompressed messages of format v0 or v1, which may be sent together.
 
-    Raises ValueError for anything else, BrokerError CORRUPT_MESSAGE for what is no batch at all, or is damaged: whoever
-    stamps a batch writes a new CRC, and with it damage would become valid for ever.
+    Raises ValueError for anything else, BrokerError CORRUPT_MESSAGE for bytes that are no batch, or a damaged one:
+    stamping a batch writes a new CRC, which would make the damage valid for ever.
     """
     first = read_batch(payload)
     if first is None:
@@ -90,9 +90,10 @@ def produced_again(
     is_transactional: bool = False,
     base_offset: int = 0,
 ) -> bytes:
-    """The bytes of a v2 batch as this producer would have built it: its identity, and flags of its own.
+    """Return a copy of a v2 batch as this producer would have built it: with its identity and its flags.
 
-    The delete horizon of a compacted log goes too; the time stamps relative to it stay right.
+    The copy also loses the delete horizon of a compacted log; the time stamps relative to that horizon remain
+    correct.
     """
     copy = bytearray(batch.view)
     produce_again(
@@ -110,7 +111,9 @@ def produce_again(
     is_transactional: bool = False,
     base_offset: int = 0,
 ) -> None:
-    """The same to a whole v2 batch where it lies, for who has its memory for himself."""
+    """Rewrite the header of a complete v2 batch in place, as `produced_again` does in a copy, for callers that own the
+    memory.
+    """
     (attributes,) = _ATTRIBUTES.unpack_from(payload, v2.ATTRIBUTES_AT)
     flags = attributes & ~(v2.TRANSACTIONAL_FLAG | v2.DELETE_HORIZON_FLAG)
     if is_transactional:

@@ -1,4 +1,4 @@
-"""What a record may be made of, checked before anything is begun (key, value and headers: `appending_cy.py`)."""
+"""Checks of a record before a batch is started (key, value and headers: `appending_cy.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import index
 from ..errors import InvalidTopicError
 
 Headers = Sequence[tuple[str | bytes, bytes | None]]
-"""Names are text in Kafka; bytes, as a consumer's records have them, are taken for UTF-8."""
+"""Names are text in Kafka; names as bytes, which a consumer's records have, are read as UTF-8."""
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -18,7 +18,9 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic(topic: str) -> None:
-    """Raise TypeError unless `topic` is text, InvalidTopicError unless it is a name (Kafka's `Topic.validate`)."""
+    """Raise TypeError unless `topic` is text, InvalidTopicError unless it is a valid name (Kafka's
+    `Topic.validate`).
+    """
     if not isinstance(topic, str):
         raise TypeError(f"a topic must be str, not {type(topic).__name__}")
     if len(topic) > MAX_TOPIC_LENGTH or topic in (".", "..") or _LEGAL_TOPIC.fullmatch(topic) is None:
@@ -47,7 +49,7 @@ def _whole(value: int, what: str) -> int:
     if isinstance(value, bool):
         raise TypeError(f"a {what} must be int, not bool")
     try:
-        # Also numpy's integers, which are none of Python's.
+        # This also accepts numpy's integers, which are not instances of int.
         return index(value)
     except TypeError:
         raise TypeError(f"a {what} must be int, not {type(value).__name__}") from None

@@ -1,10 +1,10 @@
-"""Where a record that was sent has come to."""
+"""The place of a delivered record: topic, partition and offset."""
 
 from typing import NamedTuple
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is: `offset` is -1 with acks=0 and for duplicates whose offset the broker no longer knows."""
+    """The place of a record: `offset` is -1 with acks=0 and for duplicates whose offset the broker no longer has."""
 
     topic: str
     partition: int

@@ -1,7 +1,7 @@
-"""The task that empties the accumulator: finds brokers to send to, sends, and decides what an answer means.
+"""The task that drains the accumulator: it finds the brokers to send to, sends, and handles the answers.
 
-Kafka's Sender in trio's terms: up to `max.in.flight.requests.per.connection` Produce requests are under way to each
-broker, and their answers are dealt with as they arrive.
+It is Kafka's Sender as a trio task: up to `max.in.flight.requests.per.connection` Produce requests are in flight to
+each broker, and their answers are handled as they arrive.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ LOST_SEQUENCE_CODES = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""Refusals of a sequence number. The records were not appended, so a new epoch may bring them again."""
+"""Refusals of a sequence number. The records were not appended, so they may be sent again with a new epoch."""
 
 MOVED_LEADER_CODES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Refusals in which a broker says who leads the partition now, if it knows (KIP-951)."""
+"""Refusals in which a broker names the current leader of the partition, if known to the broker (KIP-951)."""
 
 UNKNOWN_OUTCOME_CODES = frozenset(
     {
@@ -61,13 +61,13 @@ UNKNOWN_OUTCOME_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Answers after which the records may be in the log all the same."""
+"""Error codes after which the records may be in the log nevertheless."""
 
 Drained = Sequence[tuple[PartitionQueue, ProducerBatch]]
 
 
 class Sender:
-    """Runs beside the producer, woken when there is something new to look at."""
+    """The task that sends the producer's batches; events such as a full batch wake it."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Sender:
         self._random = Random()
 
     def wake(self) -> None:
-        """Have another look: a batch was begun or filled, a flush asked for..."""
+        """Check for sendable batches again: a batch was started or filled, `flush` was called..."""
         self._news.set()
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send batches until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             while True:
@@ -110,7 +110,7 @@ class Sender:
                     await self._news.wait()
 
     def _step(self, now: float) -> float:
-        """Send all that can be sent now; returns when to look again if nothing happens meanwhile."""
+        """Send all batches that can be sent now; return the time of the next check if no event comes first."""
         self._expire(now)
         self._prepare_identity()
         while True:
@@ -126,7 +126,10 @@ class Sender:
         return max(now, min(readiness.check_again_at, expiry))
 
     def _send_to(self, node: int, now: float) -> bool:
-        """Start one request to a broker that something is ready for, if it can take one. Says whether it did."""
+        """Start one request to a broker that batches are ready for, if the broker can accept one.
+
+        Returns whether it did.
+        """
         connection = self._cluster.established(node)
         is_free = self._in_flight_counts.get(node, 0) < self._config.max_in_flight_requests_per_connection
         if connection is None or not is_free:
@@ -147,10 +150,10 @@ class Sender:
         return all(outcomes)
 
     def _look_after_left_out(self, ready_nodes: set[int]) -> None:
-        """Find out when brokers that unkeyed records avoid (KIP-794) can be sent to again.
+        """Find out when brokers that unkeyed records avoid (KIP-794) accept requests again.
 
-        Nothing may be waiting for such a broker any more: what did has expired, and nothing new goes there. So its
-        connection is made anew without a record that needs it.
+        No batch may be queued for such a broker: earlier batches have expired, and new records avoid it. So its
+        connection is made again without a record that requires it.
         """
         for node in self._accumulator.nodes_left_out():
             if node in ready_nodes:
@@ -188,16 +191,16 @@ class Sender:
             self._dialling.discard(node)
             self.wake()
 
-    # --- who may go ---
+    # --- permission to send ---
 
     def _may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether sequence numbers and transaction let this batch, the first of its queue, go now."""
+        """Return whether sequence numbers and transaction allow this batch, the first of its queue, to be sent now."""
         if batch.keeps_producer:
             return queue.sequence.may_send(batch)
         if not self._is_idempotent:
             return True
         if batch.is_legacy or any(before.is_legacy for before in queue.under_way):
-            # Without sequence numbers only waiting keeps the order.
+            # Without sequence numbers the order is kept only by waiting.
             return not queue.under_way
         identity = self._identity()
         if identity is None:
@@ -222,7 +225,7 @@ class Sender:
         return self._transactions.producer_id, self._transactions.producer_epoch
 
     def _prepare_identity(self) -> None:
-        """Ask for a producer id, or add partitions to the transaction, where something waits for that."""
+        """Request a producer id, or add partitions to the transaction, if batches wait for either."""
         if not self._is_idempotent or not self._accumulator.incomplete:
             return
         if self._transactions is None:
@@ -248,10 +251,12 @@ class Sender:
             self._producer = (answer.producer_id, answer.producer_epoch)
         except (BrokerError, DeadlineExceededError) as error:
             if self._may_do_without(error):
-                logger.warning("the brokers know no idempotence (Kafka before 0.11): what is repeated may be doubled")
+                logger.warning(
+                    "the brokers have no idempotence (Kafka before 0.11): a retried batch may be stored twice"
+                )
                 self._is_idempotent = False
                 return
-            # Nothing can be sent without an identity; the records say why.
+            # Nothing can be sent without a producer id: the records fail with this error.
             for batch in list(self._accumulator.incomplete):
                 self._fail(self._accumulator.queue_of(batch), batch, error)
         finally:
@@ -259,7 +264,7 @@ class Sender:
             self.wake()
 
     def _may_do_without(self, error: Exception) -> bool:
-        """Whether idempotence was only the default, and the brokers are too old for it."""
+        """Return whether idempotence was only the default, and the brokers are too old for it."""
         is_too_old = isinstance(error, BrokerError) and error.code is ErrorCode.UNSUPPORTED_VERSION
         return is_too_old and "enable_idempotence" not in self._config.explicit
 
@@ -275,7 +280,7 @@ class Sender:
     # --- one request ---
 
     def _submit(self, node: int, connection: Connection, drained: Drained) -> None:
-        """Put the Produce request in line. Its answer is dealt with where it arrives: no task waits for it."""
+        """Submit the Produce request. A callback handles the answer where it arrives: no task waits for it."""
         is_legacy = drained[0][1].is_legacy
         newest = FIRST_VERSION_WITH_FORMAT_V2 - 1 if is_legacy else None
         version = connection.versions.version(ApiKey.PRODUCE, newest=newest)
@@ -321,7 +326,9 @@ class Sender:
         self._settle_all(node, drained, answers, missing)
 
     def _take_leader_hints(self, answer: ProduceResponse) -> None:
-        """Take in where refused partitions are led now (KIP-951), so that what was refused goes there at once."""
+        """Store the current leaders of refused partitions (KIP-951), so that their batches are sent to these leaders at
+        once.
+        """
         endpoints = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in answer.node_endpoints}
         for topic in answer.responses:
             for part in topic.partition_responses:
@@ -337,17 +344,19 @@ class Sender:
         answers: Mapping[tuple[str, int], PartitionProduceResponse],
         missing: PartitionProduceResponse,
     ) -> None:
-        """Deal with what a request has brought, or `missing` for each partition that it has brought nothing for."""
+        """Handle the answer of each partition of a request; `missing` stands for the answer of a partition without
+        one.
+        """
         self._in_flight_counts[node] -= 1
         for queue, batch in drained:
             self._settle(queue, batch, answers.get((queue.topic, queue.partition), missing))
         self.wake()
 
-    # --- what an answer means ---
+    # --- answers ---
 
     def _settle(self, queue: PartitionQueue, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         if batch.state is not BatchState.IN_FLIGHT:
-            # It was given up while the request was under way; nobody waits for it any more.
+            # The batch expired or was abandoned while the request was in flight.
             return
         code = ErrorCode(answer.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -356,7 +365,8 @@ class Sender:
             self._metrics.count("batch-split")
             self._accumulator.split(queue, batch)
         elif self._is_out_of_turn(queue, batch, code):
-            # Its predecessor is being repeated or was split; the turn comes when that is done, not after a back-off.
+            # The batch before this one is being retried or was split; this batch follows as soon as that one is done,
+            # without back-off.
             self._accumulator.requeue(queue, batch, trio.current_time())
         elif self._may_retry(queue, batch, code):
             self._retry(queue, batch)
@@ -376,7 +386,7 @@ class Sender:
         batch.delivered(base_offset, append_time)
 
     def _is_out_of_turn(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
-        """Whether a batch was refused only because one before it has not been appended yet."""
+        """Return whether a batch was refused only because a batch before it has not been appended yet."""
         return (
             code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             and batch in queue.sequence.tracked
@@ -384,7 +394,7 @@ class Sender:
         )
 
     def _may_retry(self, queue: PartitionQueue, batch: ProducerBatch, code: ErrorCode) -> bool:
-        """Whether sending the same batch again may help; arranges for a new epoch where that is what it takes."""
+        """Return whether sending the same batch again may succeed; request a new epoch if the retry requires one."""
         if batch.attempts > self._config.retries:
             return False
         if batch.is_legacy and self._is_idempotent and code in UNKNOWN_OUTCOME_CODES:
@@ -418,7 +428,7 @@ class Sender:
             self._transactions.fail(error)
 
     def _expire(self, now: float) -> None:
-        """Give up what was not delivered within `delivery.timeout.ms`, wherever it is."""
+        """Fail the batches that were not delivered within `delivery.timeout.ms`, queued or in flight."""
         for batch in self._accumulator.expired(now, self._delivery_timeout):
             waited_ms = round((now - batch.created_at) * 1000)
             error = DeadlineExceededError(
@@ -427,20 +437,20 @@ class Sender:
             self._fail(self._accumulator.queue_of(batch), batch, error)
 
     def abandon(self, error: Exception, *, only_unsent: bool = False) -> None:
-        """Give up all records with `error`, or those that were never sent."""
+        """Fail all records with `error`; with `only_unsent` only the records that were never sent."""
         for batch in list(self._accumulator.incomplete):
             if not only_unsent or batch.attempts == 0:
                 self._fail(self._accumulator.queue_of(batch), batch, error)
 
 
 def _by_request(drained: Drained) -> list[Drained]:
-    """Split by what one Produce request can hold: formats v0 and v1 take an older version than v2."""
+    """Split the batches by the Produce version they require: formats v0 and v1 require an older version than v2."""
     halves = [[entry for entry in drained if entry[1].is_legacy is is_legacy] for is_legacy in (False, True)]
     return [half for half in halves if half]
 
 
 def _lost(failure: Exception) -> PartitionProduceResponse:
-    """What stands in for a partition's answer when the request has none."""
+    """Return the answer that stands for a partition of a request that got no answer."""
     if isinstance(failure, BrokerError):
         return PartitionProduceResponse(error_code=failure.code, error_message=failure.message)
     return PartitionProduceResponse(error_code=ErrorCode.NETWORK_EXCEPTION, error_message=str(failure))

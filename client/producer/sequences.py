@@ -1,11 +1,12 @@
-"""Idempotence, one partition at a time: which sequence numbers its batches carry (KIP-98, KIP-360).
+"""Idempotence of one partition: the sequence numbers of its batches (KIP-98, KIP-360).
 
-A broker accepts a producer's batches of a partition only without gaps, and recognises one that it has already. So
-a batch keeps its number for as long as its fate is unknown, batches are repeated in order, and after one is given up
-the partition starts a new epoch at 0, once nothing of the old one is under way.
+A broker accepts a producer's batches of a partition only without gaps, and recognises a batch that it has stored
+already. So a batch keeps its number until it is delivered or failed, batches are retried in order, and after a batch
+has failed the partition starts a new epoch at 0, once no batch of the old epoch is in flight.
 
-A broker that has never heard of a producer takes any number for its first. So the first batch goes alone: were it
-refused for another reason, one behind it would be accepted in its place, and its own number never again.
+A broker without state of a producer accepts any number in the first batch. So the first batch is sent alone: if it
+were refused for another reason, a batch behind it would be accepted as the first, and the number of the refused
+batch would never be accepted again.
 """
 
 from collections.abc import Iterable
@@ -16,10 +17,10 @@ MAX_EPOCH = 2**15 - 1
 
 
 class PartitionSequence:
-    """The numbering of one partition's batches.
+    """The sequence numbers of one partition's batches.
 
-    Invariant: `tracked` holds the batches that were numbered and have no end yet, in the order of their numbers,
-    whether they are under way or wait to be sent again.
+    Invariant: `tracked` holds the batches that have a number and are neither delivered nor failed, in the order of
+    their numbers, in flight or queued for a retry.
     """
 
     __slots__ = ("_known_as", "next_sequence", "producer_epoch", "producer_id", "restart_wanted", "tracked")
@@ -31,10 +32,10 @@ class PartitionSequence:
         self.restart_wanted = False
         self.tracked: list[ProducerBatch] = []
         self._known_as: tuple[int, int] | None = None
-        """Producer id and epoch of the last acknowledged batch."""
+        """The producer id and epoch of the last acknowledged batch."""
 
     def adopt(self, producer_id: int, producer_epoch: int) -> None:
-        """Start numbering for this producer, from 0; what was numbered and not sent is numbered anew."""
+        """Start the numbers of this producer at 0; batches that have a number and were not sent get a new one."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
@@ -44,10 +45,10 @@ class PartitionSequence:
                 self._stamp(batch)
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether this batch, the first of its partition's queue, may go now.
+        """Return whether this batch, the first of its partition's queue, may be sent now.
 
-        A repeated batch goes only when it is the next that the broker expects (Kafka's
-        RecordAccumulator.shouldStopDrainBatchesForPartition); a new epoch begins when nothing is under way.
+        A retried batch is sent only when it has the next number that the broker expects (Kafka's
+        RecordAccumulator.shouldStopDrainBatchesForPartition); a new epoch begins when no batch is in flight.
         """
         if batch.keeps_producer:
             return not batch.has_sequence or self._is_in_turn(batch, (batch.producer_id, batch.producer_epoch))
@@ -62,18 +63,18 @@ class PartitionSequence:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a request with a batch of this partition awaits its answer."""
+        """Whether a batch of this partition is in flight."""
         return any(batch.state is BatchState.IN_FLIGHT for batch in self.tracked)
 
     @property
     def needs_new_producer(self) -> bool:
-        """Whether the epochs of this producer id are used up for the restart that is due."""
+        """Whether the pending restart needs a new producer id because the epochs of this one are used up."""
         return self.restart_wanted and self.producer_epoch >= MAX_EPOCH
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Number a batch that `may_send` let pass; a restart that was due happens now.
+        """Assign a number to a batch that `may_send` has allowed; a pending restart happens now.
 
-        The epoch is raised here, without asking the broker: for a producer without transactions it is its own
+        The epoch is raised here, without asking the broker: a producer without transactions raises its own epoch
         (Kafka's TransactionManager.bumpIdempotentProducerEpoch).
         """
         if self.restart_wanted:
@@ -83,7 +84,7 @@ class PartitionSequence:
             self._stamp(batch)
 
     def track(self, batch: ProducerBatch) -> None:
-        """Keep the order of a batch that someone else has numbered."""
+        """Track a batch with a sequence number of another producer, to keep the order."""
         if batch.has_sequence and batch not in self.tracked:
             self.tracked.append(batch)
 
@@ -92,29 +93,33 @@ class PartitionSequence:
         self.next_sequence = next_sequence(self.next_sequence, batch.record_count)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Whether everything before this batch has been acknowledged."""
+        """Return whether all batches before this one have been acknowledged."""
         return bool(self.tracked) and self.tracked[0] is batch
 
     def delivered(self, batch: ProducerBatch) -> None:
-        """Forget an acknowledged batch."""
+        """Remove an acknowledged batch from `tracked`."""
         if batch in self.tracked:
             self.tracked.remove(batch)
             self._known_as = (batch.producer_id, batch.producer_epoch)
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """Forget a batch that the broker does not have, or may have: later numbers no longer fit."""
+        """Remove a batch that the broker does not have, or may have: later numbers do not continue the sequence any
+        more.
+        """
         if batch in self.tracked:
             self.tracked.remove(batch)
             self.restart_wanted = not batch.keeps_producer
 
     def replaced(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Put the parts of a split batch, numbered already, in its place."""
+        """Replace a split batch by its parts, which have numbers already."""
         if batch in self.tracked:
             index = self.tracked.index(batch)
             self.tracked[index : index + 1] = list(parts)
 
     def place_among(self, batch: ProducerBatch, queue: Iterable[ProducerBatch]) -> int:
-        """Where in its partition's queue a batch that comes back belongs: after repeated ones with smaller numbers."""
+        """Return the index in its partition's queue for a batch that is put back: after retried batches with smaller
+        numbers.
+        """
         if batch not in self.tracked:
             return 0
         before = set(map(id, self.tracked[: self.tracked.index(batch)]))

@@ -36,10 +36,11 @@ TopicPartition = tuple[str, int]
 
 
 class TransactionState(Enum):
-    """Where a transactional producer is.
+    """The state of a transactional producer.
 
-    UNINITIALIZED -> READY -> IN_TRANSACTION -> ENDING -> READY; IN_TRANSACTION -> MUST_ABORT -> ENDING; any -> FENCED.
-    FENCED is also who does not know how its last transaction ended: only a new producer of its id can go on.
+    UNINITIALIZED -> READY -> IN_TRANSACTION -> ENDING -> READY; IN_TRANSACTION -> MUST_ABORT -> ENDING; any ->
+    FENCED. A producer that does not know the outcome of its last transaction is FENCED as well: only a new producer
+    with the same transactional id can continue.
     """
 
     UNINITIALIZED = auto()
@@ -51,7 +52,7 @@ class TransactionState(Enum):
 
 
 FIRST_VERSION_WITH_MEMBERSHIP = 3
-"""Of TxnOffsetCommit: from here on the coordinator refuses offsets of who is not in the group any more (KIP-447)."""
+"""The first version of TxnOffsetCommit in which the coordinator refuses offsets of a former group member (KIP-447)."""
 FATAL_CODES = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -63,11 +64,11 @@ FATAL_CODES = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""After these the producer can only be closed."""
+"""Error codes after which the producer can only be closed."""
 
 
 class TransactionManager:
-    """The transactional state of one producer. The sender asks it what may go; the producer drives it."""
+    """The transactional state of one producer. The sender asks it which batches may be sent; the producer drives it."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         assert config.transactional_id is not None
@@ -85,7 +86,8 @@ class TransactionManager:
     # --- the producer's side ---
 
     async def initialize(self) -> None:
-        """Get (or renew) the identity, which ends what an earlier producer of this id has left open.
+        """Get (or renew) the producer id and epoch, which ends an open transaction of an earlier producer with this
+        transactional id.
 
         Raises BrokerError or DeadlineExceededError (`max.block.ms`).
         """
@@ -103,7 +105,10 @@ class TransactionManager:
         self.state = TransactionState.READY
 
     def begin(self) -> None:
-        """Open a transaction. Raises what has fenced the producer, or ClientError if one is open already."""
+        """Open a transaction.
+
+        Raises the error that has fenced the producer, or ClientError if a transaction is open already.
+        """
         if self.state is TransactionState.FENCED and self.error is not None:
             raise self.error
         if self.state is not TransactionState.READY:
@@ -119,7 +124,7 @@ class TransactionManager:
             raise ClientError("a producer with a transactional_id sends inside `async with producer.transaction()`")
 
     def note_partition(self, topic: str, partition: int) -> None:
-        """Note that a record goes there in the open transaction."""
+        """Note that a record is produced to the partition in the open transaction."""
         place = (topic, partition)
         if place not in self._added:
             self._new.add(place)
@@ -127,12 +132,13 @@ class TransactionManager:
     async def send_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> None:
-        """Commit a group's offsets (the next to read), with their texts if they have any, in the transaction.
+        """Commit a group's offsets (the next to read), with their metadata texts if any, in the transaction.
 
-        `group`: `Consumer.group_metadata()`, so that offsets of partitions that the group has given to others are
-        refused (KIP-447), or the mere id of a group without members. Raises BrokerError (ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID for who was put out, UNSUPPORTED_VERSION for a coordinator before
-        Kafka 2.5 that cannot tell) or DeadlineExceededError; the transaction can only be aborted then.
+        `group`: `Consumer.group_metadata()`, so that offsets of partitions that the group has assigned to other
+        members are refused (KIP-447), or only the id of a group without members. Raises BrokerError
+        (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID for a member that was removed,
+        UNSUPPORTED_VERSION for a coordinator before Kafka 2.5, which does not check members) or
+        DeadlineExceededError; the transaction can only be aborted then.
         """
         self.check_open()
         group_id, generation_id, member_id, group_instance_id = (
@@ -177,7 +183,7 @@ class TransactionManager:
         )
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort, when all records have met their end. Raises BrokerError or DeadlineExceededError."""
+        """Commit or abort, when all records are delivered or failed. Raises BrokerError or DeadlineExceededError."""
         self.state = TransactionState.ENDING
         if self._added or self._has_offsets:
             await self._ask(
@@ -198,7 +204,7 @@ class TransactionManager:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """Around all that ends a transaction: if it fails, or is cancelled, the producer can only be closed."""
+        """Enclose the end of a transaction: if the end fails, or is cancelled, the producer can only be closed."""
         try:
             yield
         except (BrokerError, ClientError) as error:
@@ -206,11 +212,13 @@ class TransactionManager:
             raise
         finally:
             if self.state not in (TransactionState.READY, TransactionState.FENCED):
-                self.error = self.error or AbandonedError("nobody waited until the last transaction had ended")
+                self.error = self.error or AbandonedError("the call that ended the last transaction was cancelled")
                 self.state = TransactionState.FENCED
 
     def fail(self, error: Exception) -> None:
-        """Note that a record of the open transaction was lost: it can only be aborted, or not even that."""
+        """Note that a record of the open transaction failed: the transaction can only be aborted, or the producer is
+        fenced.
+        """
         self.error = error
         if isinstance(error, BrokerError) and error.code in FATAL_CODES:
             self.state = TransactionState.FENCED
@@ -220,15 +228,15 @@ class TransactionManager:
     # --- the sender's side ---
 
     def has_new_partitions(self) -> bool:
-        """Whether partitions wait to be added before anything goes to them."""
+        """Return whether partitions must be added to the transaction before records are sent to them."""
         return bool(self._new)
 
     def is_added(self, topic: str, partition: int) -> bool:
-        """Whether the coordinator knows that the partition takes part."""
+        """Return whether the coordinator has added the partition to the transaction."""
         return (topic, partition) in self._added
 
     async def add_partitions(self) -> None:
-        """Tell the coordinator of the partitions that are new in this transaction."""
+        """Add the partitions that are new in this transaction at the coordinator."""
         places = sorted(self._new)
         topics = [
             AddPartitionsToTxnTopic(name=topic, partitions=[partition for _, partition in group])
@@ -265,9 +273,9 @@ class TransactionManager:
         coordinator: tuple[CoordinatorType, str] | None = None,
         least_version: int = 0,
     ) -> Response:
-        """Ask a coordinator (the transaction's by default) until it agrees; a fatal refusal fences the producer.
+        """Ask a coordinator (the transaction's by default) until it succeeds; a fatal refusal fences the producer.
 
-        Raises BrokerError, UNSUPPORTED_VERSION also for a coordinator that does not speak `least_version`.
+        Raises BrokerError, with UNSUPPORTED_VERSION also for a coordinator without version `least_version`.
         """
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self._transactional_id)
 

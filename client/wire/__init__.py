@@ -1,1 +1,3 @@
-"""What producer, consumer and admin client share: connections, API versions, the view of the cluster, retries."""
+"""The shared parts of producer, consumer and admin client: connections, API versions, the cluster's metadata,
+retries.
+"""

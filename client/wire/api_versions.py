@@ -1,4 +1,6 @@
-"""Which version of each API to speak with a broker: what both sides know, or what a client of long ago would send."""
+"""The version of each API on a connection: the newest that both sides have, or the one that an old client would
+send.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from ...protocol.messages.api_versions import ApiVersionsResponse
 from ..errors import ConfigError
 
 NEWEST_SPOKEN: Mapping[AnyApiKey, int] = {
-    # The next versions belong to KIP-890's transactions (Produce 12) or name topics by id only.
+    # The next versions belong to KIP-890's transactions (Produce 12) or identify topics by id only.
     ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 17,
     ApiKey.OFFSET_COMMIT: 9,
-    # The next versions ask for several groups or keys at once.
+    # The next versions ask for several groups or keys in one request.
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.FIND_COORDINATOR: 3,
     # The next versions are for brokers (AddPartitionsToTxn), or belong to the transactions of KIP-890.
@@ -24,7 +26,7 @@ NEWEST_SPOKEN: Mapping[AnyApiKey, int] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.INIT_PRODUCER_ID: 5,
 }
-"""Where this client stops short of the newest version that `protocol` declares."""
+"""The newest version that this client sends of APIs for which `protocol` declares newer ones."""
 
 _VERSIONS_0_8 = {
     ApiKey.PRODUCE: 0,
@@ -92,11 +94,13 @@ PINNED_RELEASES: Mapping[str, Mapping[ApiKey, int]] = {
     "0.10": _VERSIONS_0_10,
     "0.11": _VERSIONS_0_11,
 }
-"""What the clients of these Kafka releases send (0.8: 0.8.2; 0.10: 0.10.2), which makes ours a legacy client."""
+"""The versions that the clients of these Kafka releases send (0.8: 0.8.2; 0.10: 0.10.2); with them ours is a legacy
+client.
+"""
 
 
 class SpokenVersions:
-    """The version to use for each API on one connection."""
+    """The version of each API on one connection."""
 
     def __init__(self, offered: Mapping[int, tuple[int, int]], *, are_pinned: bool = False) -> None:
         self._offered = offered
@@ -104,7 +108,10 @@ class SpokenVersions:
 
     @classmethod
     def pinned(cls, release: str) -> SpokenVersions:
-        """What a client of an old release would speak. Raises ConfigError for releases not in PINNED_RELEASES."""
+        """Return the versions that a client of an old release would send.
+
+        Raises ConfigError for releases not in PINNED_RELEASES.
+        """
         try:
             versions = PINNED_RELEASES[release]
         except KeyError:
@@ -113,14 +120,17 @@ class SpokenVersions:
 
     @classmethod
     def negotiated(cls, answer: ApiVersionsResponse) -> SpokenVersions:
-        """The newest version of each API that both sides know."""
+        """Return the newest version of each API that both sides have."""
         return cls({offered.api_key: (offered.min_version, offered.max_version) for offered in answer.api_keys})
 
     def __contains__(self, key: ApiKey) -> bool:
         return self._version(key) is not None
 
     def version(self, key: AnyApiKey, *, newest: int | None = None) -> int:
-        """The version to speak, up to `newest`. Raises BrokerError UNSUPPORTED_VERSION if there is none in common."""
+        """Return the version to send, up to `newest`.
+
+        Raises BrokerError UNSUPPORTED_VERSION if both sides have none in common.
+        """
         version = self._version(key, newest)
         if version is None:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"no version of {key.name} in common with the broker")

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster (brokers, topics, leaders, coordinators) and its connections to the brokers."""
+"""The metadata of a cluster (brokers, topics, leaders, coordinators) and the connections to its brokers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Response = TypeVar("Response", bound=Message)
 
 DEFAULT_PORT = 9092
 LAST_NODE_ID = 2**31 - 1
-"""Less a broker's node id it names the way to that broker as a group's coordinator, as in Kafka's client."""
+"""LAST_NODE_ID - n is the node id of the connection to broker n as a group's coordinator, as in Kafka's client."""
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator coordinates: the key_type of FindCoordinator."""
+    """The kind of a coordinator: the key_type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -43,7 +43,7 @@ class CoordinatorType(IntEnum):
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    """A partition's place: `leader` is None while it has none."""
+    """The replicas of a partition; `leader` is None while the partition has no leader."""
 
     index: int
     leader: int | None
@@ -63,12 +63,12 @@ class TopicMetadata:
 
     @property
     def leaders(self) -> list[int | None]:
-        """Each partition's leader, by index."""
+        """The leader of each partition, by index."""
         return [partition.leader for partition in self.partitions]
 
 
 class _Broker:
-    """The way to one broker: at most one connection, and when the next attempt to make one may be."""
+    """The connection to one broker: at most one, and the time before which no new attempt is made."""
 
     __slots__ = ("connection", "dialling", "failures", "host", "is_gone", "last_failure", "not_before", "port")
 
@@ -81,7 +81,7 @@ class _Broker:
         self.last_failure = ""
         self.not_before = 0.0
         self.is_gone = False
-        """Whether the cluster no longer has it at this address; a connection that is being made then ends."""
+        """Whether the cluster no longer has the broker at this address; a connection that is being made then ends."""
 
     @property
     def address(self) -> str:
@@ -89,14 +89,17 @@ class _Broker:
         return f"{self.host}:{self.port}"
 
     def leave(self, reason: str) -> None:
-        """End the connection, also one that is being made."""
+        """End the connection, also while it is being made."""
         self.is_gone = True
         if self.connection is not None:
             self.connection.close(reason)
 
 
 class Cluster:
-    """Shared by the parts of one client. Its connections live in `run`, which has to be started first."""
+    """The brokers and topics of a cluster, shared by the parts of one client.
+
+    `run` holds the connections and must be started first.
+    """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], config: ClientConfig, metrics: Metrics) -> None:
         self.config = config
@@ -128,16 +131,16 @@ class Cluster:
         return {node: (broker.host, broker.port) for node, broker in self._brokers.items()}
 
     def established(self, node: int) -> Connection | None:
-        """The live connection to a broker, if there is one now."""
+        """Return the live connection to a broker, or None if there is none now."""
         broker = self._brokers.get(node)
         if broker is None or broker.connection is None or broker.connection.is_closed:
             return None
         return broker.connection
 
     async def connection(self, node: int) -> Connection:
-        """A live connection to a broker, made if need be.
+        """Return a live connection to a broker; make one if necessary.
 
-        Raises ConnectionLostError if the broker is unknown, cannot be reached, or is being left alone for
+        Raises ConnectionLostError if the broker is unknown, cannot be reached, or must not be tried for
         `reconnect.backoff.ms` after a failure.
         """
         broker = self._brokers.get(node) or self._ways_to_coordinators.get(node)
@@ -146,9 +149,9 @@ class Cluster:
         return await self._connected(broker, f"node-{node}")
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever broker is at hand: the least loaded, else the first that can be reached.
+        """Return a connection to any broker: the least loaded one, else the first broker that can be reached.
 
-        Raises ConnectionLostError naming the last failure when none can be.
+        Raises ConnectionLostError that names the last failure when no broker can be reached.
         """
         live = [b.connection for b in self._all_brokers() if b.connection is not None and not b.connection.is_closed]
         if live:
@@ -208,14 +211,14 @@ class Cluster:
         try:
             await self._nursery.start(connection.run)
         except BaseException:
-            # Usually `run` has closed it; not if it never ran.
+            # Usually `run` has closed the connection; not if `run` was never started.
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
             raise
         return connection
 
     async def request(self, node: int, message: Message, answer: type[Response], **options: int) -> Response:
-        """Send a request to a certain broker; see `Connection.request`."""
+        """Send a request to the given broker; see `Connection.request`."""
         connection = await self.connection(node)
         return await connection.request(message, answer, **options)
 
@@ -227,7 +230,10 @@ class Cluster:
     # --- metadata ---
 
     async def refresh(self, topics: Iterable[str] | None, *, allow_auto_create: bool = False) -> MetadataResponse:
-        """Ask for these topics (None: all), and keep what comes. Raises ConnectionLostError or BrokerError."""
+        """Fetch the metadata of these topics (None: all), and store the answer.
+
+        Raises ConnectionLostError or BrokerError.
+        """
         began_at = trio.current_time()
         try:
             answer = await self._ask_for_metadata(topics, allow_auto_create)
@@ -243,7 +249,7 @@ class Cluster:
         version = connection.versions.version(ApiKey.METADATA)
         request = MetadataRequest(
             topics=_wanted(topics, version),
-            # Before version 4 brokers decide on their own whether asking creates.
+            # Before version 4 the broker alone decides whether a Metadata request creates topics.
             allow_auto_topic_creation=allow_auto_create or version < 4,
         )
         answer = await connection.request(request, MetadataResponse, version=version)
@@ -255,7 +261,7 @@ class Cluster:
         return answer
 
     def _note_metadata_failure(self, began_at: float) -> None:
-        """Go back to the bootstrap servers if metadata has failed for `metadata.recovery.rebootstrap.trigger.ms`."""
+        """Return to the bootstrap servers if metadata has failed for `metadata.recovery.rebootstrap.trigger.ms`."""
         since = self._metadata_failing_since
         if since is None:
             since = self._metadata_failing_since = began_at
@@ -267,10 +273,10 @@ class Cluster:
     def _rebootstrap(self, why: str) -> None:
         """Forget all brokers, so that the next connection is made to a bootstrap server (KIP-1102).
 
-        Without it brokers that accept connections and answer nothing, as an old cluster behind reused addresses may,
-        would be asked for ever, as bootstrap servers are turned to only where no broker can be reached.
+        Otherwise the client would ask brokers for ever that accept connections without answering, as an old cluster
+        behind reused addresses may: bootstrap servers are used only where no broker can be reached.
         """
-        logger.warning("going back to the bootstrap servers: %s", why)
+        logger.warning("returning to the bootstrap servers: %s", why)
         for broker in (*self._brokers.values(), *self._ways_to_coordinators.values()):
             broker.leave("the client goes back to its bootstrap servers")
         for seed in self._seed:
@@ -307,10 +313,10 @@ class Cluster:
     def take_leader_hint(
         self, topic: str, partition: int, leader: int, leader_epoch: int, endpoints: Mapping[int, tuple[str, int]]
     ) -> bool:
-        """Take in what a refusal says of a partition's leader (KIP-951); `endpoints`: hosts and ports by node id.
+        """Store the leader of a partition that a refusal names (KIP-951); `endpoints`: hosts and ports by node id.
 
-        Returns whether that is news. It is not where as late a leader epoch is known already, nor where nobody says
-        how to reach the leader (Kafka's `Metadata.updatePartitionLeadership`).
+        Returns whether the leader is new. It is not if the stored leader epoch is as late, or if the answer and the
+        metadata have no address of the leader (Kafka's `Metadata.updatePartitionLeadership`).
         """
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions) or leader < 0:
@@ -325,7 +331,7 @@ class Cluster:
         return True
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The partition's leader as far as known."""
+        """Return the partition's leader by the last metadata, or None."""
         metadata = self.topics.get(topic)
         if metadata is None or not 0 <= partition < len(metadata.partitions):
             return None
@@ -334,11 +340,11 @@ class Cluster:
     # --- coordinators ---
 
     async def coordinator(self, kind: CoordinatorType, key: str) -> int:
-        """Node id of the broker that coordinates a group or a transactional id.
+        """Return the node id of the broker that coordinates a group or a transactional id.
 
-        A group's has a node id and a connection of its own: a broker answers in order, and neither shall heartbeats
-        wait behind a fetch, nor fetches behind a JoinGroup. Raises ConnectionLostError, or BrokerError
-        (COORDINATOR_NOT_AVAILABLE while there is none).
+        The coordinator of a group has a node id and a connection of its own: a broker answers in order, and a
+        heartbeat must not wait behind a fetch, nor a fetch behind a JoinGroup. Raises ConnectionLostError, or
+        BrokerError (COORDINATOR_NOT_AVAILABLE while there is none).
         """
         node = self._coordinators.get((kind, key))
         if node is not None:
@@ -362,16 +368,16 @@ class Cluster:
         return node
 
     def forget_coordinator(self, kind: CoordinatorType, key: str) -> None:
-        """Ask anew next time, after NOT_COORDINATOR or a lost connection."""
+        """Forget the coordinator, so that the next call finds it again, after NOT_COORDINATOR or a lost connection."""
         self._coordinators.pop((kind, key), None)
 
     async def versions(self) -> SpokenVersions:
-        """What a broker of the cluster speaks."""
+        """Return the versions of a broker of the cluster."""
         return (await self.any_connection()).versions
 
 
 def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
-    """Hosts and ports from "host:port,[::1]:9092"; the port defaults to 9092. Raises ConfigError."""
+    """Return the hosts and ports in "host:port,[::1]:9092"; the port defaults to 9092. Raises ConfigError."""
     items = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
     for item in items:
@@ -386,17 +392,17 @@ def parse_servers(servers: str | Iterable[str]) -> list[tuple[str, int]]:
 
 def _wanted(topics: Iterable[str] | None, version: int) -> list[MetadataRequestTopic] | None:
     if topics is None:
-        # In version 0 no topics mean all of them.
+        # In version 0 an empty list means all topics.
         return None if version >= 1 else []
     return [MetadataRequestTopic(name=topic) for topic in topics]
 
 
 def _topic_metadata(topic: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
-    """Describe a topic by an answer, but for the partitions of which a later leader epoch is known already.
+    """Convert an answer to a topic's metadata; partitions with a later leader epoch in `known` are taken from there.
 
     Answers of several brokers arrive in any order, and a broker may be behind (KIP-320; Kafka's
-    `Metadata.updateLatestMetadata`). Without topic ids (brokers before 2.8) the answer counts: the topic may have been
-    made anew, its epochs beginning at 0 again.
+    `Metadata.updateLatestMetadata`). Without topic ids (brokers before 2.8) the answer counts: the topic may have
+    been deleted and created again, so that its epochs begin at 0 again.
     """
     is_same = known is not None and topic.topic_id == known.topic_id != NO_UUID
     before = {partition.index: partition for partition in known.partitions} if known is not None and is_same else {}

@@ -1,4 +1,6 @@
-"""One connection to one broker: requests go out as they come, answers are matched to them in order."""
+"""One connection to one broker: requests are written in the order of submission, and answers are matched in that
+order.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ SOFTWARE_NAME = "gregor"
 
 
 class Connection:
-    """Alive while its `run` is.
+    """A connection to one broker, open while its `run` is running.
 
-    Invariant: `_pending` holds the requests without an answer in the order in which they were submitted, which is the
-    order in which they are written.
+    Invariant: `_pending` holds the requests without an answer in the order in which they were submitted, which is
+    the order in which they are written.
     """
 
     def __init__(self, stream: trio.abc.Stream, node: str, config: ClientConfig, metrics: Metrics) -> None:
@@ -53,13 +55,14 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests await their answers."""
+        """The number of requests that await their answers."""
         return len(self._pending)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Learn the broker's versions, report started, then write and read until the connection ends.
+        """Negotiate the versions with the broker, report started, then write and read until the connection ends.
 
-        Raises ConnectionLostError only before it has started; later the requests under way get it.
+        Raises ConnectionLostError only before it has started; later the error is raised to the callers of the
+        pending requests.
         """
         has_started = False
         try:
@@ -88,7 +91,7 @@ class Connection:
             request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
             pending = self.submit(request, ApiVersionsResponse, version=version)
             await pending.arrived()
-            # A broker that lacks the version says so in the layout of version 0 (KIP-511).
+            # A broker without the version answers with an error in the layout of version 0 (KIP-511).
             if version and pending.begins_with(ErrorCode.UNSUPPORTED_VERSION):
                 continue
             answer = pending.result()
@@ -119,10 +122,11 @@ class Connection:
         timeout_ms: int | None = None,
         on_arrival: Callable[[PendingAnswer[Response]], None] | None = None,
     ) -> PendingAnswer[Response]:
-        """Put a request in line without waiting: requests are written in the order of these calls.
+        """Enqueue a request without waiting: requests are written in the order of these calls.
 
-        With `on_arrival` nobody needs to wait for it: it is called when the answer has come, or never will.
-        Raises ConnectionLostError on a closed connection, BrokerError UNSUPPORTED_VERSION.
+        With `on_arrival` no task needs to wait: this callback is called when the answer has arrived, or when the
+        connection has ended without it. Raises ConnectionLostError on a closed connection, BrokerError
+        UNSUPPORTED_VERSION.
         """
         key = api_key_of(message)
         version = self.versions.version(key) if version is None else version
@@ -135,16 +139,17 @@ class Connection:
         return pending
 
     def submit_without_answer(self, message: Message, version: int, on_written: Callable[[], None]) -> None:
-        """Put a request in line that the broker does not answer (Produce with acks=0).
+        """Enqueue a request that the broker does not answer (Produce with acks=0).
 
-        `on_written` is called when it was written, or never will be: then `is_closed` is True. Raises as `submit`.
+        `on_written` is called when the request was written, or when the connection has ended before: then
+        `is_closed` is True. Raises the errors of `submit`.
         """
         key = api_key_of(message)
         self._enqueue(message, key, version)
         self._unwritten.append(on_written)
 
     def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> int:
-        """Add the request's bytes to what is to be written; returns its correlation id."""
+        """Append the request's bytes to the write buffer; return its correlation id."""
         if self.is_closed:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
         correlation_id = self._next_correlation_id
@@ -163,7 +168,7 @@ class Connection:
         return correlation_id
 
     async def _write_requests(self) -> None:
-        """Write what was submitted, several requests at once where they have piled up, until `close`."""
+        """Write submitted requests, several in one call if several are pending, until `close`."""
         try:
             while True:
                 await self._has_outgoing.wait()
@@ -177,14 +182,14 @@ class Connection:
                 for on_written in written:
                     on_written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.close("the broker hung up")
+            self.close("the broker closed the connection")
 
     # --- answers ---
 
     async def _read_answers(self) -> None:
-        """Match answers to requests until the broker hangs up, falls silent or sends nonsense, or until `close`."""
+        """Match answers to requests until the broker disconnects, times out or sends invalid data, or until `close`."""
         reader = FrameReader(MAX_ANSWER_BYTES)
-        reason = "the broker hung up"
+        reason = "the broker closed the connection"
         is_first = True
         try:
             with self._patience:
@@ -210,7 +215,9 @@ class Connection:
         self.close(reason)
 
     def _give_up_at(self) -> float:
-        """When to end the connection if nothing comes: at the first deadline, or `connections.max.idle.ms` from now."""
+        """Return the time at which to end the connection without data: the first deadline, or `connections.max.idle.ms`
+        from now.
+        """
         if self._pending:
             return min(pending.deadline for pending in self._pending)
         idle_ms = self.config.connections_max_idle_ms
@@ -225,7 +232,7 @@ class Connection:
     # --- the end ---
 
     def close(self, reason: str = "the connection is closed") -> None:
-        """End the connection; what is under way fails with `reason`."""
+        """End the connection; the pending requests fail with `reason`."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -244,7 +251,8 @@ class Connection:
 def _check_first_bytes(data: bytes | bytearray) -> None:
     """Raise DecodeError if these are the first bytes of another protocol.
 
-    Taken for the size of a frame they announce hundreds of megabytes, for which the client would wait in silence.
+    Read as the size of a frame, such bytes announce hundreds of megabytes, for which the client would wait without a
+    word.
     """
     if data[:1] in (b"\x15", b"\x16") and data[1:2] == b"\x03":
         raise DecodeError("TLS is spoken there; security_protocol=SSL speaks it")
@@ -254,7 +262,7 @@ def _check_first_bytes(data: bytes | bytearray) -> None:
 
 
 def api_key_of(message: Message) -> AnyApiKey:
-    """The API that a request belongs to: each has a module of its own that is named after it."""
+    """Return the API key of a request: each API has a module that is named after it."""
     return _api_key_of_module(type(message).__module__)
 
 

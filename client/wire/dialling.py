@@ -1,4 +1,4 @@
-"""The way to one broker: its address, the connection to it, and how a connection is made."""
+"""The address of one broker, its connection, and the code that opens a connection."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from ..errors import ConnectionLostError
 logger = logging.getLogger(__name__)
 
 SECONDS_BEFORE_A_WARNING = 1.0
-"""A broker that restarts is no reason for one yet; nor is a tool that gives up earlier, and says so itself."""
+"""The length of an outage before the first warning: a restart of a broker, or a tool with a shorter time limit, logs
+none.
+"""
 
 SECONDS_BETWEEN_WARNINGS = 30.0
 
 
 class Outages:
-    """The addresses that cannot be reached now, so that a log tells of each once and not at every attempt."""
+    """The addresses that cannot be reached now, so that the log names each of them once and not at every attempt."""
 
     def __init__(self) -> None:
         self._warn_at: dict[str, float] = {}
 
     def failed(self, address: str, failure: Exception, began_at: float) -> None:
-        """Warn of an address that cannot be reached for SECONDS_BEFORE_A_WARNING, then every SECONDS_BETWEEN_WARNINGS.
+        """Log an address that cannot be reached for SECONDS_BEFORE_A_WARNING, then every SECONDS_BETWEEN_WARNINGS.
 
-        `began_at` is when the attempt that failed began, on trio's clock.
+        `began_at` is the start of the failed attempt, on trio's clock.
         """
         now = trio.current_time()
         for forgotten in [known for known, at in self._warn_at.items() if now - at > SECONDS_BETWEEN_WARNINGS]:
@@ -39,7 +41,7 @@ class Outages:
             logger.warning("%s; trying again", failure)
 
     def ended(self, address: str) -> None:
-        """Note that an address was reached: its next failure is a new one."""
+        """Note that an address was reached: its next failure starts a new outage."""
         self._warn_at.pop(address, None)
 
 
@@ -47,7 +49,7 @@ async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.St
     """Open a stream to a broker, through TLS if `security.protocol` is SSL.
 
     Raises ConnectionLostError that names the address and the reason, after `socket.connection.setup.timeout.ms` at
-    the latest. Whoever is cancelled leaves no socket behind.
+    the latest. A cancelled call leaves no socket open.
     """
     stream: trio.abc.Stream | None = None
     try:
@@ -62,7 +64,7 @@ async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.St
         if stream is not None:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
-        # What a broker advertises may be no address at all: a ValueError from IDNA, an OverflowError from the port.
+        # A broker may advertise an invalid address: IDNA raises ValueError, an invalid port raises OverflowError.
         if isinstance(failure, OSError | trio.BrokenResourceError | trio.TooSlowError | ValueError | OverflowError):
             raise ConnectionLostError(f"cannot connect to {host}:{port}: {_reason(failure, config)}") from failure
         raise
@@ -70,12 +72,12 @@ async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.St
 
 
 def _reason(failure: BaseException, config: ClientConfig) -> str:
-    """Say why a connection was not made; trio keeps the system's words in the causes of its own errors."""
+    """Return the reason of a failed connection; trio keeps the system's messages in the causes of its own errors."""
     if isinstance(failure, trio.TooSlowError):
         limit_ms = config.socket_connection_setup_timeout_ms
         return f"no answer within socket.connection.setup.timeout.ms ({limit_ms} ms)"
     reasons = dict.fromkeys(_system_words(failure))
-    return ", ".join(reasons) or "the broker hung up"
+    return ", ".join(reasons) or "the broker closed the connection"
 
 
 def _system_words(failure: BaseException) -> list[str]:
@@ -84,7 +86,7 @@ def _system_words(failure: BaseException) -> list[str]:
     if failure.__cause__ is not None:
         return _system_words(failure.__cause__)
     if isinstance(failure, OSError) and failure.errno is not None and failure.errno in errorcode:
-        # Its text repeats the address.
+        # The text of the error repeats the address.
         return [os.strerror(failure.errno)]
     words = getattr(failure, "strerror", None) or str(failure)
     return [words] if words else []
@@ -95,6 +97,6 @@ def _set_socket_options(stream: trio.SocketStream, config: ClientConfig) -> None
         (trio.socket.SO_SNDBUF, config.send_buffer_bytes),
         (trio.socket.SO_RCVBUF, config.receive_buffer_bytes),
     ):
-        # -1 leaves the system's own size, as in Kafka; so does the default here, which lets Linux tune it.
+        # -1 keeps the system's own size, as in Kafka; so does the default here, which lets Linux tune the size.
         if size > 0 and size not in (ClientConfig.send_buffer_bytes, ClientConfig.receive_buffer_bytes):
             stream.setsockopt(trio.socket.SOL_SOCKET, option, size)

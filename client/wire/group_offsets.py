@@ -1,4 +1,6 @@
-"""Committed offsets of consumer groups: OffsetCommit and OffsetFetch, with the coordinator found and found again."""
+"""Committed offsets of consumer groups: OffsetCommit and OffsetFetch, with a new FindCoordinator where the coordinator
+moves.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ FIRST_VERSION_WITH_REQUIRE_STABLE = 7
 
 
 class Membership(NamedTuple):
-    """As whom to commit; the defaults are for a consumer that is in no group's generation."""
+    """The member that commits; the defaults are for a consumer that is not a member of the group."""
 
     generation_id: int = -1
     member_id: str = ""
@@ -38,7 +40,8 @@ NO_MEMBERSHIP = Membership()
 
 
 class GroupMetadata(NamedTuple):
-    """As whom a consumer reads: what a transaction shows, so that its offsets are refused to whoever was put out.
+    """The group and member of a consumer, with which a transaction commits offsets; offsets of a removed member are
+    refused.
 
     KIP-447; Kafka's ConsumerGroupMetadata.
     """
@@ -50,7 +53,7 @@ class GroupMetadata(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed of a partition: the next offset to read, and a text of its own beside it."""
+    """An offset that a group has committed for a partition: the next offset to read, and its metadata text."""
 
     offset: int
     metadata: str = ""
@@ -65,7 +68,7 @@ async def ask_coordinator(
     timeout_ms: int,
     what: str,
 ) -> T:
-    """Call `attempt` with the coordinator's node id until it works; raises as `retry`."""
+    """Call `attempt` with the coordinator's node id until it succeeds; raises the errors of `retry`."""
 
     async def find_and_attempt() -> T:
         return await attempt(await cluster.coordinator(CoordinatorType.GROUP, group_id))
@@ -86,7 +89,7 @@ async def commit_offsets(
     timeout_ms: int,
     membership: Membership = NO_MEMBERSHIP,
 ) -> None:
-    """Commit the next offsets to read, with their texts if they have any.
+    """Commit the next offsets to read, with their metadata texts if any.
 
     Raises BrokerError (of the first partition refused) or DeadlineExceededError.
     """
@@ -124,9 +127,10 @@ async def fetch_committed(
     *,
     timeout_ms: int,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What was committed of these partitions (None: of all that have something); others are left out.
+    """Return the committed offsets of these partitions (None: of all that have one); partitions without one are left
+    out.
 
-    Raises BrokerError or DeadlineExceededError. All partitions at once need Kafka 0.10.2.
+    Raises BrokerError or DeadlineExceededError. All partitions in one request need Kafka 0.10.2.
     """
     topics = None
     if partitions is not None:
@@ -139,7 +143,7 @@ async def fetch_committed(
         connection = await cluster.connection(node)
         version = connection.versions.version(ApiKey.OFFSET_FETCH)
         request = OffsetFetchRequest(group_id=group_id, topics=topics)
-        # Offsets of open transactions would be given out else (KIP-447).
+        # Otherwise the coordinator would return offsets that an open transaction may replace (KIP-447).
         request.require_stable = version >= FIRST_VERSION_WITH_REQUIRE_STABLE
         answer = await connection.request(request, OffsetFetchResponse, version=version)
         if answer.error_code:

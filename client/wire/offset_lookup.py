@@ -1,4 +1,4 @@
-"""ListOffsets across a cluster: the first, the last, or the offset for a time, of many partitions at once."""
+"""ListOffsets across a cluster: the first, the last, or the offset for a time, of many partitions in one call."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ async def list_offsets(
     read_committed: bool = False,
     on_found: Callable[[TopicPartition, OffsetAndTimestamp | None], None] = lambda _place, _entry: None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """For each partition the offset of LATEST, EARLIEST, MAX_TIMESTAMP, or of the first record not older than a time.
+    """Return for each partition the offset of LATEST, EARLIEST, MAX_TIMESTAMP, or of the first record not older than a
+    time.
 
-    None where no record is that young. `on_found` is called for each partition as soon as its offset is known, however
-    long others take. Raises BrokerError (unknown partitions and other refusals that stay), or DeadlineExceededError.
+    The entry is None if no record is that young. `on_found` is called for each partition as soon as its offset is
+    known, however long others take. Raises BrokerError (unknown partitions and other permanent refusals), or
+    DeadlineExceededError.
     """
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
@@ -93,7 +95,7 @@ async def _ask_leader(
     found: dict[TopicPartition, OffsetAndTimestamp | None],
     read_committed: bool,
 ) -> BrokerError | None:
-    """Ask one broker; what it answers goes to `found`, the last refusal is returned."""
+    """Ask one broker; put its offsets into `found` and return the last refusal."""
     connection = await cluster.connection(leader)
     version = connection.versions.version(ApiKey.LIST_OFFSETS)
     request = list_offsets_request(places, version, read_committed=read_committed)
@@ -103,7 +105,7 @@ async def _ask_leader(
 def list_offsets_request(
     places: Mapping[TopicPartition, int], version: int, *, read_committed: bool
 ) -> ListOffsetsRequest:
-    """What one broker is asked: a timestamp in ms for each partition, or LATEST and the like."""
+    """Return the request to one broker: a timestamp in ms for each partition, or LATEST and the like."""
     topics: dict[str, ListOffsetsTopic] = {}
     for (topic, partition), timestamp in places.items():
         entry = topics.setdefault(topic, ListOffsetsTopic(name=topic))
@@ -117,7 +119,7 @@ def list_offsets_request(
 def read_offsets(
     answer: ListOffsetsResponse, version: int, found: dict[TopicPartition, OffsetAndTimestamp | None]
 ) -> BrokerError | None:
-    """Put what a broker answers into `found`, None where there is no such record; returns the last refusal."""
+    """Put the offsets of an answer into `found`, None if there is no such record; return the last refusal."""
     failure = None
     for described in answer.topics:
         for part in described.partitions:

@@ -1,4 +1,4 @@
-"""A request on its way, and its answer."""
+"""A request in flight, and its answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ CORRELATION_ID_SIZE = 4
 
 
 class PendingAnswer(Generic[Response]):
-    """Made by `Connection.submit`. `deadline` is on trio's clock; `on_arrival` is called once, also for a lost one."""
+    """The pending answer of one request, made by `Connection.submit`.
+
+    `deadline` is on trio's clock; `on_arrival` is called once, also if the connection ends without the answer.
+    """
 
     __slots__ = (
         "_arrived",
@@ -58,35 +61,35 @@ class PendingAnswer(Generic[Response]):
         self.body: memoryview | None = None
 
     def take(self, frame: memoryview) -> None:
-        """Accept the frame that answers this request. Raises DecodeError if it answers another one."""
+        """Accept the frame that answers this request. Raises DecodeError if the frame answers another request."""
         correlation_id = int.from_bytes(frame[:CORRELATION_ID_SIZE], "big")
         if correlation_id != self.correlation_id:
             raise DecodeError(f"answer {correlation_id} instead of {self.correlation_id}")
         self.body = frame[_header_size(frame, response_header_version(self.key, self.version)) :]
 
     def finish(self) -> None:
-        """Let who waits go on: `body` has come, or never will."""
+        """Wake the waiting task or call the callback: `body` has arrived, or the connection has ended without it."""
         if self._arrived is not None:
             self._arrived.set()
         elif self._on_arrival is not None:
             self._on_arrival(self)
 
     async def arrived(self) -> None:
-        """Wait until the answer has come, or never will."""
-        assert self._arrived is not None, "who gave a callback does not wait"
+        """Wait until the answer has arrived, or the connection has ended without it."""
+        assert self._arrived is not None, "a request with a callback cannot be awaited"
         await self._arrived.wait()
 
     async def wait(self) -> Response:
-        """Wait for the answer and decode it. Raises as `result`."""
+        """Wait for the answer and decode it. Raises the errors of `result`."""
         await self.arrived()
         return self.result()
 
     def begins_with(self, code: ErrorCode) -> bool:
-        """Whether the answer's first field is that error, whatever its layout after it."""
+        """Return whether the answer begins with that error code, whatever its layout after the code."""
         return self.body is not None and self.body[:2] == int(code).to_bytes(2, "big")
 
     def result(self) -> Response:
-        """The decoded answer, once it has arrived. Raises ConnectionLostError if it has not, or is malformed."""
+        """Return the decoded answer, once it has arrived. Raises ConnectionLostError if it has not, or is malformed."""
         connection = self._connection
         if self.body is None:
             raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
@@ -98,7 +101,9 @@ class PendingAnswer(Generic[Response]):
 
 
 def _header_size(frame: memoryview, header_version: int) -> int:
-    """Bytes of the response header: the correlation id and, from version 1 on, tagged fields that are skipped."""
+    """Return the bytes of the response header: the correlation id and, from version 1 on, tagged fields that are
+    skipped.
+    """
     position = CORRELATION_ID_SIZE
     if header_version == 0:
         return position

@@ -1,4 +1,4 @@
-"""Doing a thing again until it works: the retry loop of everything but the records themselves."""
+"""The retry loop of all requests except Produce and Fetch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def retry(
 ) -> T:
     """Call `attempt` until it returns, waiting by `retry.backoff.ms` in between.
 
-    `before_retry` is told of each retriable failure, to forget what proved wrong. Raises BrokerError for refusals that
-    will not change, DeadlineExceededError after `timeout_ms`, with the last failure as its cause.
+    `before_retry` is called with each retriable failure, to discard stale state. Raises BrokerError for permanent
+    refusals, DeadlineExceededError after `timeout_ms`, with the last failure as its cause.
     """
     failures = 0
     last_failure: Exception | None = None

@@ -103,7 +103,7 @@ async def test_a_cut_in_the_middle_of_an_answer_fails_all_that_wait() -> None:
     async with connected(cut) as connection:
         waiting = [connection.submit(HeartbeatRequest(), HeartbeatResponse) for _ in range(3)]
         for pending in waiting:
-            with pytest.raises(ConnectionLostError, match="hung up"):
+            with pytest.raises(ConnectionLostError, match="closed the connection"):
                 await pending.wait()
         assert connection.is_closed
         with pytest.raises(ConnectionLostError):
@@ -149,7 +149,7 @@ async def test_nonsense_ends_the_connection(nonsense: bytes) -> None:
         await stream.send_all(nonsense)
 
     async with connected(talk) as connection:
-        with pytest.raises(ConnectionLostError, match=r"malformed|hung up"):
+        with pytest.raises(ConnectionLostError, match=r"malformed|closed the connection"):
             await connection.request(HeartbeatRequest(), HeartbeatResponse)
 
 
