@@ -71,7 +71,7 @@ def struct_layout(cls: type[Struct], version: int, *, flexible: bool) -> StructL
     absent: list[AbsentField] = []
     hints = get_type_hints(cls, include_extras=True)
     for name, default in cls.FIELD_DEFAULTS.items():
-        declared = _Declared(hints[name])
+        declared = Declared(hints[name])
         versions = declared.mark(Versions)
         if versions is not None and version not in versions:
             absent.append(AbsentField(name, default, ignorable=declared.mark(Ignorable) is not None))
@@ -93,7 +93,7 @@ def struct_layout(cls: type[Struct], version: int, *, flexible: bool) -> StructL
     return StructLayout(cls, flexible, tuple(fields), tuple(tagged), tuple(absent))
 
 
-class _Declared:
+class Declared:
     """A field's annotation taken apart: the type without `None`, and the marks beside it."""
 
     def __init__(self, annotation: Any) -> None:

@@ -11,6 +11,9 @@ A declaration reads as an ordinary keyword-only dataclass whose annotations are 
 - `Versions` narrows the versions that carry a field; without it, every version of what holds it does.
 - `Nullable` narrows the versions in which null is allowed, `Tag` makes a tagged field (KIP-482), `IGNORABLE` lets the
   encoder leave out a value that the version cannot carry, `NEVER_COMPACT` keeps the old length prefix.
+- `TopicName`, `BrokerId` and the like are wire types with an `Entity`: what the value, or each value of a list, names.
+  `SENDER`, `MENTIONED` and `MINUS_ONE_ON_ERROR` say more of a field. `field_meanings.py` reads these marks; codecs
+  ignore them.
 - The value after `=` is Kafka's default. A list or a structure there is created anew for each message.
 
 Nothing is compiled when a message module is imported: `__init__` is made when the first message is constructed, the
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, Protocol, TypeAlias, dataclass_transform
 from uuid import UUID
 
@@ -75,8 +79,45 @@ class NeverCompact:
     """The field keeps its int16 or int32 length prefix in flexible versions too."""
 
 
+class Entity(Enum):
+    """A meaning of a field that code of all APIs looks for; the name is Kafka's ``entityType`` where Kafka has one."""
+
+    BROKER_ID = "brokerId"
+    GROUP_ID = "groupId"
+    PRODUCER_ID = "producerId"
+    TOPIC_NAME = "topicName"
+    TRANSACTIONAL_ID = "transactionalId"
+    CLIENT_QUOTA_ENTITY = "gregor.clientQuotaEntity"
+    COORDINATOR_KEY = "gregor.coordinatorKey"
+    ERROR_CODE = "gregor.errorCode"
+    PARTITION_INDEX = "gregor.partitionIndex"
+    RESOURCE_NAME = "gregor.resourceName"
+    RESOURCE_TYPE = "gregor.resourceType"
+    SCRAM_USER_NAME = "gregor.scramUserName"
+    TOPIC_ID = "gregor.topicId"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The id of the broker that sends the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinusOneOnError:
+    """The number is -1 beside an error code, whatever its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mentioned:
+    """Topics or partitions on which the request does not act one by one: forgotten, subscribed to or yet to be made."""
+
+
 IGNORABLE: Final = Ignorable()
 NEVER_COMPACT: Final = NeverCompact()
+SENDER: Final = Sender()
+MINUS_ONE_ON_ERROR: Final = MinusOneOnError()
+MENTIONED: Final = Mentioned()
+CLIENT_QUOTA_ENTITY: Final = Entity.CLIENT_QUOTA_ENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +157,19 @@ String: TypeAlias = Annotated[str, LengthPrefixed("string")]
 Bytes: TypeAlias = Annotated[bytes, LengthPrefixed("bytes")]
 Records: TypeAlias = Annotated[memoryview | bytes, LengthPrefixed("records")]
 RecordsPart: TypeAlias = Annotated[memoryview | bytes | Part, LengthPrefixed("records")]
+
+BrokerId: TypeAlias = Annotated[Int32, Entity.BROKER_ID]
+CoordinatorKey: TypeAlias = Annotated[String, Entity.COORDINATOR_KEY]
+ErrorCodeNumber: TypeAlias = Annotated[Int16, Entity.ERROR_CODE]
+GroupId: TypeAlias = Annotated[String, Entity.GROUP_ID]
+PartitionIndex: TypeAlias = Annotated[Int32, Entity.PARTITION_INDEX]
+ProducerId: TypeAlias = Annotated[Int64, Entity.PRODUCER_ID]
+ResourceName: TypeAlias = Annotated[String, Entity.RESOURCE_NAME]
+ResourceType: TypeAlias = Annotated[Int8, Entity.RESOURCE_TYPE]
+ScramUserName: TypeAlias = Annotated[String, Entity.SCRAM_USER_NAME]
+TopicId: TypeAlias = Annotated[Uuid, Entity.TOPIC_ID]
+TopicName: TypeAlias = Annotated[String, Entity.TOPIC_NAME]
+TransactionalId: TypeAlias = Annotated[String, Entity.TRANSACTIONAL_ID]
 
 
 @dataclass_transform(kw_only_default=True)

@@ -1,75 +1,66 @@
-"""The topics and partitions in a message of any API, found by the few field names that Kafka's schemas use.
+"""The topics and partitions of a message of any API, found by the meanings that the schemas give to fields.
 
-A *place* is a topic and a partition; the partition is None if a message refers to a whole topic.
+A *place* is a topic and a partition; the partition is None where a message names a whole topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from ...protocol.codec_layout import ArrayOf, FieldLayout, StructLayout, struct_layout
-from ...protocol.schema import NO_UUID, Message, Struct
+from ...protocol.field_meanings import field_meanings, fields_of
+from ...protocol.schema import NO_UUID, Entity, Message, Struct
 
 Place: TypeAlias = tuple[str, int | None]
-TopicName: TypeAlias = Callable[[UUID], str | None]
-"""Returns the name of the topic with an id, or None for an unknown id."""
-
-TOPIC_LISTS = frozenset(
-    {
-        "replica_election_results",
-        "responses",
-        "results",
-        "results_by_topic_v3_and_below",
-        "topic_data",
-        "topic_names",
-        "topic_partitions",
-        "topic_results",
-        "topics",
-        "v3_and_below_topics",
-    }
-)
-"""Lists that have an entry for each topic, if the entries have a field for the topic's name or id."""
-PARTITION_LISTS = frozenset(
-    {
-        "partition_data",
-        "partition_indexes",
-        "partition_responses",
-        "partition_result",
-        "partitions",
-        "results_by_partition",
-    }
-)
-"""Lists that have an entry for each partition, inside the entry of its topic."""
-TOPIC_FIELDS = ("topic", "topic_name", "name")
-PARTITION_FIELDS = ("partition", "partition_index", "partition_id", "index")
-TOPIC_ID = "topic_id"
+TopicNameOf: TypeAlias = Callable[[UUID], str | None]
+"""Returns the name of the topic with an id, None if no topic has that id."""
 
 
-def topic_of(entry: object, name_of: TopicName) -> str | None:
+def topic_of(entry: object, name_of: TopicNameOf) -> str | None:
     """Return the topic of an entry of a topic list, or None if the entry has none or the topic id is unknown."""
-    if isinstance(entry, str):
-        return entry
-    name = next((value for field in TOPIC_FIELDS if isinstance(value := getattr(entry, field, None), str)), None)
-    if not name and isinstance(topic_id := getattr(entry, TOPIC_ID, None), UUID) and topic_id != NO_UUID:
+    if not isinstance(entry, Struct):
+        return entry if isinstance(entry, str) else None
+    name = first_value(entry, Entity.TOPIC_NAME)
+    topic_id = first_value(entry, Entity.TOPIC_ID)
+    if not name and topic_id is not None and topic_id != NO_UUID:
         return name_of(topic_id)
     return name or None
 
 
 def partition_of(entry: object) -> int | None:
     """Return the partition of an entry of a partition list."""
-    if isinstance(entry, int):
-        return entry
-    return next((getattr(entry, field) for field in PARTITION_FIELDS if hasattr(entry, field)), None)
+    if not isinstance(entry, Struct):
+        return entry if isinstance(entry, int) else None
+    partition: int | None = first_value(entry, Entity.PARTITION_INDEX)
+    return partition
 
 
-def is_topic_list(name: str, entry_type: type) -> bool:
-    """Return whether a list of that name with such entries has an entry for each topic."""
-    if name not in TOPIC_LISTS:
+def first_value(entry: Struct, entity: Entity) -> Any:
+    """Return the first value of an entry that names such an entity; None if there is none."""
+    values = (getattr(entry, name) for name in fields_of(type(entry), entity))
+    return next((value for value in values if value is not None), None)
+
+
+@cache
+def is_topic_list(cls: type[Struct], name: str) -> bool:
+    """Return whether a field of a structure is a list with an entry for each topic that the message concerns."""
+    return _is_list_of(cls, name, Entity.TOPIC_NAME) or _is_list_of(cls, name, Entity.TOPIC_ID)
+
+
+@cache
+def is_partition_list(cls: type[Struct], name: str) -> bool:
+    """Return whether a field of a structure is a list with an entry for each partition of one topic."""
+    return _is_list_of(cls, name, Entity.PARTITION_INDEX)
+
+
+def _is_list_of(cls: type[Struct], name: str, entity: Entity) -> bool:
+    meaning = field_meanings(cls)[name]
+    if not meaning.is_list or meaning.is_mentioned:
         return False
-    return entry_type is str or any(hasattr(entry_type, field) for field in (*TOPIC_FIELDS, TOPIC_ID))
+    return meaning.entity is entity if meaning.structure is None else bool(fields_of(meaning.structure, entity))
 
 
 def lists_in(struct: Struct) -> Iterator[tuple[str, list[object]]]:
@@ -80,12 +71,12 @@ def lists_in(struct: Struct) -> Iterator[tuple[str, list[object]]]:
             yield name, value
 
 
-def places_in(message: Struct, name_of: TopicName, topic: str | None = None) -> Iterator[Place]:
+def places_in(message: Struct, name_of: TopicNameOf, topic: str | None = None) -> Iterator[Place]:
     """Yield every place in a message; inside an entry for ``topic``, the topic's partitions."""
     for name, entries in lists_in(message):
-        if topic is not None and name in PARTITION_LISTS:
+        if topic is not None and is_partition_list(type(message), name):
             yield from ((topic, partition_of(entry)) for entry in entries)
-        elif is_topic_list(name, type(entries[0])):
+        elif is_topic_list(type(message), name):
             for entry in entries:
                 yield from _places_of_topic(entry, topic_of(entry, name_of), name_of)
         else:
@@ -94,7 +85,7 @@ def places_in(message: Struct, name_of: TopicName, topic: str | None = None) -> 
                     yield from places_in(entry, name_of)
 
 
-def _places_of_topic(entry: object, topic: str | None, name_of: TopicName) -> Iterator[Place]:
+def _places_of_topic(entry: object, topic: str | None, name_of: TopicNameOf) -> Iterator[Place]:
     if topic is None:
         return
     inside = list(places_in(entry, name_of, topic)) if isinstance(entry, Struct) else []

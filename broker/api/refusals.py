@@ -2,7 +2,7 @@
 
 There are two ways. `refuse_entries` changes a response that a handler has returned. For entries that must not reach a
 handler, `take_out` removes them from the request, `refused` turns them into a response, and `merge` adds the handler's
-response to the rest. Field names are those of `message_places.py`, not of single APIs.
+response to the rest. Fields are found by their meanings in the schemas, see `protocol/field_meanings.py`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any, TypeAlias
 
 from ...protocol.codec_layout import StructLayout
 from ...protocol.errors import ErrorCode
-from ...protocol.schema import Message, Struct
+from ...protocol.field_meanings import field_meanings, fields_of
+from ...protocol.schema import Entity, LengthPrefixed, Message, Struct
 from .message_places import (
-    PARTITION_FIELDS,
-    PARTITION_LISTS,
-    TOPIC_FIELDS,
-    TOPIC_ID,
-    TopicName,
+    TopicNameOf,
     carried_fields,
     entries_of,
+    first_value,
+    is_partition_list,
     is_topic_list,
     layout_of,
     lists_in,
@@ -31,42 +30,34 @@ from .message_places import (
 Hits: TypeAlias = Callable[[str | None, int | None], bool]
 """Tells whether a rule matches a topic and partition; (topic, None) is a whole topic, (None, None) anything else."""
 
-ERROR_FIELDS = ("error_code", "partition_error_code")
-RECORDS = "records"
 ERROR_MESSAGE = "error_message"
-OTHER_IDENTITIES = (
-    "key",
-    "group_id",
-    "transactional_id",
-    "producer_id",
-    "resource_type",
-    "resource_name",
-    "entity",
-    "user",
+RECORDS = LengthPrefixed("records")
+SUBJECTS = (
+    Entity.TOPIC_NAME,
+    Entity.PARTITION_INDEX,
+    Entity.TOPIC_ID,
+    Entity.COORDINATOR_KEY,
+    Entity.GROUP_ID,
+    Entity.TRANSACTIONAL_ID,
+    Entity.PRODUCER_ID,
+    Entity.RESOURCE_TYPE,
+    Entity.RESOURCE_NAME,
+    Entity.CLIENT_QUOTA_ENTITY,
+    Entity.SCRAM_USER_NAME,
 )
-SYNONYMS = (TOPIC_FIELDS, PARTITION_FIELDS, *((name,) for name in (TOPIC_ID, *OTHER_IDENTITIES)))
-"""Fields that identify an entry, grouped by their meaning."""
-IDENTITIES = frozenset(name for names in SYNONYMS for name in names)
+"""The meanings of fields that say what an entry is about: a response repeats them from its request."""
 UNKNOWN = -1
-KNOWN_IF_ALL_IS_WELL = (
-    "base_offset",
-    "committed_offset",
-    "end_offset",
-    "high_watermark",
-    "last_stable_offset",
-    "leader_id",
-    "log_append_time_ms",
-    "log_start_offset",
-    "low_watermark",
-    "offset",
-    "timestamp",
-)
-"""Numbers that are -1 in an entry with an error."""
 
 
 def has_top_level_error(cls: type[Message], version: int) -> bool:
     """Return whether this version of a response has a top-level error field."""
-    return any(field.name in ERROR_FIELDS for field in carried_fields(layout_of(cls, version)))
+    return error_field(layout_of(cls, version)) is not None
+
+
+def error_field(layout: StructLayout) -> str | None:
+    """Return the field of a structure that says whether it failed; None if its version carries no error code."""
+    error_codes = fields_of(layout.cls, Entity.ERROR_CODE)
+    return next((field.name for field in carried_fields(layout) if field.name in error_codes), None)
 
 
 def refuse_entries(
@@ -74,7 +65,7 @@ def refuse_entries(
     layout: StructLayout,
     code: ErrorCode,
     hits: Hits,
-    name_of: TopicName,
+    name_of: TopicNameOf,
     topic: str | None = None,
     *,
     message: str | None = None,
@@ -84,24 +75,25 @@ def refuse_entries(
         entries, entry_layout = getattr(struct, field.name), entries_of(field)
         if entry_layout is None or not entries:
             continue
-        is_topics = is_topic_list(field.name, entry_layout.cls)
+        is_topics = is_topic_list(layout.cls, field.name)
+        is_partitions = is_partition_list(layout.cls, field.name)
         for position, entry in enumerate(entries):
             entry_topic = topic_of(entry, name_of) if is_topics else topic
-            partition = partition_of(entry) if field.name in PARTITION_LISTS else None
-            if _error_field(entry_layout) is not None and hits(entry_topic, partition):
+            partition = partition_of(entry) if is_partitions else None
+            if error_field(entry_layout) is not None and hits(entry_topic, partition):
                 entries[position] = _refused_entry(entry, entry_layout, code, message)
             else:
                 refuse_entries(entry, entry_layout, code, hits, name_of, entry_topic, message=message)
 
 
-def take_out(request: Struct, hits: Hits, name_of: TopicName, topic: str | None = None) -> Struct | None:
+def take_out(request: Struct, hits: Hits, name_of: TopicNameOf, topic: str | None = None) -> Struct | None:
     """Remove the matching topics and partitions from a request; return a request with only these, or None."""
     taken: dict[str, list[Any]] = {}
     for name, entries in lists_in(request):
         kept: list[Any] = []
         out: list[Any] = []
-        is_topics = is_topic_list(name, type(entries[0]))
-        is_partitions = topic is not None and name in PARTITION_LISTS
+        is_topics = is_topic_list(type(request), name)
+        is_partitions = topic is not None and is_partition_list(type(request), name)
         for entry in entries:
             entry_topic = topic_of(entry, name_of) if is_topics else topic
             if (is_topics or is_partitions) and hits(entry_topic, partition_of(entry) if is_partitions else None):
@@ -155,56 +147,57 @@ def _refused_like(
     for field in carried_fields(layout):
         entry_layout = entries_of(field)
         if entry_layout is not None and isinstance(request, Struct) and _tells_errors(entry_layout):
-            sources = _counterparts(request, field.name, entry_layout)
+            sources = _counterparts(request, layout.cls, field.name)
             setattr(entry, field.name, [_refused_like(source, entry_layout, code, message) for source in sources])
     return entry
 
 
-def _counterparts(request: Struct, name: str, layout: StructLayout) -> list[Any]:
+def _counterparts(request: Struct, cls: type[Struct], name: str) -> list[Any]:
     """Return the entries of a request that correspond to the entries of a list in the response."""
     lists = list(lists_in(request))
-    if is_topic_list(name, layout.cls):
-        found = [entries for name, entries in lists if is_topic_list(name, type(entries[0]))]
+    if is_topic_list(cls, name):
+        found = [entries for own, entries in lists if is_topic_list(type(request), own)]
         if not found:
             # AlterReplicaLogDirs sorts its topics by log directory, and the answer does not.
             found = [
-                _counterparts(entry, name, layout) for _, all_ in lists for entry in all_ if isinstance(entry, Struct)
+                _counterparts(entry, cls, name) for _, all_ in lists for entry in all_ if isinstance(entry, Struct)
             ]
         return [entry for entries in found for entry in entries]
-    if name in PARTITION_LISTS:
-        return [entry for name, entries in lists if name in PARTITION_LISTS for entry in entries]
+    if is_partition_list(cls, name):
+        return [entry for own, entries in lists if is_partition_list(type(request), own) for entry in entries]
     return [entry for _, entries in lists for entry in entries if not isinstance(entry, bytes)]
 
 
 def _refused_entry(source: object, layout: StructLayout, code: ErrorCode, message: str | None) -> Struct:
     """Return an entry with the identity of ``source``, ``code`` and ``message``, and defaults in all other fields."""
     values: dict[str, Any] = {}
-    names = {field.name for field in carried_fields(layout)}
-    for synonyms in SYNONYMS:
-        target = next((name for name in synonyms if name in names), None)
-        given = next((value for name in synonyms if (value := getattr(source, name, None)) is not None), None)
+    carried = {field.name: field for field in carried_fields(layout)}
+    for entity in SUBJECTS:
+        target = next((name for name in fields_of(layout.cls, entity) if name in carried), None)
+        given = _subject(source, entity, layout.cls, target)
         if target is not None and given is not None:
             values[target] = given
-    if not isinstance(source, Struct):
-        defaults = layout.cls.FIELD_DEFAULTS
-        values.update({name: source for name in names & IDENTITIES if type(defaults[name]) is type(source)})
-    values.update(dict.fromkeys(names & set(KNOWN_IF_ALL_IS_WELL), UNKNOWN))
-    values.update(dict.fromkeys(names & {RECORDS}, b""))
-    error_field = _error_field(layout)
-    if error_field is not None:
-        values[error_field] = int(code)
-        if code and ERROR_MESSAGE in names:
+    meanings = field_meanings(layout.cls)
+    values.update({name: UNKNOWN for name in carried if meanings[name].is_minus_one_on_error})
+    values.update({name: b"" for name, field in carried.items() if field.wire == RECORDS})
+    error_code = error_field(layout)
+    if error_code is not None:
+        values[error_code] = int(code)
+        if code and ERROR_MESSAGE in carried:
             values[ERROR_MESSAGE] = message
     return layout.cls(**values)
 
 
-def _error_field(layout: StructLayout) -> str | None:
-    return next((field.name for field in carried_fields(layout) if field.name in ERROR_FIELDS), None)
+def _subject(source: object, entity: Entity, cls: type[Struct], target: str | None) -> Any:
+    """Return what names the entity in an entry of a request: the entry itself where it is no structure."""
+    if isinstance(source, Struct):
+        return first_value(source, entity)
+    return source if target is not None and type(cls.FIELD_DEFAULTS[target]) is type(source) else None
 
 
 def _tells_errors(layout: StructLayout) -> bool:
     """Return whether entries of this type, or entries inside of them, have an error field."""
-    if _error_field(layout) is not None:
+    if error_field(layout) is not None:
         return True
     inside = (entries_of(field) for field in carried_fields(layout))
     return any(entries is not None and _tells_errors(entries) for entries in inside)
@@ -213,4 +206,5 @@ def _tells_errors(layout: StructLayout) -> bool:
 def _identity(entry: object) -> object:
     if not isinstance(entry, Struct):
         return entry
-    return tuple(repr(getattr(entry, name)) for name in entry.FIELD_DEFAULTS if name in IDENTITIES)
+    subjects = (name for entity in SUBJECTS for name in fields_of(type(entry), entity))
+    return tuple(repr(getattr(entry, name)) for name in subjects)

@@ -5,16 +5,16 @@ v3 is flexible, v4 may answer TRANSACTION_ABORTABLE (KIP-890).
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, String
+from ..schema import ErrorCodeNumber, GroupId, Int16, Int32, Message, ProducerId, TransactionalId
 
 
 class AddOffsetsToTxnRequest(Message, versions="0-4", flexible="3+"):
-    transactional_id: String = ""
-    producer_id: Int64 = 0
+    transactional_id: TransactionalId = ""
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
-    group_id: String = ""
+    group_id: GroupId = ""
 
 
 class AddOffsetsToTxnResponse(Message, versions="0-4", flexible="3+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0

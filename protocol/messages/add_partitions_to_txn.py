@@ -8,17 +8,30 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    ErrorCodeNumber,
+    Int16,
+    Int32,
+    Message,
+    PartitionIndex,
+    ProducerId,
+    Struct,
+    TopicName,
+    TransactionalId,
+    Versions,
+)
 
 
 class AddPartitionsToTxnTopic(Struct):
-    name: String = ""
-    partitions: list[Int32] = []
+    name: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    transactional_id: String = ""
-    producer_id: Int64 = 0
+    transactional_id: TransactionalId = ""
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     verify_only: Bool = False
     topics: list[AddPartitionsToTxnTopic] = []
@@ -26,29 +39,29 @@ class AddPartitionsToTxnTransaction(Struct):
 
 class AddPartitionsToTxnRequest(Message, versions="0-5", flexible="3+"):
     transactions: Annotated[list[AddPartitionsToTxnTransaction], Versions("4+")] = []
-    v3_and_below_transactional_id: Annotated[String, Versions("0-3")] = ""
-    v3_and_below_producer_id: Annotated[Int64, Versions("0-3")] = 0
+    v3_and_below_transactional_id: Annotated[TransactionalId, Versions("0-3")] = ""
+    v3_and_below_producer_id: Annotated[ProducerId, Versions("0-3")] = 0
     v3_and_below_producer_epoch: Annotated[Int16, Versions("0-3")] = 0
     v3_and_below_topics: Annotated[list[AddPartitionsToTxnTopic], Versions("0-3")] = []
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    partition_index: Int32 = 0
-    partition_error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    partition_error_code: ErrorCodeNumber = 0
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    name: String = ""
+    name: TopicName = ""
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
 
 
 class AddPartitionsToTxnResult(Struct):
-    transactional_id: String = ""
+    transactional_id: TransactionalId = ""
     topic_results: list[AddPartitionsToTxnTopicResult] = []
 
 
 class AddPartitionsToTxnResponse(Message, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, Versions("4+"), IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, Versions("4+"), IGNORABLE] = 0
     results_by_transaction: Annotated[list[AddPartitionsToTxnResult], Versions("4+")] = []
     results_by_topic_v3_and_below: Annotated[list[AddPartitionsToTxnTopicResult], Versions("0-3")] = []

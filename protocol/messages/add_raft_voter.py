@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int16, Int32, Message, String, Struct, Uint16, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Bool,
+    ErrorCodeNumber,
+    Int32,
+    Message,
+    String,
+    Struct,
+    Uint16,
+    Uuid,
+    Versions,
+)
 
 
 class Listener(Struct):
@@ -24,5 +36,5 @@ class AddRaftVoterRequest(Message, versions="0-1", flexible="0+"):
 
 class AddRaftVoterResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, IGNORABLE] = ""

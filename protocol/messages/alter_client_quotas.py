@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..schema import Bool, Float64, Int16, Int32, Message, String, Struct
+from typing import Annotated
+
+from ..schema import CLIENT_QUOTA_ENTITY, Bool, ErrorCodeNumber, Float64, Int32, Message, String, Struct
 
 
 class EntityData(Struct):
@@ -17,7 +19,7 @@ class OpData(Struct):
 
 
 class EntryData(Struct):
-    entity: list[EntityData] = []
+    entity: Annotated[list[EntityData], CLIENT_QUOTA_ENTITY] = []
     ops: list[OpData] = []
 
 
@@ -32,9 +34,9 @@ class EntityDataResponse(Struct):
 
 
 class EntryDataResponse(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
-    entity: list[EntityDataResponse] = []
+    entity: Annotated[list[EntityDataResponse], CLIENT_QUOTA_ENTITY] = []
 
 
 class AlterClientQuotasResponse(Message, versions="0-1", flexible="1+"):

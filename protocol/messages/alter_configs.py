@@ -5,7 +5,7 @@ v2 is flexible. Clients since 2.3 use IncrementalAlterConfigs (KIP-339).
 
 from __future__ import annotations
 
-from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct
+from ..schema import Bool, ErrorCodeNumber, Int32, Message, ResourceName, ResourceType, String, Struct
 
 
 class AlterableConfig(Struct):
@@ -14,8 +14,8 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     configs: list[AlterableConfig] = []
 
 
@@ -25,10 +25,10 @@ class AlterConfigsRequest(Message, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsResourceResponse(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
 
 
 class AlterConfigsResponse(Message, versions="0-2", flexible="2+"):

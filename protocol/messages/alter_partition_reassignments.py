@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class ReassignablePartition(Struct):
-    partition_index: Int32 = 0
-    replicas: list[Int32] | None = None
+    partition_index: PartitionIndex = 0
+    replicas: list[BrokerId] | None = None
 
 
 class ReassignableTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[ReassignablePartition] = []
 
 
@@ -27,19 +39,19 @@ class AlterPartitionReassignmentsRequest(Message, versions="0-1", flexible="0+")
 
 
 class ReassignablePartitionResponse(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
 
 
 class ReassignableTopicResponse(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[ReassignablePartitionResponse] = []
 
 
 class AlterPartitionReassignmentsResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, Versions("1+"), IGNORABLE] = True
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     responses: list[ReassignableTopicResponse] = []

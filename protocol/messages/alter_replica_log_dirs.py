@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Message, String, Struct
+from ..schema import ErrorCodeNumber, Int32, Message, PartitionIndex, String, Struct, TopicName
 
 
 class AlterReplicaLogDirTopic(Struct):
-    name: String = ""
-    partitions: list[Int32] = []
+    name: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class AlterReplicaLogDir(Struct):
@@ -20,12 +20,12 @@ class AlterReplicaLogDirsRequest(Message, versions="0-2", flexible="2+"):
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    topic_name: String = ""
+    topic_name: TopicName = ""
     partitions: list[AlterReplicaLogDirPartitionResult] = []
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..schema import Bytes, Int8, Int16, Int32, Message, String, Struct
+from ..schema import Bytes, ErrorCodeNumber, Int8, Int32, Message, ScramUserName, String, Struct
 
 
 class ScramCredentialDeletion(Struct):
-    name: String = ""
+    name: ScramUserName = ""
     mechanism: Int8 = 0
 
 
 class ScramCredentialUpsertion(Struct):
-    name: String = ""
+    name: ScramUserName = ""
     mechanism: Int8 = 0
     iterations: Int32 = 0
     salt: Bytes = b""
@@ -24,8 +24,8 @@ class AlterUserScramCredentialsRequest(Message, versions="0", flexible="0+"):
 
 
 class AlterUserScramCredentialsResult(Struct):
-    user: String = ""
-    error_code: Int16 = 0
+    user: ScramUserName = ""
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Tag, Versions
+from ..schema import IGNORABLE, Bool, ErrorCodeNumber, Int16, Int32, Int64, Message, String, Struct, Tag, Versions
 
 
 class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
@@ -40,7 +40,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     api_keys: list[ApiVersion] = []
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
     supported_features: Annotated[list[SupportedFeatureKey], Versions("3+"), Tag(0), IGNORABLE] = []

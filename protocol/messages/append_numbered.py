@@ -8,16 +8,29 @@ transactions are refused (INVALID_RECORD), as are offsets that overlap what is t
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, Records, String, Struct
+from typing import Annotated
+
+from ..schema import (
+    MINUS_ONE_ON_ERROR,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    Records,
+    String,
+    Struct,
+    TopicName,
+)
 
 
 class AppendNumberedPartition(Struct):
-    index: Int32 = 0
+    index: PartitionIndex = 0
     records: Records | None = None
 
 
 class AppendNumberedTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[AppendNumberedPartition] = []
 
 
@@ -26,15 +39,15 @@ class AppendNumberedRequest(Message, versions="0", flexible="0+"):
 
 
 class AppendNumberedPartitionResponse(Struct):
-    index: Int32 = 0
-    error_code: Int16 = 0
+    index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
-    log_start_offset: Int64 = -1
+    log_start_offset: Annotated[Int64, MINUS_ONE_ON_ERROR] = -1
     log_end_offset: Int64 = -1
 
 
 class AppendNumberedTopicResponse(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[AppendNumberedPartitionResponse] = []
 
 

@@ -5,15 +5,29 @@ Spoken between brokers and controllers only.
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int16, Int32, Int64, Message, Struct, Uuid
+from typing import Annotated
+
+from ..schema import (
+    NO_UUID,
+    SENDER,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    Struct,
+    TopicId,
+    Uuid,
+)
 
 
 class PartitionData(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
 
 
 class TopicData(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionData] = []
 
 
@@ -23,18 +37,18 @@ class DirectoryData(Struct):
 
 
 class AssignReplicasToDirsRequest(Message, versions="0", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: Annotated[BrokerId, SENDER] = 0
     broker_epoch: Int64 = -1
     directories: list[DirectoryData] = []
 
 
 class PartitionResult(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class TopicResult(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionResult] = []
 
 
@@ -45,5 +59,5 @@ class DirectoryResult(Struct):
 
 class AssignReplicasToDirsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     directories: list[DirectoryResult] = []

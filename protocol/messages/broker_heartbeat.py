@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, Tag, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    SENDER,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    Tag,
+    Uuid,
+    Versions,
+)
 
 
 class BrokerHeartbeatRequest(Message, versions="0-1", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: Annotated[BrokerId, SENDER] = 0
     broker_epoch: Int64 = -1
     current_metadata_offset: Int64 = 0
     want_fence: Bool = False
@@ -23,7 +35,7 @@ class BrokerHeartbeatRequest(Message, versions="0-1", flexible="0+"):
 
 class BrokerHeartbeatResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     is_caught_up: Bool = False
     is_fenced: Bool = True
     should_shut_down: Bool = False

@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import NO_UUID, Bool, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid, Versions
+from ..schema import (
+    NO_UUID,
+    SENDER,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Uint16,
+    Uuid,
+    Versions,
+)
 
 
 class Listener(Struct):
@@ -24,7 +39,7 @@ class Feature(Struct):
 
 
 class BrokerRegistrationRequest(Message, versions="0-4", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: Annotated[BrokerId, SENDER] = 0
     cluster_id: String = ""
     incarnation_id: Uuid = NO_UUID
     listeners: list[Listener] = []
@@ -37,5 +52,5 @@ class BrokerRegistrationRequest(Message, versions="0-4", flexible="0+"):
 
 class BrokerRegistrationResponse(Message, versions="0-4", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     broker_epoch: Int64 = -1

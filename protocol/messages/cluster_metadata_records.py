@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from ..schema import (
     NO_UUID,
     Bool,
+    BrokerId,
     Bytes,
     Float64,
     Int8,
@@ -18,9 +19,12 @@ from ..schema import (
     Int32,
     Int64,
     Message,
+    PartitionIndex,
     String,
     Struct,
     Tag,
+    TopicId,
+    TopicName,
     Uint16,
     Uuid,
     Versions,
@@ -41,7 +45,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(Message, versions="0-3", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     is_migrating_zk_broker: Annotated[Bool, Versions("2+")] = False
     incarnation_id: Uuid = NO_UUID
     broker_epoch: Int64 = 0
@@ -54,23 +58,23 @@ class RegisterBrokerRecord(Message, versions="0-3", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Message, versions="0", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     broker_epoch: Int64 = 0
 
 
 class TopicRecord(Message, versions="0", flexible="0+"):
-    name: String = ""
-    topic_id: Uuid = NO_UUID
+    name: TopicName = ""
+    topic_id: TopicId = NO_UUID
 
 
 class PartitionRecord(Message, versions="0-2", flexible="0+"):
-    partition_id: Int32 = -1
-    topic_id: Uuid = NO_UUID
-    replicas: list[Int32] = []
-    isr: list[Int32] = []
-    removing_replicas: list[Int32] = []
-    adding_replicas: list[Int32] = []
-    leader: Int32 = -1
+    partition_id: PartitionIndex = -1
+    topic_id: TopicId = NO_UUID
+    replicas: list[BrokerId] = []
+    isr: list[BrokerId] = []
+    removing_replicas: list[BrokerId] = []
+    adding_replicas: list[BrokerId] = []
+    leader: BrokerId = -1
     leader_recovery_state: Annotated[Int8, Tag(0)] = 0
     leader_epoch: Int32 = -1
     partition_epoch: Int32 = -1
@@ -87,13 +91,13 @@ class ConfigRecord(Message, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
-    partition_id: Int32 = -1
-    topic_id: Uuid = NO_UUID
-    isr: Annotated[list[Int32] | None, Tag(0)] = None
-    leader: Annotated[Int32, Tag(1)] = -2
-    replicas: Annotated[list[Int32] | None, Tag(2)] = None
-    removing_replicas: Annotated[list[Int32] | None, Tag(3)] = None
-    adding_replicas: Annotated[list[Int32] | None, Tag(4)] = None
+    partition_id: PartitionIndex = -1
+    topic_id: TopicId = NO_UUID
+    isr: Annotated[list[BrokerId] | None, Tag(0)] = None
+    leader: Annotated[BrokerId, Tag(1)] = -2
+    replicas: Annotated[list[BrokerId] | None, Tag(2)] = None
+    removing_replicas: Annotated[list[BrokerId] | None, Tag(3)] = None
+    adding_replicas: Annotated[list[BrokerId] | None, Tag(4)] = None
     leader_recovery_state: Annotated[Int8, Tag(5)] = -1
     directories: Annotated[list[Uuid] | None, Versions("1+"), Tag(8)] = None
     eligible_leader_replicas: Annotated[list[Int32] | None, Versions("2+"), Tag(6)] = None
@@ -101,7 +105,7 @@ class PartitionChangeRecord(Message, versions="0-2", flexible="0+"):
 
 
 class RemoveTopicRecord(Message, versions="0", flexible="0+"):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
 
 
 class UserScramCredentialRecord(Message, versions="0", flexible="0+"):
@@ -131,13 +135,13 @@ class ClientQuotaRecord(Message, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Message, versions="0", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     broker_epoch: Int64 = -1
     next_producer_id: Int64 = 0
 
 
 class BrokerRegistrationChangeRecord(Message, versions="0-2", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     broker_epoch: Int64 = 0
     fenced: Annotated[Int8, Tag(0)] = 0
     in_controlled_shutdown: Annotated[Int8, Versions("1+"), Tag(1)] = 0

@@ -7,18 +7,34 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    MENTIONED,
+    NO_UUID,
+    Bool,
+    ErrorCodeNumber,
+    GroupId,
+    Int8,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class ConsumerGroupDescribeRequest(Message, versions="0-1", flexible="0+"):
-    group_ids: list[String] = []
+    group_ids: list[GroupId] = []
     include_authorized_operations: Bool = False
 
 
 class TopicPartitions(Struct):
-    topic_id: Uuid = NO_UUID
-    topic_name: String = ""
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    topic_name: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class Assignment(Struct):
@@ -32,7 +48,7 @@ class Member(Struct):
     member_epoch: Int32 = 0
     client_id: String = ""
     client_host: String = ""
-    subscribed_topic_names: list[String] = []
+    subscribed_topic_names: Annotated[list[TopicName], MENTIONED] = []
     subscribed_topic_regex: String | None = None
     assignment: Assignment = Assignment()
     target_assignment: Assignment = Assignment()
@@ -40,9 +56,9 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
-    group_id: String = ""
+    group_id: GroupId = ""
     group_state: String = ""
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0

@@ -9,30 +9,43 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import NO_UUID, Int16, Int32, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    MENTIONED,
+    NO_UUID,
+    ErrorCodeNumber,
+    GroupId,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class TopicPartitions(Struct):
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class ConsumerGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: String = ""
     member_epoch: Int32 = 0
     instance_id: String | None = None
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
-    subscribed_topic_names: list[String] | None = None
+    subscribed_topic_names: Annotated[list[TopicName] | None, MENTIONED] = None
     subscribed_topic_regex: Annotated[String | None, Versions("1+")] = None
     server_assignor: String | None = None
     topic_partitions: list[TopicPartitions] | None = None
 
 
 class TopicPartitionsResponse(Struct):
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class Assignment(Struct):
@@ -41,7 +54,7 @@ class Assignment(Struct):
 
 class ConsumerGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     member_id: String | None = None
     member_epoch: Int32 = 0

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import NO_UUID, Bytes, Int8, Int32, Message, String, Struct, Tag, Uuid
+from ..schema import (
+    NO_UUID,
+    Bytes,
+    GroupId,
+    Int8,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    Tag,
+    TopicId,
+    TopicName,
+)
 
 
 class ConsumerGroupMetadataKey(Message, versions="3"):
-    group_id: String = ""
+    group_id: GroupId = ""
 
 
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
@@ -20,17 +33,17 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
-    group_id: String = ""
+    group_id: GroupId = ""
 
 
 class PartitionMetadata(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     racks: list[String] = []
 
 
 class TopicMetadata(Struct):
-    topic_id: Uuid = NO_UUID
-    topic_name: String = ""
+    topic_id: TopicId = NO_UUID
+    topic_name: TopicName = ""
     num_partitions: Int32 = 0
     partition_metadata: list[PartitionMetadata] = []
 
@@ -40,7 +53,7 @@ class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupMemberMetadataKey(Message, versions="5"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: String = ""
 
 
@@ -67,7 +80,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
-    group_id: String = ""
+    group_id: GroupId = ""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
@@ -75,13 +88,13 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: String = ""
 
 
 class TopicPartition(Struct):
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
@@ -89,13 +102,13 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: String = ""
 
 
 class TopicPartitions(Struct):
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..schema import Bytes, Int32, Message, String, Struct
+from ..schema import Bytes, Message, PartitionIndex, Struct, TopicName
 
 
 class TopicPartition(Struct):
-    topic: String = ""
-    partitions: list[Int32] = []
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):

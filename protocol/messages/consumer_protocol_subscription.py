@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bytes, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, Bytes, Int32, Message, PartitionIndex, String, Struct, TopicName, Versions
 
 
 class TopicPartition(Struct):
-    topic: String = ""
-    partitions: list[Int32] = []
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):

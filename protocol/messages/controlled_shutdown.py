@@ -7,19 +7,30 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    SENDER,
+    BrokerId,
+    ErrorCodeNumber,
+    Int64,
+    Message,
+    PartitionIndex,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class ControlledShutdownRequest(Message, versions="0-3", flexible="3+"):
-    broker_id: Int32 = 0
+    broker_id: Annotated[BrokerId, SENDER] = 0
     broker_epoch: Annotated[Int64, Versions("2+"), IGNORABLE] = -1
 
 
 class RemainingPartition(Struct):
-    topic_name: String = ""
-    partition_index: Int32 = 0
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class ControlledShutdownResponse(Message, versions="0-3", flexible="3+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     remaining_partitions: list[RemainingPartition] = []

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import ErrorCodeNumber, Int8, Int32, Message, ResourceName, ResourceType, String, Struct, Versions
 
 
 class AclCreation(Struct):
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     resource_pattern_type: Annotated[Int8, Versions("1+")] = 3
     principal: String = ""
     host: String = ""
@@ -25,7 +25,7 @@ class CreateAclsRequest(Message, versions="0-3", flexible="2+"):
 
 
 class AclCreationResult(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Bytes, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import Bytes, ErrorCodeNumber, Int32, Int64, Message, String, Struct, Versions
 
 
 class CreatableRenewers(Struct):
@@ -23,7 +23,7 @@ class CreateDelegationTokenRequest(Message, versions="0-3", flexible="2+"):
 
 
 class CreateDelegationTokenResponse(Message, versions="0-3", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     principal_type: String = ""
     principal_name: String = ""
     token_requester_principal_type: Annotated[String, Versions("3+")] = ""

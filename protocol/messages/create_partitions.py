@@ -5,15 +5,15 @@ v2 is flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
 from __future__ import annotations
 
-from ..schema import Bool, Int16, Int32, Message, String, Struct
+from ..schema import Bool, BrokerId, ErrorCodeNumber, Int32, Message, String, Struct, TopicName
 
 
 class CreatePartitionsAssignment(Struct):
-    broker_ids: list[Int32] = []
+    broker_ids: list[BrokerId] = []
 
 
 class CreatePartitionsTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     count: Int32 = 0
     assignments: list[CreatePartitionsAssignment] | None = []
 
@@ -25,8 +25,8 @@ class CreatePartitionsRequest(Message, versions="0-3", flexible="2+"):
 
 
 class CreatePartitionsTopicResult(Struct):
-    name: String = ""
-    error_code: Int16 = 0
+    name: TopicName = ""
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
 
 

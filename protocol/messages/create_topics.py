@@ -8,12 +8,30 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Message, String, Struct, Tag, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    MENTIONED,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    Tag,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class CreatableReplicaAssignment(Struct):
-    partition_index: Int32 = 0
-    broker_ids: list[Int32] = []
+    partition_index: PartitionIndex = 0
+    broker_ids: list[BrokerId] = []
 
 
 class CreatableTopicConfig(Struct):
@@ -22,10 +40,10 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     num_partitions: Int32 = 0
     replication_factor: Int16 = 0
-    assignments: list[CreatableReplicaAssignment] = []
+    assignments: Annotated[list[CreatableReplicaAssignment], MENTIONED] = []
     configs: list[CreatableTopicConfig] = []
 
 
@@ -44,11 +62,11 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    name: String = ""
-    topic_id: Annotated[Uuid, Versions("7+"), IGNORABLE] = NO_UUID
-    error_code: Int16 = 0
+    name: TopicName = ""
+    topic_id: Annotated[TopicId, Versions("7+"), IGNORABLE] = NO_UUID
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("1+"), IGNORABLE] = ""
-    topic_config_error_code: Annotated[Int16, Versions("5+"), Tag(0), IGNORABLE] = 0
+    topic_config_error_code: Annotated[ErrorCodeNumber, Versions("5+"), Tag(0), IGNORABLE] = 0
     num_partitions: Annotated[Int32, Versions("5+"), IGNORABLE] = -1
     replication_factor: Annotated[Int16, Versions("5+"), IGNORABLE] = -1
     configs: Annotated[list[CreatableTopicConfigs] | None, Versions("5+"), IGNORABLE] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import ErrorCodeNumber, Int8, Int32, Message, ResourceName, ResourceType, String, Struct, Versions
 
 
 class DeleteAclsFilter(Struct):
@@ -25,10 +25,10 @@ class DeleteAclsRequest(Message, versions="0-3", flexible="2+"):
 
 
 class DeleteAclsMatchingAcl(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     pattern_type: Annotated[Int8, Versions("1+")] = 3
     principal: String = ""
     host: String = ""
@@ -37,7 +37,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     matching_acls: list[DeleteAclsMatchingAcl] = []
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, ErrorCodeNumber, GroupId, Int32, Message, String, Struct, Versions
 
 
 class DeleteGroupsRequest(Message, versions="0-3", flexible="2+"):
-    groups_names: list[String] = []
+    groups_names: list[GroupId] = []
 
 
 class DeletableGroupResult(Struct):
-    group_id: String = ""
-    error_code: Int16 = 0
+    group_id: GroupId = ""
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("3+"), IGNORABLE] = None
 
 

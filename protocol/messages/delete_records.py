@@ -5,16 +5,18 @@ v2 is flexible.
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, String, Struct
+from typing import Annotated
+
+from ..schema import MINUS_ONE_ON_ERROR, ErrorCodeNumber, Int32, Int64, Message, PartitionIndex, Struct, TopicName
 
 
 class DeleteRecordsPartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     offset: Int64 = 0
 
 
 class DeleteRecordsTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[DeleteRecordsPartition] = []
 
 
@@ -24,13 +26,13 @@ class DeleteRecordsRequest(Message, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    partition_index: Int32 = 0
-    low_watermark: Int64 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    low_watermark: Annotated[Int64, MINUS_ONE_ON_ERROR] = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class DeleteRecordsTopicResult(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[DeleteRecordsPartitionResult] = []
 
 

@@ -5,15 +5,15 @@ Spoken between brokers only.
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int16, Int32, Message, String, Struct, Uuid
+from ..schema import NO_UUID, ErrorCodeNumber, Message, PartitionIndex, String, Struct, TopicId
 
 
 class PartitionData(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
 
 
 class DeleteStateData(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionData] = []
 
 
@@ -23,13 +23,13 @@ class DeleteShareGroupStateRequest(Message, versions="0", flexible="0+"):
 
 
 class PartitionResult(Struct):
-    partition: Int32 = 0
-    error_code: Int16 = 0
+    partition: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
 
 
 class DeleteStateResult(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionResult] = []
 
 

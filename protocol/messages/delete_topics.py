@@ -7,24 +7,36 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Message, Nullable, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    ErrorCodeNumber,
+    Int32,
+    Message,
+    Nullable,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class DeleteTopicState(Struct):
-    name: String | None = None
-    topic_id: Uuid = NO_UUID
+    name: TopicName | None = None
+    topic_id: TopicId = NO_UUID
 
 
 class DeleteTopicsRequest(Message, versions="0-6", flexible="4+"):
     topics: Annotated[list[DeleteTopicState], Versions("6+")] = []
-    topic_names: Annotated[list[String], Versions("0-5"), IGNORABLE] = []
+    topic_names: Annotated[list[TopicName], Versions("0-5"), IGNORABLE] = []
     timeout_ms: Int32 = 0
 
 
 class DeletableTopicResult(Struct):
-    name: Annotated[String | None, Nullable("6+")] = ""
-    topic_id: Annotated[Uuid, Versions("6+"), IGNORABLE] = NO_UUID
-    error_code: Int16 = 0
+    name: Annotated[TopicName | None, Nullable("6+")] = ""
+    topic_id: Annotated[TopicId, Versions("6+"), IGNORABLE] = NO_UUID
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("5+"), IGNORABLE] = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import ErrorCodeNumber, Int8, Int32, Message, ResourceName, ResourceType, String, Struct, Versions
 
 
 class DescribeAclsRequest(Message, versions="0-3", flexible="2+"):
@@ -28,14 +28,14 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     pattern_type: Annotated[Int8, Versions("1+")] = 3
     acls: list[AclDescription] = []
 
 
 class DescribeAclsResponse(Message, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     resources: list[DescribeAclsResource] = []

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from ..schema import Bool, Float64, Int8, Int16, Int32, Message, String, Struct
+from typing import Annotated
+
+from ..schema import CLIENT_QUOTA_ENTITY, Bool, ErrorCodeNumber, Float64, Int8, Int32, Message, String, Struct
 
 
 class ComponentData(Struct):
@@ -30,12 +32,12 @@ class ValueData(Struct):
 
 
 class EntryData(Struct):
-    entity: list[EntityData] = []
+    entity: Annotated[list[EntityData], CLIENT_QUOTA_ENTITY] = []
     values: list[ValueData] = []
 
 
 class DescribeClientQuotasResponse(Message, versions="0-1", flexible="1+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     entries: list[EntryData] | None = []

@@ -5,7 +5,7 @@ Not one of Kafka's APIs (see `GregorApiKey`); for what the fields mean see the b
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, String, Struct
+from ..schema import ErrorCodeNumber, Int16, Int32, Int64, Message, String, Struct
 
 
 class DescribeClientsRequest(Message, versions="0", flexible="0+"):
@@ -40,6 +40,6 @@ class DescribedClient(Struct):
 
 class DescribeClientsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     forgotten_clients: Int64 = 0
     clients: list[DescribedClient] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import Bool, BrokerId, ErrorCodeNumber, Int8, Int32, Message, String, Struct, Versions
 
 
 class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
@@ -17,7 +17,7 @@ class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
@@ -26,10 +26,10 @@ class DescribeClusterBroker(Struct):
 
 class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     endpoint_type: Annotated[Int8, Versions("1+")] = 1
     cluster_id: String = ""
-    controller_id: Int32 = -1
+    controller_id: BrokerId = -1
     brokers: list[DescribeClusterBroker] = []
     cluster_authorized_operations: Int32 = -0x80000000

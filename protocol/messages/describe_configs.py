@@ -11,12 +11,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    ErrorCodeNumber,
+    Int8,
+    Int32,
+    Message,
+    ResourceName,
+    ResourceType,
+    String,
+    Struct,
+    Versions,
+)
 
 
 class DescribeConfigsResource(Struct):
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     configuration_keys: list[String] | None = []
 
 
@@ -45,10 +57,10 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     configs: list[DescribeConfigsResourceResult] = []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Bytes, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import Bytes, ErrorCodeNumber, Int32, Int64, Message, String, Struct, Versions
 
 
 class DescribeDelegationTokenOwner(Struct):
@@ -35,6 +35,6 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Message, versions="0-3", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     tokens: list[DescribedDelegationToken] = []
     throttle_time_ms: Int32 = 0

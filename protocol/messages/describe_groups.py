@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Bytes, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, Bool, Bytes, ErrorCodeNumber, GroupId, Int32, Message, String, Struct, Versions
 
 
 class DescribeGroupsRequest(Message, versions="0-6", flexible="5+"):
-    groups: list[String] = []
+    groups: list[GroupId] = []
     include_authorized_operations: Annotated[Bool, Versions("3+")] = False
 
 
@@ -26,9 +26,9 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("6+")] = None
-    group_id: String = ""
+    group_id: GroupId = ""
     group_state: String = ""
     protocol_type: String = ""
     protocol_data: String = ""

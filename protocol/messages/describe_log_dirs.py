@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class DescribableLogDirTopic(Struct):
-    topic: String = ""
-    partitions: list[Int32] = []
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class DescribeLogDirsRequest(Message, versions="0-5", flexible="2+"):
@@ -20,19 +32,19 @@ class DescribeLogDirsRequest(Message, versions="0-5", flexible="2+"):
 
 
 class DescribeLogDirsPartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
     is_future_key: Bool = False
 
 
 class DescribeLogDirsTopic(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[DescribeLogDirsPartition] = []
 
 
 class DescribeLogDirsResult(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     log_dir: String = ""
     topics: list[DescribeLogDirsTopic] = []
     total_bytes: Annotated[Int64, Versions("4+"), IGNORABLE] = -1
@@ -42,5 +54,5 @@ class DescribeLogDirsResult(Struct):
 
 class DescribeLogDirsResponse(Message, versions="0-5", flexible="2+"):
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, Versions("3+"), IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, Versions("3+"), IGNORABLE] = 0
     results: list[DescribeLogDirsResult] = []

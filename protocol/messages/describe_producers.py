@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, String, Struct
+from ..schema import (
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    ProducerId,
+    String,
+    Struct,
+    TopicName,
+)
 
 
 class TopicRequest(Struct):
-    name: String = ""
-    partition_indexes: list[Int32] = []
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = []
 
 
 class DescribeProducersRequest(Message, versions="0", flexible="0+"):
@@ -15,7 +25,7 @@ class DescribeProducersRequest(Message, versions="0", flexible="0+"):
 
 
 class ProducerState(Struct):
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     producer_epoch: Int32 = 0
     last_sequence: Int32 = -1
     last_timestamp: Int64 = -1
@@ -24,14 +34,14 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     active_producers: list[ProducerState] = []
 
 
 class TopicResponse(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[PartitionResponse] = []
 
 

@@ -7,15 +7,31 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    MINUS_ONE_ON_ERROR,
+    NO_UUID,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicName,
+    Uint16,
+    Uuid,
+    Versions,
+)
 
 
 class PartitionData(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
 
 
 class TopicData(Struct):
-    topic_name: String = ""
+    topic_name: TopicName = ""
     partitions: list[PartitionData] = []
 
 
@@ -24,7 +40,7 @@ class DescribeQuorumRequest(Message, versions="0-2", flexible="0+"):
 
 
 class ReplicaState(Struct):
-    replica_id: Int32 = 0
+    replica_id: BrokerId = 0
     replica_directory_id: Annotated[Uuid, Versions("2+")] = NO_UUID
     log_end_offset: Int64 = 0
     last_fetch_timestamp: Annotated[Int64, Versions("1+"), IGNORABLE] = -1
@@ -32,18 +48,18 @@ class ReplicaState(Struct):
 
 
 class PartitionDataResponse(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("2+"), IGNORABLE] = ""
-    leader_id: Int32 = 0
+    leader_id: Annotated[BrokerId, MINUS_ONE_ON_ERROR] = 0
     leader_epoch: Int32 = 0
-    high_watermark: Int64 = 0
+    high_watermark: Annotated[Int64, MINUS_ONE_ON_ERROR] = 0
     current_voters: list[ReplicaState] = []
     observers: list[ReplicaState] = []
 
 
 class TopicDataResponse(Struct):
-    topic_name: String = ""
+    topic_name: TopicName = ""
     partitions: list[PartitionDataResponse] = []
 
 
@@ -54,12 +70,12 @@ class Listener(Struct):
 
 
 class Node(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     listeners: list[Listener] = []
 
 
 class DescribeQuorumResponse(Message, versions="0-2", flexible="0+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, Versions("2+"), IGNORABLE] = ""
     topics: list[TopicDataResponse] = []
     nodes: Annotated[list[Node], Versions("2+")] = []

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int16, Int32, Message, String, Struct, Uuid
+from ..schema import (
+    IGNORABLE,
+    MINUS_ONE_ON_ERROR,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Message,
+    PartitionIndex,
+    Struct,
+    TopicId,
+    TopicName,
+)
 
 
 class TopicRequest(Struct):
-    name: String = ""
+    name: TopicName = ""
 
 
 class Cursor(Struct):
-    topic_name: String = ""
-    partition_index: Int32 = 0
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class DescribeTopicPartitionsRequest(Message, versions="0", flexible="0+"):
@@ -23,29 +36,29 @@ class DescribeTopicPartitionsRequest(Message, versions="0", flexible="0+"):
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    error_code: Int16 = 0
-    partition_index: Int32 = 0
-    leader_id: Int32 = 0
+    error_code: ErrorCodeNumber = 0
+    partition_index: PartitionIndex = 0
+    leader_id: Annotated[BrokerId, MINUS_ONE_ON_ERROR] = 0
     leader_epoch: Annotated[Int32, IGNORABLE] = -1
-    replica_nodes: list[Int32] = []
-    isr_nodes: list[Int32] = []
-    eligible_leader_replicas: list[Int32] | None = None
-    last_known_elr: list[Int32] | None = None
-    offline_replicas: Annotated[list[Int32], IGNORABLE] = []
+    replica_nodes: list[BrokerId] = []
+    isr_nodes: list[BrokerId] = []
+    eligible_leader_replicas: list[BrokerId] | None = None
+    last_known_elr: list[BrokerId] | None = None
+    offline_replicas: Annotated[list[BrokerId], IGNORABLE] = []
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    error_code: Int16 = 0
-    name: String | None = ""
-    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    error_code: ErrorCodeNumber = 0
+    name: TopicName | None = ""
+    topic_id: Annotated[TopicId, IGNORABLE] = NO_UUID
     is_internal: Annotated[Bool, IGNORABLE] = False
     partitions: list[DescribeTopicPartitionsResponsePartition] = []
     topic_authorized_operations: Int32 = -0x80000000
 
 
 class CursorResponse(Struct):
-    topic_name: String = ""
-    partition_index: Int32 = 0
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class DescribeTopicPartitionsResponse(Message, versions="0", flexible="0+"):

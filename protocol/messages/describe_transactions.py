@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Int64, Message, String, Struct
+from ..schema import (
+    ErrorCodeNumber,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    ProducerId,
+    String,
+    Struct,
+    TopicName,
+    TransactionalId,
+)
 
 
 class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
-    transactional_ids: list[String] = []
+    transactional_ids: list[TransactionalId] = []
 
 
 class TopicData(Struct):
-    topic: String = ""
-    partitions: list[Int32] = []
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class TransactionState(Struct):
-    error_code: Int16 = 0
-    transactional_id: String = ""
+    error_code: ErrorCodeNumber = 0
+    transactional_id: TransactionalId = ""
     transaction_state: String = ""
     transaction_timeout_ms: Int32 = 0
     transaction_start_time_ms: Int64 = 0
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     topics: list[TopicData] = []
 

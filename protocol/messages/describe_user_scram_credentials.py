@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..schema import Int8, Int16, Int32, Message, String, Struct
+from ..schema import ErrorCodeNumber, Int8, Int32, Message, ScramUserName, String, Struct
 
 
 class UserName(Struct):
-    name: String = ""
+    name: ScramUserName = ""
 
 
 class DescribeUserScramCredentialsRequest(Message, versions="0", flexible="0+"):
@@ -19,14 +19,14 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    user: String = ""
-    error_code: Int16 = 0
+    user: ScramUserName = ""
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     credential_infos: list[CredentialInfo] = []
 
 
 class DescribeUserScramCredentialsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     results: list[DescribeUserScramCredentialsResult] = []

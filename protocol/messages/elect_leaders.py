@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import ErrorCodeNumber, Int8, Int32, Message, PartitionIndex, String, Struct, TopicName, Versions
 
 
 class TopicPartitions(Struct):
-    topic: String = ""
-    partitions: list[Int32] = []
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
@@ -22,17 +22,17 @@ class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
 
 
 class PartitionResult(Struct):
-    partition_id: Int32 = 0
-    error_code: Int16 = 0
+    partition_id: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
 
 
 class ReplicaElectionResult(Struct):
-    topic: String = ""
+    topic: TopicName = ""
     partition_result: list[PartitionResult] = []
 
 
 class ElectLeadersResponse(Message, versions="0-2", flexible="2+"):
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, Versions("1+")] = 0
+    error_code: Annotated[ErrorCodeNumber, Versions("1+")] = 0
     replica_election_results: list[ReplicaElectionResult] = []

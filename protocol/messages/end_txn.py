@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    ErrorCodeNumber,
+    Int16,
+    Int32,
+    Message,
+    ProducerId,
+    TransactionalId,
+    Versions,
+)
 
 
 class EndTxnRequest(Message, versions="0-5", flexible="3+"):
-    transactional_id: String = ""
-    producer_id: Int64 = 0
+    transactional_id: TransactionalId = ""
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     committed: Bool = False
 
 
 class EndTxnResponse(Message, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    producer_id: Annotated[Int64, Versions("5+"), IGNORABLE] = -1
+    error_code: ErrorCodeNumber = 0
+    producer_id: Annotated[ProducerId, Versions("5+"), IGNORABLE] = -1
     producer_epoch: Annotated[Int16, Versions("5+"), IGNORABLE] = -1

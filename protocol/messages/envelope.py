@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Bytes, Int16, Message
+from ..schema import Bytes, ErrorCodeNumber, Message
 
 
 class EnvelopeRequest(Message, versions="0", flexible="0+"):
@@ -13,4 +13,4 @@ class EnvelopeRequest(Message, versions="0", flexible="0+"):
 
 class EnvelopeResponse(Message, versions="0", flexible="0+"):
     response_data: Bytes | None = None
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0

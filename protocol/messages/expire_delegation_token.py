@@ -5,7 +5,7 @@ v2 is flexible.
 
 from __future__ import annotations
 
-from ..schema import Bytes, Int16, Int32, Int64, Message
+from ..schema import Bytes, ErrorCodeNumber, Int32, Int64, Message
 
 
 class ExpireDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
@@ -14,6 +14,6 @@ class ExpireDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
 
 
 class ExpireDelegationTokenResponse(Message, versions="0-2", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     expiry_timestamp_ms: Int64 = 0
     throttle_time_ms: Int32 = 0

@@ -21,30 +21,38 @@ from typing import Annotated
 
 from ..schema import (
     IGNORABLE,
+    MENTIONED,
+    MINUS_ONE_ON_ERROR,
     NO_UUID,
+    SENDER,
     Bool,
+    BrokerId,
     Bytes,
+    ErrorCodeNumber,
     Int8,
-    Int16,
     Int32,
     Int64,
     Message,
+    PartitionIndex,
+    ProducerId,
     RecordsPart,
     String,
     Struct,
     Tag,
+    TopicId,
+    TopicName,
     Uuid,
     Versions,
 )
 
 
 class ReplicaState(Struct):
-    replica_id: Int32 = -1
+    replica_id: Annotated[BrokerId, SENDER] = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     current_leader_epoch: Annotated[Int32, Versions("9+"), IGNORABLE] = -1
     fetch_offset: Int64 = 0
     last_fetched_epoch: Annotated[Int32, Versions("12+")] = -1
@@ -55,20 +63,20 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    topic: Annotated[String, Versions("0-12"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    topic: Annotated[TopicName, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("13+"), IGNORABLE] = NO_UUID
     partitions: list[FetchPartition] = []
 
 
 class ForgottenTopic(Struct):
-    topic: Annotated[String, Versions("7-12"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
-    partitions: list[Int32] = []
+    topic: Annotated[TopicName, Versions("7-12"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("13+"), IGNORABLE] = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class FetchRequest(Message, versions="0-18", flexible="12+"):
     cluster_id: Annotated[String | None, Versions("12+"), Tag(0), IGNORABLE] = None
-    replica_id: Annotated[Int32, Versions("0-14")] = -1
+    replica_id: Annotated[BrokerId, Versions("0-14"), SENDER] = -1
     replica_state: Annotated[ReplicaState, Versions("15+"), Tag(1)] = ReplicaState()
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
@@ -77,7 +85,7 @@ class FetchRequest(Message, versions="0-18", flexible="12+"):
     session_id: Annotated[Int32, Versions("7+"), IGNORABLE] = 0
     session_epoch: Annotated[Int32, Versions("7+"), IGNORABLE] = -1
     topics: list[FetchTopic] = []
-    forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+")] = []
+    forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+"), MENTIONED] = []
     rack_id: Annotated[String, Versions("11+"), IGNORABLE] = ""
     gregor_as_stored: Annotated[Bool, Versions("12+"), Tag(18258), IGNORABLE] = False
     gregor_with_tags: Annotated[Bool, Versions("12+"), Tag(18259), IGNORABLE] = False
@@ -89,7 +97,7 @@ class EpochEndOffset(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = -1
+    leader_id: BrokerId = -1
     leader_epoch: Int32 = -1
 
 
@@ -99,33 +107,33 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     first_offset: Int64 = 0
 
 
 class PartitionData(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    high_watermark: Int64 = 0
-    last_stable_offset: Annotated[Int64, Versions("4+"), IGNORABLE] = -1
-    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE] = -1
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
+    high_watermark: Annotated[Int64, MINUS_ONE_ON_ERROR] = 0
+    last_stable_offset: Annotated[Int64, Versions("4+"), IGNORABLE, MINUS_ONE_ON_ERROR] = -1
+    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE, MINUS_ONE_ON_ERROR] = -1
     diverging_epoch: Annotated[EpochEndOffset, Versions("12+"), Tag(0)] = EpochEndOffset()
     current_leader: Annotated[LeaderIdAndEpoch, Versions("12+"), Tag(1)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, Versions("12+"), Tag(2)] = SnapshotId()
     aborted_transactions: Annotated[list[AbortedTransaction] | None, Versions("4+"), IGNORABLE] = []
-    preferred_read_replica: Annotated[Int32, Versions("11+")] = -1
+    preferred_read_replica: Annotated[BrokerId, Versions("11+")] = -1
     records: RecordsPart | None = None
     gregor_batch_tags: Annotated[Bytes | None, Versions("12+"), Tag(18259), IGNORABLE] = None
 
 
 class FetchableTopicResponse(Struct):
-    topic: Annotated[String, Versions("0-12"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    topic: Annotated[TopicName, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("13+"), IGNORABLE] = NO_UUID
     partitions: list[PartitionData] = []
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
@@ -133,7 +141,7 @@ class NodeEndpoint(Struct):
 
 class FetchResponse(Message, versions="0-18", flexible="12+"):
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
-    error_code: Annotated[Int16, Versions("7+"), IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, Versions("7+"), IGNORABLE] = 0
     session_id: Annotated[Int32, Versions("7+")] = 0
     responses: list[FetchableTopicResponse] = []
     node_endpoints: Annotated[list[NodeEndpoint], Versions("16+"), Tag(0)] = []

@@ -7,7 +7,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import NO_UUID, Int16, Int32, Int64, Message, RecordsPart, String, Struct, Tag, Uint16, Uuid, Versions
+from ..schema import (
+    NO_UUID,
+    SENDER,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    RecordsPart,
+    String,
+    Struct,
+    Tag,
+    TopicName,
+    Uint16,
+    Uuid,
+    Versions,
+)
 
 
 class SnapshotId(Struct):
@@ -16,7 +33,7 @@ class SnapshotId(Struct):
 
 
 class PartitionSnapshot(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     current_leader_epoch: Int32 = 0
     snapshot_id: SnapshotId = SnapshotId()
     position: Int64 = 0
@@ -24,25 +41,25 @@ class PartitionSnapshot(Struct):
 
 
 class TopicSnapshot(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[PartitionSnapshot] = []
 
 
 class FetchSnapshotRequest(Message, versions="0-1", flexible="0+"):
     cluster_id: Annotated[String | None, Tag(0)] = None
-    replica_id: Int32 = -1
+    replica_id: Annotated[BrokerId, SENDER] = -1
     max_bytes: Int32 = 0x7FFFFFFF
     topics: list[TopicSnapshot] = []
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = 0
+    leader_id: BrokerId = 0
     leader_epoch: Int32 = 0
 
 
 class PartitionSnapshotResponse(Struct):
-    index: Int32 = 0
-    error_code: Int16 = 0
+    index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     snapshot_id: SnapshotId = SnapshotId()
     current_leader: Annotated[LeaderIdAndEpoch, Tag(0)] = LeaderIdAndEpoch()
     size: Int64 = 0
@@ -51,7 +68,7 @@ class PartitionSnapshotResponse(Struct):
 
 
 class TopicSnapshotResponse(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[PartitionSnapshotResponse] = []
 
 
@@ -63,6 +80,6 @@ class NodeEndpoint(Struct):
 
 class FetchSnapshotResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     topics: list[TopicSnapshotResponse] = []
     node_endpoints: Annotated[list[NodeEndpoint], Versions("1+"), Tag(0)] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Bool, Int8, Int16, Int32, Message, String, Uuid
+from ..schema import NO_UUID, Bool, ErrorCodeNumber, Int8, Int32, Message, String, Uuid
 
 
 class GetTelemetrySubscriptionsRequest(Message, versions="0", flexible="0+"):
@@ -11,7 +11,7 @@ class GetTelemetrySubscriptionsRequest(Message, versions="0", flexible="0+"):
 
 class GetTelemetrySubscriptionsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     client_instance_id: Uuid = NO_UUID
     subscription_id: Int32 = 0
     accepted_compression_types: list[Int8] = []

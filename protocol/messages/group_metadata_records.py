@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bytes, Int32, Int64, Message, String, Struct, Versions
+from ..schema import IGNORABLE, Bytes, Int32, Int64, Message, PartitionIndex, String, Struct, TopicName, Versions
 
 
 class OffsetCommitKey(Message, versions="0-1"):
     group: String = ""
-    topic: String = ""
-    partition: Int32 = 0
+    topic: TopicName = ""
+    partition: PartitionIndex = 0
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):

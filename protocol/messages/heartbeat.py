@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Message, String, Versions
+from ..schema import IGNORABLE, ErrorCodeNumber, GroupId, Int32, Message, String, Versions
 
 
 class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     generation_id: Int32 = 0
     member_id: String = ""
     group_instance_id: Annotated[String | None, Versions("3+")] = None
@@ -19,4 +19,4 @@ class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
 
 class HeartbeatResponse(Message, versions="0-4", flexible="4+"):
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0

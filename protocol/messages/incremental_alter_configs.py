@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..schema import Bool, Int8, Int16, Int32, Message, String, Struct
+from ..schema import Bool, ErrorCodeNumber, Int8, Int32, Message, ResourceName, ResourceType, String, Struct
 
 
 class AlterableConfig(Struct):
@@ -15,8 +15,8 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
     configs: list[AlterableConfig] = []
 
 
@@ -26,10 +26,10 @@ class IncrementalAlterConfigsRequest(Message, versions="0-1", flexible="1+"):
 
 
 class AlterConfigsResourceResponse(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
+    resource_type: ResourceType = 0
+    resource_name: ResourceName = ""
 
 
 class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):

@@ -13,7 +13,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Bytes, Int16, Int32, Message, Nullable, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    Bytes,
+    ErrorCodeNumber,
+    GroupId,
+    Int32,
+    Message,
+    Nullable,
+    String,
+    Struct,
+    Versions,
+)
 
 
 class JoinGroupRequestProtocol(Struct):
@@ -22,7 +34,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     session_timeout_ms: Int32 = 0
     rebalance_timeout_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
     member_id: String = ""
@@ -40,7 +52,7 @@ class JoinGroupResponseMember(Struct):
 
 class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
     throttle_time_ms: Annotated[Int32, Versions("2+"), IGNORABLE] = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     generation_id: Int32 = -1
     protocol_type: Annotated[String | None, Versions("7+"), IGNORABLE] = None
     protocol_name: Annotated[String | None, Nullable("7+")] = ""

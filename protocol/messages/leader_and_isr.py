@@ -7,38 +7,54 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int8,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class LeaderAndIsrPartitionState(Struct):
-    topic_name: Annotated[String, Versions("0-1"), IGNORABLE] = ""
-    partition_index: Int32 = 0
+    topic_name: Annotated[TopicName, Versions("0-1"), IGNORABLE] = ""
+    partition_index: PartitionIndex = 0
     controller_epoch: Int32 = 0
-    leader: Int32 = 0
+    leader: BrokerId = 0
     leader_epoch: Int32 = 0
-    isr: list[Int32] = []
+    isr: list[BrokerId] = []
     partition_epoch: Int32 = 0
-    replicas: list[Int32] = []
-    adding_replicas: Annotated[list[Int32], Versions("3+"), IGNORABLE] = []
-    removing_replicas: Annotated[list[Int32], Versions("3+"), IGNORABLE] = []
+    replicas: list[BrokerId] = []
+    adding_replicas: Annotated[list[BrokerId], Versions("3+"), IGNORABLE] = []
+    removing_replicas: Annotated[list[BrokerId], Versions("3+"), IGNORABLE] = []
     is_new: Annotated[Bool, Versions("1+"), IGNORABLE] = False
     leader_recovery_state: Annotated[Int8, Versions("6+")] = 0
 
 
 class LeaderAndIsrTopicState(Struct):
-    topic_name: String = ""
-    topic_id: Annotated[Uuid, Versions("5+"), IGNORABLE] = NO_UUID
+    topic_name: TopicName = ""
+    topic_id: Annotated[TopicId, Versions("5+"), IGNORABLE] = NO_UUID
     partition_states: list[LeaderAndIsrPartitionState] = []
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
     host_name: String = ""
     port: Int32 = 0
 
 
 class LeaderAndIsrRequest(Message, versions="0-7", flexible="4+"):
-    controller_id: Int32 = 0
+    controller_id: BrokerId = 0
     is_kraft_controller: Annotated[Bool, Versions("7+")] = False
     controller_epoch: Int32 = 0
     broker_epoch: Annotated[Int64, Versions("2+"), IGNORABLE] = -1
@@ -49,17 +65,17 @@ class LeaderAndIsrRequest(Message, versions="0-7", flexible="4+"):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    topic_name: Annotated[String, Versions("0-4"), IGNORABLE] = ""
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    topic_name: Annotated[TopicName, Versions("0-4"), IGNORABLE] = ""
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class LeaderAndIsrTopicError(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partition_errors: list[LeaderAndIsrPartitionError] = []
 
 
 class LeaderAndIsrResponse(Message, versions="0-7", flexible="4+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     partition_errors: Annotated[list[LeaderAndIsrPartitionError], Versions("0-4")] = []
     topics: Annotated[list[LeaderAndIsrTopicError], Versions("5+")] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import NO_UUID, Int16, Int32, Message, Struct, Uuid, Versions
+from ..schema import NO_UUID, BrokerId, Int16, Int32, Message, Struct, Uuid, Versions
 
 
 class Voter(Struct):
@@ -14,6 +14,6 @@ class Voter(Struct):
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
     version: Int16 = 0
-    leader_id: Int32 = 0
+    leader_id: BrokerId = 0
     voters: list[Voter] = []
     granting_voters: list[Voter] = []

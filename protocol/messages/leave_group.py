@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, ErrorCodeNumber, GroupId, Int32, Message, String, Struct, Versions
 
 
 class MemberIdentity(Struct):
@@ -18,7 +18,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message, versions="0-5", flexible="4+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: Annotated[String, Versions("0-2")] = ""
     members: Annotated[list[MemberIdentity], Versions("3+")] = []
 
@@ -26,10 +26,10 @@ class LeaveGroupRequest(Message, versions="0-5", flexible="4+"):
 class MemberResponse(Struct):
     member_id: String = ""
     group_instance_id: String | None = ""
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class LeaveGroupResponse(Message, versions="0-5", flexible="4+"):
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     members: Annotated[list[MemberResponse], Versions("3+")] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, ErrorCodeNumber, Int8, Int32, Message, String, Struct, Versions
 
 
 class ListClientMetricsResourcesRequest(Message, versions="0-1", flexible="0+"):
@@ -21,5 +21,5 @@ class ClientMetricsResource(Struct):
 
 class ListClientMetricsResourcesResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     client_metrics_resources: list[ClientMetricsResource] = []

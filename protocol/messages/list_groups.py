@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, ErrorCodeNumber, GroupId, Int32, Message, String, Struct, Versions
 
 
 class ListGroupsRequest(Message, versions="0-5", flexible="3+"):
@@ -16,7 +16,7 @@ class ListGroupsRequest(Message, versions="0-5", flexible="3+"):
 
 
 class ListedGroup(Struct):
-    group_id: String = ""
+    group_id: GroupId = ""
     protocol_type: String = ""
     group_state: Annotated[String, Versions("4+"), IGNORABLE] = ""
     group_type: Annotated[String, Versions("5+"), IGNORABLE] = ""
@@ -24,5 +24,5 @@ class ListedGroup(Struct):
 
 class ListGroupsResponse(Message, versions="0-5", flexible="3+"):
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     groups: list[ListedGroup] = []

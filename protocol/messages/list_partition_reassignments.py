@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Message, String, Struct
+from ..schema import BrokerId, ErrorCodeNumber, Int32, Message, PartitionIndex, String, Struct, TopicName
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    name: String = ""
-    partition_indexes: list[Int32] = []
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = []
 
 
 class ListPartitionReassignmentsRequest(Message, versions="0", flexible="0+"):
@@ -16,19 +16,19 @@ class ListPartitionReassignmentsRequest(Message, versions="0", flexible="0+"):
 
 
 class OngoingPartitionReassignment(Struct):
-    partition_index: Int32 = 0
-    replicas: list[Int32] = []
-    adding_replicas: list[Int32] = []
-    removing_replicas: list[Int32] = []
+    partition_index: PartitionIndex = 0
+    replicas: list[BrokerId] = []
+    adding_replicas: list[BrokerId] = []
+    removing_replicas: list[BrokerId] = []
 
 
 class OngoingTopicReassignment(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[OngoingPartitionReassignment] = []
 
 
 class ListPartitionReassignmentsResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     topics: list[OngoingTopicReassignment] = []

@@ -12,12 +12,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int16, Int32, Message, Nullable, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    MINUS_ONE_ON_ERROR,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Message,
+    Nullable,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class MetadataRequestTopic(Struct):
-    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
-    name: Annotated[String | None, Nullable("10+")] = ""
+    topic_id: Annotated[TopicId, Versions("10+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName | None, Nullable("10+")] = ""
 
 
 class MetadataRequest(Message, versions="0-13", flexible="9+"):
@@ -28,26 +44,26 @@ class MetadataRequest(Message, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: Annotated[String | None, Versions("1+"), IGNORABLE] = None
 
 
 class MetadataResponsePartition(Struct):
-    error_code: Int16 = 0
-    partition_index: Int32 = 0
-    leader_id: Int32 = 0
+    error_code: ErrorCodeNumber = 0
+    partition_index: PartitionIndex = 0
+    leader_id: Annotated[BrokerId, MINUS_ONE_ON_ERROR] = 0
     leader_epoch: Annotated[Int32, Versions("7+"), IGNORABLE] = -1
-    replica_nodes: list[Int32] = []
-    isr_nodes: list[Int32] = []
-    offline_replicas: Annotated[list[Int32], Versions("5+"), IGNORABLE] = []
+    replica_nodes: list[BrokerId] = []
+    isr_nodes: list[BrokerId] = []
+    offline_replicas: Annotated[list[BrokerId], Versions("5+"), IGNORABLE] = []
 
 
 class MetadataResponseTopic(Struct):
-    error_code: Int16 = 0
-    name: Annotated[String | None, Nullable("12+")] = ""
-    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
+    error_code: ErrorCodeNumber = 0
+    name: Annotated[TopicName | None, Nullable("12+")] = ""
+    topic_id: Annotated[TopicId, Versions("10+"), IGNORABLE] = NO_UUID
     is_internal: Annotated[Bool, Versions("1+"), IGNORABLE] = False
     partitions: list[MetadataResponsePartition] = []
     topic_authorized_operations: Annotated[Int32, Versions("8+")] = -0x80000000
@@ -57,7 +73,7 @@ class MetadataResponse(Message, versions="0-13", flexible="9+"):
     throttle_time_ms: Annotated[Int32, Versions("3+"), IGNORABLE] = 0
     brokers: list[MetadataResponseBroker] = []
     cluster_id: Annotated[String | None, Versions("2+"), IGNORABLE] = None
-    controller_id: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
+    controller_id: Annotated[BrokerId, Versions("1+"), IGNORABLE] = -1
     topics: list[MetadataResponseTopic] = []
     cluster_authorized_operations: Annotated[Int32, Versions("8-10")] = -0x80000000
-    error_code: Annotated[Int16, Versions("13+"), IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, Versions("13+"), IGNORABLE] = 0

@@ -13,11 +13,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    ErrorCodeNumber,
+    GroupId,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class OffsetCommitRequestPartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Annotated[Int32, Versions("6+"), IGNORABLE] = -1
     commit_timestamp: Annotated[Int64, Versions("1")] = -1
@@ -25,13 +39,13 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    name: Annotated[String, Versions("0-9"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-9"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("10+"), IGNORABLE] = NO_UUID
     partitions: list[OffsetCommitRequestPartition] = []
 
 
 class OffsetCommitRequest(Message, versions="0-10", flexible="8+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     generation_id_or_member_epoch: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
     member_id: Annotated[String, Versions("1+"), IGNORABLE] = ""
     group_instance_id: Annotated[String | None, Versions("7+")] = None
@@ -40,13 +54,13 @@ class OffsetCommitRequest(Message, versions="0-10", flexible="8+"):
 
 
 class OffsetCommitResponsePartition(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class OffsetCommitResponseTopic(Struct):
-    name: Annotated[String, Versions("0-9"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("10+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-9"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("10+"), IGNORABLE] = NO_UUID
     partitions: list[OffsetCommitResponsePartition] = []
 
 

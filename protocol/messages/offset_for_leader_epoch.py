@@ -8,34 +8,47 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    MINUS_ONE_ON_ERROR,
+    SENDER,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class OffsetForLeaderPartition(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     current_leader_epoch: Annotated[Int32, Versions("2+"), IGNORABLE] = -1
     leader_epoch: Int32 = 0
 
 
 class OffsetForLeaderTopic(Struct):
-    topic: String = ""
+    topic: TopicName = ""
     partitions: list[OffsetForLeaderPartition] = []
 
 
 class OffsetForLeaderEpochRequest(Message, versions="0-4", flexible="4+"):
-    replica_id: Annotated[Int32, Versions("3+"), IGNORABLE] = -2
+    replica_id: Annotated[BrokerId, Versions("3+"), IGNORABLE, SENDER] = -2
     topics: list[OffsetForLeaderTopic] = []
 
 
 class EpochEndOffset(Struct):
-    error_code: Int16 = 0
-    partition: Int32 = 0
+    error_code: ErrorCodeNumber = 0
+    partition: PartitionIndex = 0
     leader_epoch: Annotated[Int32, Versions("1+"), IGNORABLE] = -1
-    end_offset: Int64 = -1
+    end_offset: Annotated[Int64, MINUS_ONE_ON_ERROR] = -1
 
 
 class OffsetForLeaderTopicResult(Struct):
-    topic: String = ""
+    topic: TopicName = ""
     partitions: list[EpochEndOffset] = []
 
 

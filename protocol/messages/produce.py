@@ -13,22 +13,41 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, Records, String, Struct, Tag, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    MINUS_ONE_ON_ERROR,
+    NO_UUID,
+    BrokerId,
+    ErrorCodeNumber,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    Records,
+    String,
+    Struct,
+    Tag,
+    TopicId,
+    TopicName,
+    TransactionalId,
+    Versions,
+)
 
 
 class PartitionProduceData(Struct):
-    index: Int32 = 0
+    index: PartitionIndex = 0
     records: Records | None = None
 
 
 class TopicProduceData(Struct):
-    name: Annotated[String, Versions("0-12"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("13+"), IGNORABLE] = NO_UUID
     partition_data: list[PartitionProduceData] = []
 
 
 class ProduceRequest(Message, versions="0-13", flexible="9+"):
-    transactional_id: Annotated[String | None, Versions("3+")] = None
+    transactional_id: Annotated[TransactionalId | None, Versions("3+")] = None
     acks: Int16 = 0
     timeout_ms: Int32 = 0
     topic_data: list[TopicProduceData] = []
@@ -40,29 +59,29 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: Int32 = -1
+    leader_id: BrokerId = -1
     leader_epoch: Int32 = -1
 
 
 class PartitionProduceResponse(Struct):
-    index: Int32 = 0
-    error_code: Int16 = 0
-    base_offset: Int64 = 0
-    log_append_time_ms: Annotated[Int64, Versions("2+"), IGNORABLE] = -1
-    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE] = -1
+    index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
+    base_offset: Annotated[Int64, MINUS_ONE_ON_ERROR] = 0
+    log_append_time_ms: Annotated[Int64, Versions("2+"), IGNORABLE, MINUS_ONE_ON_ERROR] = -1
+    log_start_offset: Annotated[Int64, Versions("5+"), IGNORABLE, MINUS_ONE_ON_ERROR] = -1
     record_errors: Annotated[list[BatchIndexAndErrorMessage], Versions("8+"), IGNORABLE] = []
     error_message: Annotated[String | None, Versions("8+"), IGNORABLE] = None
     current_leader: Annotated[LeaderIdAndEpoch, Versions("10+"), Tag(0)] = LeaderIdAndEpoch()
 
 
 class TopicProduceResponse(Struct):
-    name: Annotated[String, Versions("0-12"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("13+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-12"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("13+"), IGNORABLE] = NO_UUID
     partition_responses: list[PartitionProduceResponse] = []
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Bool, Bytes, Int8, Int16, Int32, Message, Uuid
+from ..schema import NO_UUID, Bool, Bytes, ErrorCodeNumber, Int8, Int32, Message, Uuid
 
 
 class PushTelemetryRequest(Message, versions="0", flexible="0+"):
@@ -15,4 +15,4 @@ class PushTelemetryRequest(Message, versions="0", flexible="0+"):
 
 class PushTelemetryResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0

@@ -6,7 +6,7 @@ the voters (KIP-853).
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uint16, Uuid
+from ..schema import NO_UUID, BrokerId, Int16, Int64, Message, String, Struct, Uint16, Uuid
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
@@ -35,7 +35,7 @@ class KRaftVersionFeature(Struct):
 
 
 class Voter(Struct):
-    voter_id: Int32 = 0
+    voter_id: BrokerId = 0
     voter_directory_id: Uuid = NO_UUID
     endpoints: list[Endpoint] = []
     kraft_version_feature: KRaftVersionFeature = KRaftVersionFeature()

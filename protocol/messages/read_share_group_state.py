@@ -5,16 +5,28 @@ Spoken between brokers only.
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int8, Int16, Int32, Int64, Message, String, Struct, Uuid
+from ..schema import (
+    NO_UUID,
+    ErrorCodeNumber,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+)
 
 
 class PartitionData(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateData(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionData] = []
 
 
@@ -31,8 +43,8 @@ class StateBatch(Struct):
 
 
 class PartitionResult(Struct):
-    partition: Int32 = 0
-    error_code: Int16 = 0
+    partition: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
@@ -40,7 +52,7 @@ class PartitionResult(Struct):
 
 
 class ReadStateResult(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionResult] = []
 
 

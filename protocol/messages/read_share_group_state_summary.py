@@ -5,16 +5,26 @@ Kafka 4 changed v0, which 3.9 had marked as unstable; this is 3.9's.
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uuid
+from ..schema import (
+    NO_UUID,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+)
 
 
 class PartitionData(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     leader_epoch: Int32 = 0
 
 
 class ReadStateSummaryData(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionData] = []
 
 
@@ -24,15 +34,15 @@ class ReadShareGroupStateSummaryRequest(Message, versions="0", flexible="0+"):
 
 
 class PartitionResult(Struct):
-    partition: Int32 = 0
-    error_code: Int16 = 0
+    partition: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     state_epoch: Int32 = 0
     start_offset: Int64 = 0
 
 
 class ReadStateSummaryResult(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionResult] = []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Message, String, Uuid
+from ..schema import IGNORABLE, NO_UUID, ErrorCodeNumber, Int32, Message, String, Uuid
 
 
 class RemoveRaftVoterRequest(Message, versions="0", flexible="0+"):
@@ -15,5 +15,5 @@ class RemoveRaftVoterRequest(Message, versions="0", flexible="0+"):
 
 class RemoveRaftVoterResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: Annotated[String | None, IGNORABLE] = ""

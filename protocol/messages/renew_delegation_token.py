@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Bytes, Int16, Int32, Int64, Message
+from ..schema import Bytes, ErrorCodeNumber, Int32, Int64, Message
 
 
 class RenewDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
@@ -11,6 +11,6 @@ class RenewDelegationTokenRequest(Message, versions="0-2", flexible="2+"):
 
 
 class RenewDelegationTokenResponse(Message, versions="0-2", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     expiry_timestamp_ms: Int64 = 0
     throttle_time_ms: Int32 = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bytes, Int16, Int64, Message, String, Versions
+from ..schema import IGNORABLE, Bytes, ErrorCodeNumber, Int64, Message, String, Versions
 
 
 class SaslAuthenticateRequest(Message, versions="0-2", flexible="2+"):
@@ -15,7 +15,7 @@ class SaslAuthenticateRequest(Message, versions="0-2", flexible="2+"):
 
 
 class SaslAuthenticateResponse(Message, versions="0-2", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     auth_bytes: Bytes = b""
     session_lifetime_ms: Annotated[Int64, Versions("1+"), IGNORABLE] = 0

@@ -6,7 +6,7 @@ no flexible version.
 
 from __future__ import annotations
 
-from ..schema import Int16, Message, String
+from ..schema import ErrorCodeNumber, Message, String
 
 
 class SaslHandshakeRequest(Message, versions="0-1"):
@@ -14,5 +14,5 @@ class SaslHandshakeRequest(Message, versions="0-1"):
 
 
 class SaslHandshakeResponse(Message, versions="0-1"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     mechanisms: list[String] = []

@@ -7,7 +7,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    GroupId,
+    Int8,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    Versions,
+)
 
 
 class AcknowledgementBatch(Struct):
@@ -17,17 +33,17 @@ class AcknowledgementBatch(Struct):
 
 
 class AcknowledgePartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class AcknowledgeTopic(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[AcknowledgePartition] = []
 
 
 class ShareAcknowledgeRequest(Message, versions="0-2", flexible="0+"):
-    group_id: String | None = None
+    group_id: GroupId | None = None
     member_id: String | None = ""
     share_session_epoch: Int32 = 0
     is_renew_ack: Annotated[Bool, Versions("2+")] = False
@@ -40,19 +56,19 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionData(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
 
 
 class ShareAcknowledgeTopicResponse(Struct):
-    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    topic_id: Annotated[TopicId, IGNORABLE] = NO_UUID
     partitions: list[PartitionData] = []
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
@@ -60,7 +76,7 @@ class NodeEndpoint(Struct):
 
 class ShareAcknowledgeResponse(Message, versions="0-2", flexible="0+"):
     throttle_time_ms: Annotated[Int32, IGNORABLE] = 0
-    error_code: Annotated[Int16, IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, IGNORABLE] = 0
     error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, Versions("2+"), IGNORABLE] = 0
     responses: list[ShareAcknowledgeTopicResponse] = []

@@ -9,18 +9,23 @@ from typing import Annotated
 
 from ..schema import (
     IGNORABLE,
+    MENTIONED,
     NO_UUID,
     Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    GroupId,
     Int8,
     Int16,
     Int32,
     Int64,
     Message,
     Nullable,
+    PartitionIndex,
     RecordsPart,
     String,
     Struct,
-    Uuid,
+    TopicId,
     Versions,
 )
 
@@ -32,23 +37,23 @@ class AcknowledgementBatch(Struct):
 
 
 class FetchPartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     partition_max_bytes: Annotated[Int32, Versions("0")] = 0
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class FetchTopic(Struct):
-    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    topic_id: Annotated[TopicId, IGNORABLE] = NO_UUID
     partitions: list[FetchPartition] = []
 
 
 class ForgottenTopic(Struct):
-    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: Annotated[TopicId, IGNORABLE] = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class ShareFetchRequest(Message, versions="0-2", flexible="0+"):
-    group_id: String | None = None
+    group_id: GroupId | None = None
     member_id: String | None = ""
     share_session_epoch: Int32 = 0
     max_wait_ms: Int32 = 0
@@ -59,7 +64,7 @@ class ShareFetchRequest(Message, versions="0-2", flexible="0+"):
     share_acquire_mode: Annotated[Int8, Versions("2+"), IGNORABLE] = 0
     is_renew_ack: Annotated[Bool, Versions("2+")] = False
     topics: list[FetchTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
+    forgotten_topics_data: Annotated[list[ForgottenTopic], MENTIONED] = []
 
 
 class LeaderIdAndEpoch(Struct):
@@ -74,10 +79,10 @@ class AcquiredRecords(Struct):
 
 
 class PartitionData(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
-    acknowledge_error_code: Int16 = 0
+    acknowledge_error_code: ErrorCodeNumber = 0
     acknowledge_error_message: String | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     records: Annotated[RecordsPart | None, Nullable("0")] = None
@@ -85,12 +90,12 @@ class PartitionData(Struct):
 
 
 class ShareFetchableTopicResponse(Struct):
-    topic_id: Annotated[Uuid, IGNORABLE] = NO_UUID
+    topic_id: Annotated[TopicId, IGNORABLE] = NO_UUID
     partitions: list[PartitionData] = []
 
 
 class NodeEndpoint(Struct):
-    node_id: Int32 = 0
+    node_id: BrokerId = 0
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
@@ -98,7 +103,7 @@ class NodeEndpoint(Struct):
 
 class ShareFetchResponse(Message, versions="0-2", flexible="0+"):
     throttle_time_ms: Annotated[Int32, IGNORABLE] = 0
-    error_code: Annotated[Int16, IGNORABLE] = 0
+    error_code: Annotated[ErrorCodeNumber, IGNORABLE] = 0
     error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, Versions("1+")] = 0
     responses: list[ShareFetchableTopicResponse] = []

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Bool, Int16, Int32, Message, String, Struct, Uuid
+from typing import Annotated
+
+from ..schema import (
+    MENTIONED,
+    NO_UUID,
+    Bool,
+    ErrorCodeNumber,
+    GroupId,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+)
 
 
 class ShareGroupDescribeRequest(Message, versions="0-1", flexible="0+"):
-    group_ids: list[String] = []
+    group_ids: list[GroupId] = []
     include_authorized_operations: Bool = False
 
 
 class TopicPartitions(Struct):
-    topic_id: Uuid = NO_UUID
-    topic_name: String = ""
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    topic_name: TopicName = ""
+    partitions: list[PartitionIndex] = []
 
 
 class Assignment(Struct):
@@ -26,14 +41,14 @@ class Member(Struct):
     member_epoch: Int32 = 0
     client_id: String = ""
     client_host: String = ""
-    subscribed_topic_names: list[String] = []
+    subscribed_topic_names: Annotated[list[TopicName], MENTIONED] = []
     assignment: Assignment = Assignment()
 
 
 class DescribedGroup(Struct):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
-    group_id: String = ""
+    group_id: GroupId = ""
     group_state: String = ""
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0

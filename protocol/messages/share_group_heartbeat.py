@@ -5,20 +5,34 @@ v0 was early access in 3.9; 4.x has v1.
 
 from __future__ import annotations
 
-from ..schema import NO_UUID, Int16, Int32, Message, String, Struct, Uuid
+from typing import Annotated
+
+from ..schema import (
+    MENTIONED,
+    NO_UUID,
+    ErrorCodeNumber,
+    GroupId,
+    Int32,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+)
 
 
 class ShareGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     member_id: String = ""
     member_epoch: Int32 = 0
     rack_id: String | None = None
-    subscribed_topic_names: list[String] | None = None
+    subscribed_topic_names: Annotated[list[TopicName] | None, MENTIONED] = None
 
 
 class TopicPartitions(Struct):
-    topic_id: Uuid = NO_UUID
-    partitions: list[Int32] = []
+    topic_id: TopicId = NO_UUID
+    partitions: list[PartitionIndex] = []
 
 
 class Assignment(Struct):
@@ -27,7 +41,7 @@ class Assignment(Struct):
 
 class ShareGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
     member_id: String | None = None
     member_epoch: Int32 = 0

@@ -7,32 +7,44 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class StopReplicaPartitionV0(Struct):
-    topic_name: String = ""
-    partition_index: Int32 = 0
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class StopReplicaTopicV1(Struct):
-    name: String = ""
-    partition_indexes: list[Int32] = []
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = []
 
 
 class StopReplicaPartitionState(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     leader_epoch: Int32 = -1
     delete_partition: Bool = False
 
 
 class StopReplicaTopicState(Struct):
-    topic_name: String = ""
+    topic_name: TopicName = ""
     partition_states: list[StopReplicaPartitionState] = []
 
 
 class StopReplicaRequest(Message, versions="0-4", flexible="2+"):
-    controller_id: Int32 = 0
+    controller_id: BrokerId = 0
     is_kraft_controller: Annotated[Bool, Versions("4+")] = False
     controller_epoch: Int32 = 0
     broker_epoch: Annotated[Int64, Versions("1+"), IGNORABLE] = -1
@@ -43,11 +55,11 @@ class StopReplicaRequest(Message, versions="0-4", flexible="2+"):
 
 
 class StopReplicaPartitionError(Struct):
-    topic_name: String = ""
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class StopReplicaResponse(Message, versions="0-4", flexible="2+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     partition_errors: list[StopReplicaPartitionError] = []

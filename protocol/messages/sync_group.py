@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bytes, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, Bytes, ErrorCodeNumber, GroupId, Int32, Message, String, Struct, Versions
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -16,7 +16,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Message, versions="0-5", flexible="4+"):
-    group_id: String = ""
+    group_id: GroupId = ""
     generation_id: Int32 = 0
     member_id: String = ""
     group_instance_id: Annotated[String | None, Versions("3+")] = None
@@ -27,7 +27,7 @@ class SyncGroupRequest(Message, versions="0-5", flexible="4+"):
 
 class SyncGroupResponse(Message, versions="0-5", flexible="4+"):
     throttle_time_ms: Annotated[Int32, Versions("1+"), IGNORABLE] = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     protocol_type: Annotated[String | None, Versions("5+"), IGNORABLE] = None
     protocol_name: Annotated[String | None, Versions("5+"), IGNORABLE] = None
     assignment: Bytes = b""

@@ -10,20 +10,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import Int8, Int16, Int32, Int64, Message, String, Struct, Tag, Versions
+from ..schema import (
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    ProducerId,
+    Struct,
+    Tag,
+    TopicName,
+    TransactionalId,
+    Versions,
+)
 
 
 class TransactionLogKey(Message, versions="0"):
-    transactional_id: String = ""
+    transactional_id: TransactionalId = ""
 
 
 class PartitionsSchema(Struct):
-    topic: String = ""
+    topic: TopicName = ""
     partition_ids: list[Int32] = []
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     transaction_timeout_ms: Int32 = 0
     transaction_status: Int8 = 0

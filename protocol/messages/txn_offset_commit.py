@@ -7,26 +7,43 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    ErrorCodeNumber,
+    GroupId,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    ProducerId,
+    String,
+    Struct,
+    TopicId,
+    TopicName,
+    TransactionalId,
+    Versions,
+)
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    partition_index: Int32 = 0
+    partition_index: PartitionIndex = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Annotated[Int32, Versions("2+"), IGNORABLE] = -1
     committed_metadata: String | None = ""
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: Annotated[String, Versions("0-5"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("6+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-5"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("6+"), IGNORABLE] = NO_UUID
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
 class TxnOffsetCommitRequest(Message, versions="0-6", flexible="3+"):
-    transactional_id: String = ""
-    group_id: String = ""
-    producer_id: Int64 = 0
+    transactional_id: TransactionalId = ""
+    group_id: GroupId = ""
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     generation_id: Annotated[Int32, Versions("3+")] = -1
     member_id: Annotated[String, Versions("3+")] = ""
@@ -35,13 +52,13 @@ class TxnOffsetCommitRequest(Message, versions="0-6", flexible="3+"):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: Annotated[String, Versions("0-5"), IGNORABLE] = ""
-    topic_id: Annotated[Uuid, Versions("6+"), IGNORABLE] = NO_UUID
+    name: Annotated[TopicName, Versions("0-5"), IGNORABLE] = ""
+    topic_id: Annotated[TopicId, Versions("6+"), IGNORABLE] = NO_UUID
     partitions: list[TxnOffsetCommitResponsePartition] = []
 
 

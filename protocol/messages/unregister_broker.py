@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..schema import Int16, Int32, Message, String
+from ..schema import BrokerId, ErrorCodeNumber, Int32, Message, String
 
 
 class UnregisterBrokerRequest(Message, versions="0", flexible="0+"):
-    broker_id: Int32 = 0
+    broker_id: BrokerId = 0
 
 
 class UnregisterBrokerResponse(Message, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""

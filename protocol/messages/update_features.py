@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int8, Int16, Int32, Message, String, Struct, Versions
+from ..schema import IGNORABLE, Bool, ErrorCodeNumber, Int8, Int16, Int32, Message, String, Struct, Versions
 
 
 class FeatureUpdateKey(Struct):
@@ -25,12 +25,12 @@ class UpdateFeaturesRequest(Message, versions="0-2", flexible="0+"):
 
 class UpdatableFeatureResult(Struct):
     feature: String = ""
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
 
 
 class UpdateFeaturesResponse(Message, versions="0-2", flexible="0+"):
     throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = ""
     results: Annotated[list[UpdatableFeatureResult], Versions("0-1"), IGNORABLE] = []

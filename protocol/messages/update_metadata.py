@@ -7,24 +7,42 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, Tag, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    Bool,
+    BrokerId,
+    ErrorCodeNumber,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    Tag,
+    TopicId,
+    TopicName,
+    Versions,
+)
 
 
 class UpdateMetadataPartitionState(Struct):
-    topic_name: Annotated[String, Versions("0-4"), IGNORABLE] = ""
-    partition_index: Int32 = 0
+    topic_name: Annotated[TopicName, Versions("0-4"), IGNORABLE] = ""
+    partition_index: PartitionIndex = 0
     controller_epoch: Int32 = 0
-    leader: Int32 = 0
+    leader: BrokerId = 0
     leader_epoch: Int32 = 0
-    isr: list[Int32] = []
+    isr: list[BrokerId] = []
     zk_version: Int32 = 0
-    replicas: list[Int32] = []
-    offline_replicas: Annotated[list[Int32], Versions("4+"), IGNORABLE] = []
+    replicas: list[BrokerId] = []
+    offline_replicas: Annotated[list[BrokerId], Versions("4+"), IGNORABLE] = []
 
 
 class UpdateMetadataTopicState(Struct):
-    topic_name: String = ""
-    topic_id: Annotated[Uuid, Versions("7+"), IGNORABLE] = NO_UUID
+    topic_name: TopicName = ""
+    topic_id: Annotated[TopicId, Versions("7+"), IGNORABLE] = NO_UUID
     partition_states: list[UpdateMetadataPartitionState] = []
 
 
@@ -36,7 +54,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    id: Int32 = 0
+    id: BrokerId = 0
     v0_host: Annotated[String, Versions("0"), IGNORABLE] = ""
     v0_port: Annotated[Int32, Versions("0"), IGNORABLE] = 0
     endpoints: Annotated[list[UpdateMetadataEndpoint], Versions("1+"), IGNORABLE] = []
@@ -44,7 +62,7 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Message, versions="0-8", flexible="6+"):
-    controller_id: Int32 = 0
+    controller_id: BrokerId = 0
     is_kraft_controller: Annotated[Bool, Versions("8+")] = False
     type: Annotated[Int8, Versions("8+"), Tag(0)] = 0
     controller_epoch: Int32 = 0
@@ -55,4 +73,4 @@ class UpdateMetadataRequest(Message, versions="0-8", flexible="6+"):
 
 
 class UpdateMetadataResponse(Message, versions="0-8", flexible="6+"):
-    error_code: Int16 = 0
+    error_code: ErrorCodeNumber = 0

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, NO_UUID, Int8, Int16, Int32, Int64, Message, String, Struct, Uuid, Versions
+from ..schema import (
+    IGNORABLE,
+    NO_UUID,
+    ErrorCodeNumber,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    PartitionIndex,
+    String,
+    Struct,
+    TopicId,
+    Versions,
+)
 
 
 class StateBatch(Struct):
@@ -18,7 +32,7 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    partition: Int32 = 0
+    partition: PartitionIndex = 0
     state_epoch: Int32 = 0
     leader_epoch: Int32 = 0
     start_offset: Int64 = 0
@@ -27,7 +41,7 @@ class PartitionData(Struct):
 
 
 class WriteStateData(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionData] = []
 
 
@@ -37,13 +51,13 @@ class WriteShareGroupStateRequest(Message, versions="0-1", flexible="0+"):
 
 
 class PartitionResult(Struct):
-    partition: Int32 = 0
-    error_code: Int16 = 0
+    partition: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
     error_message: String | None = None
 
 
 class WriteStateResult(Struct):
-    topic_id: Uuid = NO_UUID
+    topic_id: TopicId = NO_UUID
     partitions: list[PartitionResult] = []
 
 

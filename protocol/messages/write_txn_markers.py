@@ -7,16 +7,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..schema import IGNORABLE, Bool, Int8, Int16, Int32, Int64, Message, String, Struct, Versions
+from ..schema import (
+    IGNORABLE,
+    Bool,
+    ErrorCodeNumber,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    PartitionIndex,
+    ProducerId,
+    Struct,
+    TopicName,
+    Versions,
+)
 
 
 class WritableTxnMarkerTopic(Struct):
-    name: String = ""
-    partition_indexes: list[Int32] = []
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = []
 
 
 class WritableTxnMarker(Struct):
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     producer_epoch: Int16 = 0
     transaction_result: Bool = False
     topics: list[WritableTxnMarkerTopic] = []
@@ -29,17 +42,17 @@ class WriteTxnMarkersRequest(Message, versions="0-2", flexible="1+"):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
+    partition_index: PartitionIndex = 0
+    error_code: ErrorCodeNumber = 0
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    name: String = ""
+    name: TopicName = ""
     partitions: list[WritableTxnMarkerPartitionResult] = []
 
 
 class WritableTxnMarkerResult(Struct):
-    producer_id: Int64 = 0
+    producer_id: ProducerId = 0
     topics: list[WritableTxnMarkerTopicResult] = []
 
 

@@ -13,6 +13,12 @@ from gregor.protocol.apis import AnyApiKey, ApiKey, request_class, response_clas
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.codec_layout import ArrayOf, StructLayout
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -144,6 +150,15 @@ def test_only_the_partition_that_is_meant_fails(key: AnyApiKey, version: int) ->
     response = filled(layout_of(cls, version))
     refuse_entries(response, layout_of(cls, version), CODE, lambda topic, partition: topic == "others", nobody)
     assert set(codes(response)) == {0}
+
+
+def test_refusals_of_scram_changes_name_the_users() -> None:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="anna")], upsertions=[ScramCredentialUpsertion(name="bert")]
+    )
+    answer = refused(request, AlterUserScramCredentialsResponse, 0, CODE)
+    assert isinstance(answer, AlterUserScramCredentialsResponse)
+    assert [(result.user, result.error_code) for result in answer.results] == [("anna", CODE), ("bert", CODE)]
 
 
 def commit(*places: tuple[str, int]) -> OffsetCommitRequest:

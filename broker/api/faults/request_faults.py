@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 import trio
 
 from ....protocol.apis import AnyApiKey, ApiKey, response_class
 from ....protocol.errors import DecodeError
+from ....protocol.field_meanings import sender_fields
 from ....protocol.messages.envelope import EnvelopeRequest
 from ....protocol.messages.fetch import FetchRequest, FetchResponse
 from ....protocol.messages.produce import ProduceRequest
@@ -42,17 +43,6 @@ READING = re.compile(
     "DESCRIBE_|LIST_|FETCH$|METADATA$|OFFSET_FETCH$|FIND_COORDINATOR$|OFFSET_FOR_LEADER_EPOCH$|API_VERSIONS$"
 )
 """APIs that change nothing: a refusal before the handler runs and one after it are the same."""
-OWN_ID_FIELDS = {
-    "FETCH": "replica_id",
-    "LIST_OFFSETS": "replica_id",
-    "OFFSET_FOR_LEADER_EPOCH": "replica_id",
-    "BROKER_REGISTRATION": "broker_id",
-    "BROKER_HEARTBEAT": "broker_id",
-    "ALTER_PARTITION": "broker_id",
-    "ALLOCATE_PRODUCER_IDS": "broker_id",
-    "CONTROLLED_SHUTDOWN": "broker_id",
-}
-"""Fields in which brokers send their own id."""
 BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
 """The client ids of Gregor's and Kafka's brokers (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
 
@@ -99,7 +89,7 @@ class FaultyDispatcher(Dispatcher):
     # --- requests that a rule matches
 
     def _striking(self, key: AnyApiKey, request: Message, context: RequestContext) -> list[RuleInForce]:
-        peer = _sending_broker(key, request, context)
+        peer = _sending_broker(request, context)
         if not self._faults.concerns(key) or context.is_forwarded or _is_spared(request, context):
             return []
         places: list[Place] | None = None
@@ -272,17 +262,22 @@ def _is_meant(rule: FaultRule, key: AnyApiKey, peer: int | None, context: Reques
     )
 
 
-def _sending_broker(key: AnyApiKey, request: Message, context: RequestContext) -> int | None:
+def _sending_broker(request: Message, context: RequestContext) -> int | None:
     """Return the id of the broker that sent the request, if this connection has revealed it."""
     client = context.client
-    field = OWN_ID_FIELDS.get(key.name)
-    if field is not None:
-        told = max(getattr(request, field), getattr(getattr(request, "replica_state", None), "replica_id", -1))
-        if told >= 0:
-            client.peer_broker_id = told
+    told = max((_value_at(request, path) for path in sender_fields(type(request))), default=-1)
+    if told >= 0:
+        client.peer_broker_id = told
     if client.peer_broker_id is None and (named := BROKERS_CLIENT_ID.fullmatch(context.client_id or "")):
         return int(named[1] or named[2])
     return client.peer_broker_id
+
+
+def _value_at(request: Message, path: Sequence[str]) -> int:
+    value: Any = request
+    for name in path:
+        value = getattr(value, name)
+    return int(value)
 
 
 def _reason(known: RuleInForce) -> str:

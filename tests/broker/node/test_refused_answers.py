@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from gregor.broker.api.refusals import ERROR_FIELDS, has_top_level_error
+from gregor.broker.api.refusals import has_top_level_error
 from gregor.broker.api.table import APIS
 from gregor.broker.node.membership import refuse_all
 from gregor.protocol.apis import ApiKey, request_class, response_class
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.field_meanings import fields_of
 from gregor.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from gregor.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from gregor.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -25,7 +24,7 @@ from gregor.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from gregor.protocol.schema import Message, Struct
+from gregor.protocol.schema import Entity, Message, Struct
 
 CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 WITH_ENTRIES: dict[ApiKey, Message] = {
@@ -45,9 +44,9 @@ WITH_ENTRIES: dict[ApiKey, Message] = {
 """Requests whose answers say for each entry how it went; all others have an error at the top."""
 
 
-def codes_in(struct: Any) -> set[int]:
+def codes_in(struct: Struct) -> set[int]:
     """All error codes of an answer."""
-    codes = {getattr(struct, name) for name in ERROR_FIELDS if hasattr(struct, name)}
+    codes = {getattr(struct, name) for name in fields_of(type(struct), Entity.ERROR_CODE)}
     for name in struct.FIELD_DEFAULTS:
         entries = getattr(struct, name)
         for entry in entries if isinstance(entries, list) else ():
