@@ -1,1 +1,1 @@
-"""Coordinators: consumer groups, transactions, and the internal topics that keep the state of both."""
+"""The coordinators of consumer groups and transactions, and the internal topics that hold the state of both."""

@@ -1,4 +1,4 @@
-"""The group coordinator: who is in a group, who reads what, and how far each group has read.
+"""The group coordinator: the members of each group, their assignments, and the committed offsets.
 
     JoinGroup, SyncGroup,             OffsetCommit, OffsetFetch,       ConsumerGroupHeartbeat
     Heartbeat, LeaveGroup             OffsetDelete, TxnOffsetCommit    (KIP-848)
@@ -10,7 +10,8 @@
                                              |
           group_log.py, consumer_group_log.py: records in __consumer_offsets, in Kafka's own formats
 
-`coordinator.py` puts them together and is what the rest of the broker knows. Groups change their protocol in
-`migration.py`; meanwhile `classic_in_consumer.py` serves the old requests on groups of the new protocol. Who reads
-what is decided in `assignors.py`; how a member gets there, while no partition has two owners, in `consumer_member.py`.
+`coordinator.py` combines these parts and is their interface to the rest of the broker. `migration.py` changes the
+protocol of groups; meanwhile `classic_in_consumer.py` serves classic requests on groups of the consumer protocol.
+`assignors.py` computes target assignments; `consumer_member.py` moves a member to its target, so that no partition has
+two owners.
 """

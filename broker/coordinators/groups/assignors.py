@@ -1,11 +1,11 @@
-"""The server-side assignors `range` and `uniform` of KIP-848: members and topics in, target assignments out.
+"""The server-side assignors `range` and `uniform` of KIP-848, which compute target assignments.
 
-`range` gives each member one contiguous stretch of every topic; where all members read the same topics, and these have
-equally many partitions, partitions of the same number go to the same member. `uniform` ignores topics' borders: it
-keeps the loads within one partition of each other, and what a member has stays with it as far as that allows.
+`range` gives each member one contiguous range of every topic; if all members subscribe to the same topics, and these
+have equally many partitions, partitions of the same number go to the same member. `uniform` ignores topic boundaries:
+it keeps the numbers of partitions of the members within one of each other, and moves as few partitions as that allows.
 
-Source: Kafka `RangeAssignor`, `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`. Where Kafka's outcome hangs on
-the order of a hash map, ours hangs on the order of joining.
+Source: Kafka `RangeAssignor`, `UniformAssignor`, `UniformHomogeneousAssignmentBuilder`. Where Kafka's result depends on
+the order of a hash map, this one depends on the order in which members joined.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .assignment import NOTHING, Assignment, Subscriber
 from .balancing import assign_balanced
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, Assignment]]
-"""From members by id, in the order of joining, and the number of partitions of each topic that one of them reads."""
+"""Takes members by id, in the order of joining, and the partition count of each subscribed topic; returns targets."""
 
 RANGE: Final = "range"
 UNIFORM: Final = "uniform"
 
 
 def assign_range(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Contiguous stretches: of each topic the first members get one partition more, if they do not divide evenly.
+    """Assign contiguous ranges; the first members get one partition more if a topic does not divide evenly.
 
-    Static members come first, in the order of their instance ids, so that they keep their places when they restart.
+    Static members come first, ordered by instance id, so that their ranges stay the same when they restart.
     """
     readers = Counter(topic_id for member in members.values() for topic_id in member.topics)
     stretches = {topic_id: _stretches(partition_counts[topic_id], number) for topic_id, number in readers.items()}
@@ -56,14 +56,14 @@ def _stretches(partition_count: int, member_count: int) -> Iterator[range]:
 
 
 def assign_uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """Even loads first, what members have already second."""
+    """Assign partitions evenly and, as far as that allows, to the members that have them already."""
     if len({member.topics for member in members.values()}) > 1:
         return assign_balanced(members, partition_counts)
     return _assign_evenly(members, partition_counts)
 
 
 def _assign_evenly(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """All members read the same topics, so each gets the same number of partitions, or one more."""
+    """Assign partitions to members with equal subscriptions: each gets the same number, or one more."""
     free = {(topic_id, index): None for topic_id, count in partition_counts.items() for index in range(count)}
     if not members or not free:
         return dict.fromkeys(members, NOTHING)
@@ -73,7 +73,7 @@ def _assign_evenly(members: Mapping[str, Subscriber], partition_counts: Mapping[
         for member_id, member in members.items()
     }
     quotas = dict.fromkeys(members, least)
-    # Whoever has more than the others already keeps that: it saves one move for each of them.
+    # Members that already have an extra partition keep it, which saves one move for each of them.
     for member_id in sorted(members, key=lambda member_id: len(present[member_id]) <= least)[:extra]:
         quotas[member_id] += 1
     kept: dict[str, list[tuple[UUID, int]]] = {}
@@ -105,9 +105,12 @@ _KNOWN: Final[Mapping[str, tuple[str, Assignor]]] = {
 
 
 def assignors_by_name(class_names: Iterable[str]) -> dict[str, Assignor]:
-    """The assignors of `group.consumer.assignors`, the default one first. Raises ConfigError for one that we lack."""
+    """Return the assignors of `group.consumer.assignors`, the default one first.
+
+    Raises ConfigError for an unknown class name.
+    """
     names = list(class_names)
     unknown = [name for name in names if name not in _KNOWN]
     if unknown or not names:
-        raise ConfigError(f"group.consumer.assignors={','.join(names)}: take one or more of {', '.join(_KNOWN)}")
+        raise ConfigError(f"group.consumer.assignors={','.join(names)}: use one or more of {', '.join(_KNOWN)}")
     return dict(_KNOWN[name] for name in names)

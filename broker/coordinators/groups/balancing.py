@@ -1,8 +1,9 @@
-"""Even loads among members who do not all read the same topics: the harder half of the `uniform` assignor.
+"""The `uniform` assignor for members with different subscriptions: an even number of partitions for each member.
 
-Balanced means: no partition could go to another of its topic's readers who has at least two partitions less than its
-owner. What members have is kept first; what is free goes to whoever has least; then partitions move, one at a time,
-until that is so. Each move makes the loads more even, so there is an end.
+An assignment is balanced if no partition could move to another subscriber of its topic that has at least two partitions
+less than its owner. Members first keep their present partitions; free partitions go to the subscriber with the fewest
+partitions; then partitions move, one at a time, until the assignment is balanced. Each move makes the numbers more
+even, so the loop terminates.
 
 Source: Kafka `UniformHeterogeneousAssignmentBuilder` (same rules and order of topics).
 """
@@ -17,7 +18,7 @@ from .assignment import Assignment, Subscriber
 
 
 def assign_balanced(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
-    """The target of each member: balanced first, what members have already second."""
+    """Return the target of each member, balanced and, as far as that allows, close to the present assignment."""
     table = _Table(members, partition_counts)
     table.keep_present()
     order = table.hardest_topics_first()
@@ -29,7 +30,7 @@ def assign_balanced(members: Mapping[str, Subscriber], partition_counts: Mapping
 
 
 class _Table:
-    """Who has what while it is being worked out."""
+    """A table of the owners of partitions during the computation."""
 
     def __init__(self, members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> None:
         self._members = members
@@ -43,14 +44,14 @@ class _Table:
         self._free = {topic_id: set(range(partition_counts[topic_id])) for topic_id in self._readers}
 
     def keep_present(self) -> None:
-        """Members keep what they have of the topics that they read."""
+        """Assign to members the partitions of their present target, for the topics that they subscribe to."""
         for member_id, member in self._members.items():
             for topic_id in member.topics & member.target.keys():
                 for index in member.target[topic_id] & self._free[topic_id]:
                     self._give(topic_id, index, member_id)
 
     def hardest_topics_first(self) -> list[UUID]:
-        """Topics with most partitions for each reader first; of equals those with fewer readers."""
+        """Return topics ordered by partitions for each subscriber, most first; ties by fewer subscribers."""
         return sorted(
             self._readers,
             key=lambda topic_id: (
@@ -61,7 +62,7 @@ class _Table:
         )
 
     def hand_out(self, topic_id: UUID) -> None:
-        """Give the topic's free partitions to its readers, each to the one who has least."""
+        """Assign the topic's free partitions to its subscribers, each to the one with the fewest partitions."""
         readers = [(self._loads[member_id], member_id) for member_id in self._readers[topic_id]]
         heapq.heapify(readers)
         for index in sorted(self._free[topic_id]):
@@ -70,7 +71,7 @@ class _Table:
             heapq.heapreplace(readers, (self._loads[member_id], member_id))
 
     def even_out(self, topic_id: UUID) -> int:
-        """Move the topic's partitions from readers with many to readers with few; returns how many were moved."""
+        """Move partitions of the topic from members with many to members with few; return the number of moves."""
         owned = self._owned[topic_id]
         moves = 0
         while owned:
@@ -99,7 +100,7 @@ class _Table:
         self._loads[member_id] += 1
 
     def assignments(self) -> dict[str, Assignment]:
-        """The outcome."""
+        """Return the resulting assignment of each member."""
         assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in self._members}
         for topic_id, owned in self._owned.items():
             for member_id, indexes in owned.items():

@@ -1,16 +1,16 @@
-"""A classic group as values: its members, its generation and which state may follow which.
+"""The state of a classic group: its members, its generation and the transitions between its states.
 
               first member joins                 all members rejoined, or the rebalance timed out
       Empty ----------------------> PreparingRebalance ------------------> CompletingRebalance
         ^                              ^      |                                 |        |
-        |      nobody is left          |      |  a member joins, leaves,        |        |  the leader's
+        |      no member left          |      |  a member joins, leaves,        |        |  the leader's
         +------------------------------|------+  or does not sync in time       |        |  assignment came
         |                              +----------------------------------------+        v
         |                              +---------------------------------------------- Stable
         v
        Dead    (no members, no offsets: the group is forgotten)
 
-Source: Kafka `GroupMetadata`, `GroupState`. Nothing here waits, writes or knows the time.
+Source: Kafka `GroupMetadata`, `GroupState`. This module neither waits, nor writes records, nor reads the clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUBSCRIPTION_VERSIONS = (0, 3)
 
 
 class GroupState(Enum):
-    """States of a classic group; the values are the names that tools show."""
+    """A state of a classic group; its value is the name that tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -53,38 +53,38 @@ _PREDECESSORS = {
 
 
 class ClassicGroup:
-    """Members and generation of one group. The order of `members` is the order of joining."""
+    """A record of the members and the generation of one group; `members` is in the order of joining."""
 
     def __init__(self, group_id: str, *, state_timestamp_ms: int | None = None) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_timestamp_ms = state_timestamp_ms
-        """When the present state began; None if a log of Kafka before 2.1 did not tell."""
+        """When the present state began; None if the group was loaded from a record of Kafka before 2.1."""
         self.generation_id = 0
         self.protocol_type: str | None = None
-        """`consumer`, `connect` and so on; None for a group that only keeps offsets here."""
+        """`consumer`, `connect` and so on; None for a group that only commits offsets."""
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.pending_members: dict[str, Timer] = {}
-        """Ids that were handed out and not yet used (KIP-394), each with its deadline."""
+        """Assigned member ids with which no client has joined yet (KIP-394), each with its timer."""
         self.pending_sync_members: set[str] = set()
-        """Members of this generation whose SyncGroup has not come."""
+        """Members of this generation whose SyncGroup has not arrived."""
         self.new_member_added = False
-        """Whether somebody came while the first rebalance waited for more members."""
+        """Whether a member joined while the first rebalance waited for more members."""
         self.is_waiting_for_more_members = False
-        """Whether the rebalance being prepared is a first one, which waits its time out (KIP-134)."""
+        """Whether the present rebalance is a group's first, which waits for its full delay (KIP-134)."""
         self.subscribed_topics: set[str] | None = None
-        """Topics of all members; None where that cannot be known."""
+        """Topics that the members subscribe to; None if the subscriptions cannot be read."""
         self.rebalance_timer: Timer | None = None
         self.sync_timer: Timer | None = None
 
     # --- state
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter a state, which must be a possible successor."""
+        """Enter a state, which must be a valid successor of the present one."""
         assert self.state in _PREDECESSORS[state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -96,17 +96,17 @@ class ClassicGroup:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether members speak the consumer protocol, so that subscriptions can be read."""
+        """Whether members use the consumer protocol type, so that subscriptions can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     # --- members
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """An id that nobody has: the client's name for it, then a random UUID."""
+        """Return a new unique member id: the instance or client id, then a random UUID."""
         return f"{client_id if group_instance_id is None else group_instance_id}-{uuid4()}"
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; the first one leads and sets the protocol type."""
+        """Add a member; the first one becomes the leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.group_instance_id is not None:
@@ -117,7 +117,7 @@ class ClassicGroup:
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Let a member, or an id that was only handed out, go; another member leads if it did."""
+        """Remove a member or a pending member id; if the leader is removed, another member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             if member.group_instance_id is not None:
@@ -130,13 +130,13 @@ class ClassicGroup:
         self.pending_sync_members.discard(member_id)
 
     def forget_pending(self, member_id: str) -> None:
-        """Take an id off those handed out and not yet used."""
+        """Remove a pending member id and cancel its timer."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicMember:
-        """Give a restarted static member its new id; parked requests under the old one are fenced (KIP-345)."""
+        """Replace the id of a restarted static member; pending requests with the old id are fenced (KIP-345)."""
         member = self.members.pop(old_member_id)
         member.answer_join(failed_join(old_member_id, ErrorCode.FENCED_INSTANCE_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
@@ -148,7 +148,7 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance has another id by now."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance has another member id now."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -159,21 +159,21 @@ class ClassicGroup:
 
     @property
     def awaiting_join_count(self) -> int:
-        """Members whose JoinGroup is parked."""
+        """The number of members whose JoinGroup is pending."""
         return sum(member.parked_join is not None for member in self.members.values())
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether the rebalance need not wait any longer."""
+        """Whether all members have rejoined, so that the rebalance can complete."""
         return not self.pending_members and all(member.parked_join is not None for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: as long as the most patient member asks for."""
+        """The time that a rebalance waits: the largest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_leader_among_joined(self) -> bool:
-        """Make sure that the leader is one who has rejoined; False if nobody has."""
+        """Ensure that the leader has rejoined, by electing another if needed; return False if no member has."""
         leader = self.members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -187,14 +187,14 @@ class ClassicGroup:
     # --- protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[MemberProtocol]) -> bool:
-        """Whether somebody with this type and these strategies can be a member."""
+        """Return whether a client with this protocol type and these protocols can be a member."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         common = self._common_protocols()
         return self.protocol_type == protocol_type and any(protocol.name in common for protocol in protocols)
 
     def select_protocol(self) -> str:
-        """The strategy with most votes among those that all support; of equals the last by name."""
+        """Return the protocol with the most votes among those that all members support; of a tie the last by name."""
         candidates = self._common_protocols()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: (votes[name], name))
@@ -206,7 +206,7 @@ class ClassicGroup:
     # --- generations
 
     def begin_generation(self, now_ms: int) -> None:
-        """Close a rebalance: to CompletingRebalance with a strategy chosen, or to Empty if nobody is left."""
+        """Complete a rebalance: enter CompletingRebalance with a chosen protocol, or Empty without members."""
         self.generation_id += 1
         self.pending_sync_members.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -214,7 +214,7 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     def compute_subscribed_topics(self) -> set[str] | None:
-        """Topics that the members ask for, none if there are no members; None where that cannot be read."""
+        """Return the topics that members subscribe to; None if the subscriptions cannot be read."""
         if not self.is_consumer_group:
             return None
         if not self.members:
@@ -228,11 +228,11 @@ class ClassicGroup:
                 for topic in subscribed_topics(member.metadata_for(self.protocol_name))
             }
         except DecodeError:
-            # Kafka takes whatever bytes a client sends, as librdkafka and others once had layouts of their own.
+            # Kafka accepts any bytes, as librdkafka and others once had layouts of their own.
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic, or may: in doubt the answer is yes."""
+        """Return whether a member subscribes to the topic; True if that is not known."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def join_answer(
@@ -243,7 +243,7 @@ class ClassicGroup:
         skip_assignment: bool = False,
         as_leader: bool | None = None,
     ) -> JoinGroupResponse:
-        """The answer that lets a member into this generation; the leader's lists all members."""
+        """Return the answer that admits a member to this generation; the leader's lists all members."""
         if as_leader is None:
             as_leader = member_id == self.leader_id
         return JoinGroupResponse(
@@ -268,14 +268,14 @@ class ClassicGroup:
 
 
 def failed_join(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a JoinGroup that does not lead into a generation."""
+    """Return a JoinGroup response with an error."""
     return JoinGroupResponse(
         error_code=error, generation_id=NO_GENERATION, member_id=member_id, protocol_name=None, leader=""
     )
 
 
 def subscribed_topics(metadata: bytes) -> set[str]:
-    """Topics in a member's ConsumerProtocolSubscription; versions beyond ours are read as our newest (Kafka's rule).
+    """Return the topics in a ConsumerProtocolSubscription; newer versions are read as the newest known (Kafka's rule).
 
     Raises DecodeError.
     """

@@ -1,8 +1,9 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol.
 
-That is how a group looks in the middle of a migration. The broker does for these members what their leader did before.
-JoinGroup tells what they subscribe to and own: it is a heartbeat of the new protocol in disguise. The generation is the
-member's epoch, SyncGroup fetches the assignment, Heartbeat answers REBALANCE_IN_PROGRESS if there is a step to take.
+A group is in this state during a migration. The broker assigns partitions for these members, as their leader did
+before. JoinGroup contains the member's subscription and owned partitions, as a heartbeat of the consumer protocol does.
+The generation is the member epoch, SyncGroup returns the assignment, and Heartbeat answers REBALANCE_IN_PROGRESS if the
+member must rejoin to make progress.
 
 Source: Kafka `GroupMetadataManager.classicGroupJoinToConsumerGroup` and its siblings.
 """
@@ -32,7 +33,7 @@ from .member_deadlines import Deadline
 
 
 class ClassicInConsumer:
-    """The four requests. They raise BrokerError for every refusal, and never park."""
+    """A handler of the four requests, which raises BrokerError for every refusal and answers without waiting."""
 
     def __init__(self, config: BrokerConfig, groups: ConsumerGroups) -> None:
         self._config = config
@@ -41,7 +42,7 @@ class ClassicInConsumer:
     # --- JoinGroup
 
     def join(self, group: ConsumerGroup, request: JoinGroupRequest, client: JoiningClient) -> JoinGroupResponse:
-        """Take the member in, or take note of what it owns now; it is answered at once, as a follower."""
+        """Add the member, or update its owned partitions; the answer comes at once and never makes it leader."""
         member_id = request.member_id or new_member_id()
         check_room(group, member_id, self._config.group_consumer_max_size)
         protocols = tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
@@ -75,7 +76,7 @@ class ClassicInConsumer:
     # --- SyncGroup
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Give the member what it may read."""
+        """Return the member's assignment."""
         member, side = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
@@ -97,10 +98,10 @@ class ClassicInConsumer:
     # --- Heartbeat
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
-        """Extend the member's session; REBALANCE_IN_PROGRESS if it can take a step by joining again.
+        """Extend the member's session; return REBALANCE_IN_PROGRESS if the member must rejoin to make progress.
 
-        That is so if the group has moved on, if it must say that it has given partitions up, or if some that it waited
-        for are free.
+        It must rejoin if the group epoch has increased, if it must confirm revoked partitions, or if partitions that it
+        waits for are free.
         """
         member, side = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
@@ -134,7 +135,7 @@ class ClassicInConsumer:
 
 
 def _enter(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> tuple[ConsumerGroup, ConsumerMember]:
-    """The joining member, as it is or new, and the group in which it has its predecessor's place if it is static."""
+    """Return the joining member, new or present, and the group in which it replaces its static predecessor, if any."""
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
         return group, static_member(group, instance_id, member_id)
@@ -156,7 +157,10 @@ def _check_protocols(
 
 
 def _subscription(protocols: tuple[MemberProtocol, ...]) -> ConsumerProtocolSubscription:
-    """What a member subscribes to: all of its protocols say the same. Raises INCONSISTENT_GROUP_PROTOCOL."""
+    """Return the member's subscription, which is the same in all its protocols.
+
+    Raises BrokerError INCONSISTENT_GROUP_PROTOCOL.
+    """
     try:
         return subscription_of(protocols[0].metadata)
     except DecodeError as error:

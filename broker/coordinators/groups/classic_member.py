@@ -1,4 +1,4 @@
-"""One member of a classic group, as values."""
+"""The state of one member of a classic group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...server.timers import Timer
 
 
 class MemberProtocol(NamedTuple):
-    """An assignment strategy that a member supports, and what it tells the leader for that strategy."""
+    """An assignment strategy that a member supports, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -21,7 +21,7 @@ class MemberProtocol(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """A member: who it is, what it supports, what it was given, and which of its requests are parked."""
+    """A member of a classic group: its identity, its protocols, its assignment and its pending requests."""
 
     member_id: str
     group_instance_id: str | None
@@ -33,38 +33,38 @@ class ClassicMember:
     protocols: Sequence[MemberProtocol]
     assignment: bytes = b""
     is_new: bool = False
-    """Joining for the first time: it has no member id yet and cannot send heartbeats."""
+    """Whether the member joins for the first time: it has no member id yet and cannot send heartbeats."""
     parked_join: Promise[JoinGroupResponse] | None = None
     parked_sync: Promise[SyncGroupResponse] | None = None
     session: Timer | None = field(default=None, repr=False)
 
     @property
     def is_static(self) -> bool:
-        """Whether it has an instance id (KIP-345)."""
+        """Whether the member has an instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def protocol_names(self) -> set[str]:
-        """Names of the supported strategies."""
+        """The names of the supported protocols."""
         return {protocol.name for protocol in self.protocols}
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
-        """What it tells the leader for a strategy, empty if it does not support that."""
+        """Return the member's metadata for a protocol, empty if the member does not support the protocol."""
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The strategy it likes best among `candidates`, of which it supports at least one."""
+        """Return the member's preferred protocol among `candidates`, of which it supports at least one."""
         return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
 
     def answer_join(self, response: JoinGroupResponse) -> bool:
-        """Answer the parked JoinGroup; False if there is none."""
+        """Answer the pending JoinGroup; return False if there is none."""
         parked, self.parked_join = self.parked_join, None
         if parked is not None:
             parked.keep(response)
         return parked is not None
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer the parked SyncGroup; False if there is none."""
+        """Answer the pending SyncGroup; return False if there is none."""
         parked, self.parked_sync = self.parked_sync, None
         if parked is not None:
             parked.keep(response)

@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a classic group, and who may commit offsets for it.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup on a classic group, and the check of its offset commits.
 
-Source: Kafka `GroupCoordinator.handleJoinGroup` and its siblings; KIP-345 (static members), KIP-394 (member ids are
-handed out first), KIP-814 (a restarted static leader skips the assignment).
+Source: Kafka `GroupCoordinator.handleJoinGroup` and its siblings; KIP-345 (static members), KIP-394 (the coordinator
+first assigns a member id), KIP-814 (a restarted static leader skips the assignment).
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from .rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupWriter, Rebalancer
 
 @dataclass(frozen=True, slots=True)
 class JoiningClient:
-    """Who sends a JoinGroup, and what its version of the request lets us ask of it."""
+    """A client that sends a JoinGroup, with the abilities of its request version."""
 
     client_id: str
     client_host: str
     takes_member_id: bool = False
-    """JoinGroup v4+: it understands MEMBER_ID_REQUIRED."""
+    """Whether the client understands MEMBER_ID_REQUIRED (JoinGroup v4+)."""
     skips_assignment: bool = False
-    """JoinGroup v9+: as a restarted static leader it need not assign anew."""
+    """Whether a restarted static leader can skip the assignment (JoinGroup v9+)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits offsets for a group: a member says which one and of which generation, others say nothing."""
+    """A client that commits offsets for a group: a member with its generation, or a client outside of the group."""
 
     group_id: str
     member_id: str = ""
     generation_id: int = NO_GENERATION
     group_instance_id: str | None = None
     knows_member_epochs: bool = True
-    """OffsetCommit v9+: it understands the errors of the consumer protocol (KIP-848)."""
+    """Whether the client understands the errors of the consumer protocol (OffsetCommit v9+, KIP-848)."""
 
     @property
     def claims_membership(self) -> bool:
-        """Whether it says that it is a member."""
+        """Whether the request says that the client is a member."""
         return self.generation_id >= 0 or bool(self.member_id) or self.group_instance_id is not None
 
 
 class ClassicProtocol:
-    """The four requests. Each returns at once; joins and syncs give their answer as a promise."""
+    """A handler of the four requests; each method returns at once, joins and syncs with a pending answer."""
 
     def __init__(self, config: BrokerConfig, rebalancer: Rebalancer, writer: GroupWriter) -> None:
         self._config = config
@@ -61,7 +61,7 @@ class ClassicProtocol:
     # --- JoinGroup
 
     def join(self, group: ClassicGroup, request: JoinGroupRequest, client: JoiningClient) -> Promise[JoinGroupResponse]:
-        """Take the client into the group's next generation; may begin one."""
+        """Add the client to the group's next generation, and start a rebalance if needed."""
         answer: Promise[JoinGroupResponse] = Promise()
         protocols = [MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
         if not self._has_room_for(group, request.member_id):
@@ -84,7 +84,7 @@ class ClassicProtocol:
         return answer
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether `group.max.size` allows one more; a member that is in already, or waits to be, may stay (KIP-389)."""
+        """Return whether `group.max.size` allows this member; present and joining members may stay (KIP-389)."""
         limit = self._config.group_max_size
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
@@ -148,7 +148,7 @@ class ClassicProtocol:
         client: JoiningClient,
         answer: Promise[JoinGroupResponse],
     ) -> None:
-        """A static member has restarted: it takes its old place, without a rebalance if that is possible."""
+        """Replace a restarted static member by its new id, without a rebalance if that is possible."""
         old_leader_id = group.leader_id
         member = group.replace_static_member(instance_id, group.static_members[instance_id], member_id)
         self._update(member, request, protocols, answer)
@@ -167,7 +167,8 @@ class ClassicProtocol:
                 is_leader = group.leader_id == member_id
                 member.answer_join(group.join_answer(member_id, skip_assignment=is_leader))
             else:
-                # With its old id as the leader's, a restarted leader does not assign: a stable group would ignore that.
+                # An answer that names the old leader id keeps a restarted leader from assigning, which a stable group
+                # would ignore.
                 member.answer_join(group.join_answer(member_id, leader_id=old_leader_id, as_leader=False))
 
     def _rejoin(
@@ -201,7 +202,7 @@ class ClassicProtocol:
         answer: Promise[JoinGroupResponse],
     ) -> None:
         if member.parked_join is not None:
-            # The client has given up on its earlier request, whose connection must not stay blocked.
+            # The client has abandoned its earlier request, whose connection must not stay blocked.
             member.answer_join(failed_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms(request)
@@ -211,7 +212,7 @@ class ClassicProtocol:
     # --- SyncGroup
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
-        """Take the leader's assignment; give each member its part of it once it is there."""
+        """Store the leader's assignment; answer each member with its part once the assignment is stored."""
         answer: Promise[SyncGroupResponse] = Promise()
         error = self._check_sync(group, request)
         if error:
@@ -255,7 +256,7 @@ class ClassicProtocol:
     # --- Heartbeat
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        """Extend the member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
+        """Extend the member's session; return REBALANCE_IN_PROGRESS if the member must rejoin."""
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.check_member(request.member_id, request.group_instance_id)
@@ -270,10 +271,10 @@ class ClassicProtocol:
     # --- OffsetCommit and TxnOffsetCommit
 
     def check_commit(self, group: ClassicGroup, committer: Committer, *, is_transactional: bool) -> ErrorCode:
-        """Whether these offsets may be committed; a member that commits is alive, so its session is extended.
+        """Return the error of a commit, NONE if it is allowed; a commit by a member extends its session.
 
-        An empty group takes commits from anyone who claims no membership. In a living one only members commit, but for
-        transactional producers of before KIP-447, which name no member.
+        An empty group accepts commits from clients that claim no membership. In a group with members only members may
+        commit, except transactional producers before KIP-447, which name no member.
         """
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -321,15 +322,15 @@ class ClassicProtocol:
             if error:
                 return error
         reason = leaving.reason or "it leaves"
-        self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} is gone: {reason}")
+        self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} has left: {reason}")
         return ErrorCode.NONE
 
 
 def _is_asking_for_id(request: JoinGroupRequest, client: JoiningClient) -> bool:
-    """Whether the answer will only be an id to come back with (KIP-394)."""
+    """Return whether the answer is only a member id with which the client must rejoin (KIP-394)."""
     return client.takes_member_id and not request.member_id and request.group_instance_id is None
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """JoinGroup v0 has no rebalance timeout: the session's counts for both."""
+    """Return the rebalance timeout, which in JoinGroup v0 is the session timeout."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms

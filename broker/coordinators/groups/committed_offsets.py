@@ -1,4 +1,4 @@
-"""How far groups have read: committed offsets as values, those of open transactions kept apart.
+"""Committed offsets of groups, with the pending offsets of open transactions kept separately.
 
 Source: Kafka `GroupMetadata` (offsets, pending transactional offsets), `OffsetAndMetadata`.
 """
@@ -14,77 +14,77 @@ NO_LEADER_EPOCH = -1
 
 
 class CommittedOffset(NamedTuple):
-    """A position that a group has committed: the offset that it will read next."""
+    """A committed position of a group: the offset of the next record to read."""
 
     offset: int
     leader_epoch: int
-    """Leader epoch of the last record read, -1 if the client did not say."""
+    """Leader epoch of the last record read, -1 if the client did not send it."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
-    """Set by clients that gave a retention time of their own (OffsetCommit v2-4)."""
+    """Set by clients that sent a retention time (OffsetCommit v2-4)."""
     log_offset: int
-    """Where in `__consumer_offsets` it is: of two commits, the later one counts."""
+    """Offset of its record in `__consumer_offsets`: of two commits, the one with the larger offset is valid."""
 
 
 class GroupOffsets:
-    """All that one group has committed."""
+    """A record of all offsets that one group has committed."""
 
     __slots__ = ("committed", "pending", "unreplicated")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
-        """What everybody may be told: it cannot be lost any more."""
+        """Offsets whose records are replicated, which any client may fetch."""
         self.unreplicated: dict[TopicPartition, CommittedOffset] = {}
-        """Newer commits, the newest of each partition, which count once the followers of their log have them."""
+        """The newest commit of each partition whose record is not replicated yet."""
         self.pending: dict[int, dict[TopicPartition, CommittedOffset]] = {}
-        """By producer id: commits that count once the producer's transaction is committed."""
+        """By producer id: offsets that become valid when the producer's transaction is committed."""
 
     def __bool__(self) -> bool:
         return bool(self.committed or self.unreplicated or self.pending)
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """Every partition for which something is or will be committed."""
+        """The partitions with a committed, unreplicated or pending offset."""
         pending = (partition for offsets in self.pending.values() for partition in offsets)
         return {*self.committed, *self.unreplicated, *pending}
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction, or a commit on its way to the followers, may change this position (KIP-447)."""
+        """Return whether an open transaction or an unreplicated commit may change this position (KIP-447)."""
         return partition in self.unreplicated or any(partition in offsets for offsets in self.pending.values())
 
     def advance(self, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """This commit counts, unless a later one does already."""
+        """Set the committed offset, unless a later commit is already set."""
         present = self.committed.get(partition)
         if present is None or present.log_offset < offset.log_offset:
             self.committed[partition] = offset
 
 
 class CommittedOffsets:
-    """The committed offsets of all groups."""
+    """A store of the committed offsets of all groups."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupOffsets] = {}
         self._groups_of_producer: dict[int, set[str]] = {}
-        """Groups for which a producer has commits pending."""
+        """Groups for which a producer has pending commits."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._groups))
 
     def of(self, group_id: str) -> GroupOffsets:
-        """A group's offsets, not to be changed; empty if it has none."""
+        """Return a group's offsets, not to be changed; empty if the group has none."""
         return self._groups.get(group_id) or GroupOffsets()
 
     def put(self, group_id: str, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """The group has committed."""
+        """Set a committed offset of a group."""
         self._groups.setdefault(group_id, GroupOffsets()).committed[partition] = offset
 
     def put_unreplicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The group will have committed once the followers have what was written; see `replicated`."""
+        """Add offsets whose records are not replicated yet; see `replicated`."""
         self._groups.setdefault(group_id, GroupOffsets()).unreplicated.update(offsets)
 
     def replicated(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """What was put as unreplicated counts now, unless it was removed meanwhile."""
+        """Make offsets committed that were added as unreplicated, unless they were removed meanwhile."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -97,13 +97,13 @@ class CommittedOffsets:
             group.advance(partition, offset)
 
     def put_pending(self, group_id: str, producer_id: int, partition: TopicPartition, offset: CommittedOffset) -> None:
-        """The group will have committed, if the producer's transaction is."""
+        """Add an offset that becomes committed when the producer's transaction is committed."""
         group = self._groups.setdefault(group_id, GroupOffsets())
         group.pending.setdefault(producer_id, {})[partition] = offset
         self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
 
     def end_transaction(self, group_id: str, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction has ended: what it has committed for the group counts, or is forgotten."""
+        """Commit or discard the pending offsets of a producer's transaction in a group."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -114,11 +114,11 @@ class CommittedOffsets:
         self._forget_if_empty(group_id)
 
     def groups_in_transaction(self, producer_id: int) -> list[str]:
-        """Groups for which the producer's open transaction has commits."""
+        """Return the groups for which the producer's open transaction has pending offsets."""
         return sorted(self._groups_of_producer.get(producer_id, ()))
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
-        """Forget what was committed for a partition, by open transactions as well."""
+        """Remove the offsets of a partition, including those of open transactions."""
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -131,7 +131,7 @@ class CommittedOffsets:
         self._forget_if_empty(group_id)
 
     def remove_group(self, group_id: str) -> None:
-        """Forget all offsets of a group."""
+        """Remove all offsets of a group."""
         group = self._groups.pop(group_id, None)
         for producer_id in () if group is None else group.pending:
             self._settle(producer_id, group_id)

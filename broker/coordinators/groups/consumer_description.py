@@ -1,4 +1,4 @@
-"""What tools are told of groups of the consumer protocol: ConsumerGroupDescribe and ListGroups."""
+"""Descriptions of groups of the consumer protocol: ConsumerGroupDescribe and ListGroups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .description import CONSUMER_TYPE
 
 
 def describe_consumer_group(group: ConsumerGroup, topics: CurrentTopics, default_assignor: str) -> DescribedGroup:
-    """A group with what its members have and what they are meant to have."""
+    """Describe a group with the present and the target assignment of each member."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -52,7 +52,7 @@ def _message(assignment: Assignment, topics: CurrentTopics) -> AssignmentMessage
 
 
 def list_consumer_group(group: ConsumerGroup) -> ListedGroup:
-    """A group in the list of groups."""
+    """Return the group's entry in the list of groups."""
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=CONSUMER_PROTOCOL_TYPE,

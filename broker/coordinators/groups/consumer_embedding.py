@@ -1,8 +1,9 @@
-"""The bytes that classic consumers pass through JoinGroup and SyncGroup, read and written by the broker itself.
+"""The bytes that classic consumers send in JoinGroup and receive in SyncGroup, decoded and encoded by the broker.
 
-A broker need not understand them for a classic group. It must where classic members share a group with those of the
-consumer protocol: their subscriptions and owned partitions come in, and their assignments go out, in this form.
-Each is an int16 version and a message; versions beyond ours are read as our newest, as they only add at the end.
+A broker need not decode them for a classic group. It must when classic members are in a group of the consumer protocol:
+their subscriptions and owned partitions arrive, and their assignments are sent, in this form. Each is an int16 version
+and a message; newer versions are read as the newest known one, as versions only append fields.
+
 Source: Kafka `ConsumerProtocol`.
 """
 
@@ -31,7 +32,7 @@ class _TopicPartitions(Protocol):
 
 
 def subscription_version(metadata: bytes) -> int:
-    """The version that a member writes, at most our newest. Raises DecodeError."""
+    """Return the version of a member's subscription, at most the newest known one. Raises DecodeError."""
     if len(metadata) < 2:
         raise DecodeError("no version in an embedded message")
     version = int.from_bytes(metadata[:2], "big", signed=True)
@@ -41,17 +42,17 @@ def subscription_version(metadata: bytes) -> int:
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member tells in JoinGroup. Raises DecodeError."""
+    """Decode the subscription that a member sends in JoinGroup. Raises DecodeError."""
     return _parsed(ConsumerProtocolSubscription, metadata)
 
 
 def assignment_of(data: bytes, topics: CurrentTopics) -> Assignment:
-    """What a member was given in SyncGroup, without topics that are gone. Raises DecodeError."""
+    """Decode the assignment that a member received in SyncGroup, without deleted topics. Raises DecodeError."""
     return named_partitions(_parsed(ConsumerProtocolAssignment, data).assigned_partitions, topics)
 
 
 def named_partitions(listed: Iterable[_TopicPartitions], topics: CurrentTopics) -> Assignment:
-    """Partitions listed by topic name, without topics that are gone."""
+    """Return the assignment for partitions listed by topic name, without deleted topics."""
     return {
         topics.by_name[topic.topic].topic_id: frozenset(topic.partitions)
         for topic in listed
@@ -60,7 +61,7 @@ def named_partitions(listed: Iterable[_TopicPartitions], topics: CurrentTopics) 
 
 
 def embedded_assignment(assignment: Assignment, topics: CurrentTopics, version: int) -> bytes:
-    """An assignment for SyncGroup, without topics that are gone."""
+    """Encode an assignment for SyncGroup, without deleted topics."""
     known = [(topics.by_id(topic_id), partitions) for topic_id, partitions in assignment.items()]
     message = ConsumerProtocolAssignment(
         assigned_partitions=[

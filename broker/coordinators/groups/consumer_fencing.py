@@ -1,4 +1,4 @@
-"""Who may speak for a member of a group of the consumer protocol: every rule that answers with an error.
+"""Checks of requests on groups of the consumer protocol: every rule that refuses a request.
 
 Source: Kafka `GroupMetadataManager.throwIf...`, `ConsumerGroup.validateOffsetCommit` and `validateOffsetFetch`, with
 their messages.
@@ -20,7 +20,7 @@ from .topic_patterns import check_pattern
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, assignors: Collection[str], *, has_own_member_id: bool
 ) -> None:
-    """Whether the request makes sense by itself; with `has_own_member_id` the client must have made its id (v1+).
+    """Check that the fields of a heartbeat are consistent; with `has_own_member_id` (v1+) it must have a member id.
 
     Raises BrokerError INVALID_REQUEST, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_ASSIGNOR.
     """
@@ -67,7 +67,7 @@ def _invalid(message: str) -> BrokerError:
 
 
 def check_room(group: ConsumerGroup, member_id: str, max_size: int) -> None:
-    """Whether the group may have one more member. Raises BrokerError GROUP_MAX_SIZE_REACHED."""
+    """Check that the group may have one more member. Raises BrokerError GROUP_MAX_SIZE_REACHED."""
     if len(group.members) >= max_size and member_id not in group.members:
         raise BrokerError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -76,7 +76,7 @@ def check_room(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    """Whether a heartbeat's epoch is the member's, or its last one as the answer may have been lost.
+    """Check that a heartbeat has the member's epoch, or the previous one if its answer may have been lost.
 
     Raises BrokerError FENCED_MEMBER_EPOCH.
     """
@@ -93,7 +93,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) ->
 
 
 def check_released(member: ConsumerMember, member_id: str) -> None:
-    """Whether a static member has left, so that `member_id` may take its place. Raises UNRELEASED_INSTANCE_ID."""
+    """Check that a static member has left, so that `member_id` may replace it. Raises UNRELEASED_INSTANCE_ID."""
     if member.epoch != LEAVE_FOR_A_WHILE_EPOCH:
         raise BrokerError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -103,7 +103,10 @@ def check_released(member: ConsumerMember, member_id: str) -> None:
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """The member of an instance id, which must have this member id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the member of an instance id, which must have this member id.
+
+    Raises BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
     member = group.static_member(instance_id)
     if member is None:
         raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -116,14 +119,14 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Con
 
 
 def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member that a request is from. Raises BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """Return the member that sent a request. Raises BrokerError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is None:
         return group.member(member_id)
     return static_member(group, instance_id, member_id)
 
 
 def check_commit(group: ConsumerGroup, committer: Committer, *, is_transactional: bool) -> None:
-    """Whether offsets may be committed for the group: by anyone while it is empty, then by members in their epoch.
+    """Check that offsets may be committed: by any client if the group is empty, else by members in their epoch.
 
     Raises BrokerError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
     """
@@ -139,7 +142,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, *, is_transactional
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Whether somebody may fetch committed offsets: anyone who claims no membership, and members in their epoch.
+    """Check that committed offsets may be fetched: by clients that claim no membership, or members in their epoch.
 
     Raises BrokerError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
     """
@@ -164,5 +167,5 @@ def _check_offsets_epoch(member: ConsumerMember, epoch: int, *, is_classic: bool
 
 
 def is_leaving(member_epoch: int) -> bool:
-    """Whether a heartbeat with this epoch is the member's last one."""
+    """Return whether a heartbeat with this epoch is the member's last one."""
     return member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)

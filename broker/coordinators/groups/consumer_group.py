@@ -1,12 +1,12 @@
-"""A group of the consumer protocol (KIP-848) as a value: three epochs tell how far it is.
+"""A group of the consumer protocol (KIP-848) as an immutable value, whose state follows from three epochs.
 
-The *group epoch* counts changes of members, subscriptions and topics. The *assignment epoch* is the group epoch that
-the target assignment was made for. A *member's epoch* is the assignment epoch that the member has moved to. From that
-follows the state: no members, Empty; assignment behind the group, Assigning; members behind the assignment,
-Reconciling; else Stable.
+The *group epoch* counts changes of members, subscriptions and topics. The *assignment epoch* is the group epoch for
+which the target assignment was computed. A *member epoch* is the assignment epoch that the member has reached. The
+state is Empty without members; Assigning if the assignment epoch is behind the group epoch; Reconciling if members are
+behind the assignment epoch; else Stable.
 
-A group never changes: what happens to it makes another one, which is written to the log before it takes the old one's
-place. Source: Kafka `ConsumerGroup`, `ModernGroup`, `TargetAssignmentBuilder`.
+A change creates a new group value, which is written to the log before it replaces the old one. Source: Kafka
+`ConsumerGroup`, `ModernGroup`, `TargetAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .current_topics import CurrentTopics
 
 
 class ConsumerGroupState(Enum):
-    """States of such a group; the values are the names that tools show."""
+    """A state of a group of the consumer protocol; its value is the name that tools show."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -36,7 +36,7 @@ class ConsumerGroupState(Enum):
 
 
 class TopicMetadata(NamedTuple):
-    """What an assignment depends on of a topic."""
+    """The facts about a topic on which an assignment depends."""
 
     topic_id: UUID
     name: str
@@ -45,22 +45,22 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class ConsumerGroup:
-    """One group. The order of `members` is the order of joining."""
+    """A group of the consumer protocol; `members` is in the order of joining."""
 
     group_id: str
     epoch: int = 0
     assignment_epoch: int = 0
     members: Mapping[str, ConsumerMember] = field(default_factory=dict)
     target: Mapping[str, Assignment] = field(default_factory=dict)
-    """By member id: what each is meant to have in the assignment epoch."""
+    """By member id: the target assignment of the assignment epoch."""
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    """By name: the subscribed topics that existed when the group epoch began."""
+    """By name: the subscribed topics that existed when the group epoch started."""
     matched: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
-    """Topics by the pattern that they match, for members that subscribe by one; worked out anew after a restart."""
+    """Matching topics by pattern, for members that subscribe with a pattern; computed again after a restart."""
 
     @property
     def state(self) -> ConsumerGroupState:
-        """What follows from the epochs."""
+        """The state that follows from the epochs."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -72,7 +72,7 @@ class ConsumerGroup:
     # --- members
 
     def member(self, member_id: str) -> ConsumerMember:
-        """A member by its id. Raises BrokerError UNKNOWN_MEMBER_ID."""
+        """Return a member by its id. Raises BrokerError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise BrokerError(
@@ -81,7 +81,7 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """The member with this instance id (KIP-345)."""
+        """Return the member with this instance id (KIP-345), None if there is none."""
         return self._static_members.get(instance_id)
 
     @cached_property
@@ -89,13 +89,13 @@ class ConsumerGroup:
         return {member.instance_id: member for member in self.members.values() if member.instance_id is not None}
 
     def with_member(self, member: ConsumerMember) -> ConsumerGroup:
-        """The group with this member in it, or with its new value."""
+        """Return the group with this member added or updated."""
         if self.members.get(member.member_id) == member:
             return self
         return replace(self, members={**self.members, member.member_id: member})
 
     def without_members(self, member_ids: Iterable[str]) -> ConsumerGroup:
-        """The group without these members and their targets."""
+        """Return the group without these members and their targets."""
         leaving = set(member_ids)
         return replace(
             self,
@@ -104,7 +104,7 @@ class ConsumerGroup:
         )
 
     def with_replaced(self, old: ConsumerMember, new_member_id: str) -> ConsumerGroup:
-        """The group in which a static member is back under another id: with its place, its target and no epoch yet."""
+        """Return the group in which a static member has a new id: with its old place and target, and epoch 0."""
         new = replace(old, member_id=new_member_id, epoch=0, previous_epoch=0)
         return replace(
             self,
@@ -119,7 +119,7 @@ class ConsumerGroup:
         )
 
     def is_free(self, topic_id: UUID, index: int) -> bool:
-        """Whether no member has this partition or is still giving it up."""
+        """Return whether no member owns this partition or is still revoking it."""
         return index not in self._taken.get(topic_id, ())
 
     @cached_property
@@ -132,7 +132,7 @@ class ConsumerGroup:
         return taken
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether it is up to others to give up what this member still lacks."""
+        """Return whether other members must first release the partitions that this member lacks."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         missing = without(self.target.get(member.member_id, NOTHING), member.assigned)
@@ -141,7 +141,7 @@ class ConsumerGroup:
     # --- subscriptions and targets
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names of the topics that a member wants to read, whether they exist or not."""
+        """Return the names of the topics that a member subscribes to, whether they exist or not."""
         if not member.subscribed_regex:
             return member.subscribed_topics
         return member.subscribed_topics | self.matched.get(member.subscribed_regex, frozenset())
@@ -151,19 +151,19 @@ class ConsumerGroup:
         return frozenset().union(*map(self.topics_of, self.members.values()))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Return whether a member subscribes to the topic."""
         return topic in self.topics or topic in self._subscribed_topics
 
     @cached_property
     def patterns(self) -> frozenset[str]:
-        """The regular expressions that members subscribe with."""
+        """The regular expressions with which members subscribe."""
         return frozenset(member.subscribed_regex for member in self.members.values() if member.subscribed_regex)
 
     def with_current_topics(self, topics: CurrentTopics) -> ConsumerGroup:
-        """The group that knows which topics its members want, and how many partitions these have now.
+        """Return the group with the present topics of its subscriptions, and their partition counts.
 
-        A pattern whose topics are still being looked up means what it meant before; if it never meant anything, as
-        after a restart, the group stays what it is.
+        A pattern that is still being matched keeps its previous topics; if it has none, as after a restart, the group
+        is returned unchanged.
         """
         matched: dict[str, frozenset[str]] = {}
         for pattern in self.patterns:
@@ -177,16 +177,16 @@ class ConsumerGroup:
         return group if current == group.topics else replace(group, topics=current)
 
     def with_new_epoch(self) -> ConsumerGroup:
-        """The group after a change that needs another assignment."""
+        """Return the group with the next group epoch, after a change that needs a new assignment."""
         return replace(self, epoch=self.epoch + 1)
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for; `default` if none of them asks."""
+        """Return the assignor that most members prefer; `default` if no member names one."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
         return max(votes, key=lambda name: votes[name], default=default)
 
     def with_new_target(self, assignor: Assignor) -> ConsumerGroup:
-        """The group with a target assignment for its epoch."""
+        """Return the group with a target assignment for its epoch."""
         ids = {name: metadata.topic_id for name, metadata in self.topics.items()}
         subscribers = {
             member_id: Subscriber(
@@ -199,7 +199,7 @@ class ConsumerGroup:
         counts = {metadata.topic_id: metadata.partition_count for metadata in self.topics.values()}
         return replace(self, target=assignor(subscribers, counts), assignment_epoch=self.epoch)
 
-    # --- the way of one member
+    # --- the steps of one member
 
     def advance(
         self,
@@ -208,10 +208,10 @@ class ConsumerGroup:
         topics: CurrentTopics,
         assignors: Mapping[str, Assignor],
     ) -> ConsumerGroup:
-        """The group after it has heard of a member: what that wants may have changed, and it may take a step.
+        """Return the group after a member's heartbeat: its subscription may have changed, and it may take one step.
 
-        `owned` is what the member says that it has, None if it says nothing. Raises BrokerError as
-        `ConsumerMember.reconcile`.
+        `owned` are the partitions that the member reports, None if it reports none. Raises BrokerError as
+        `ConsumerMember.reconcile` does.
         """
         before = self.members.get(member.member_id)
         group = self.with_member(member).with_current_topics(topics)
@@ -223,5 +223,6 @@ class ConsumerGroup:
         return group.with_member(member.reconcile(group.assignment_epoch, target, owned, group.is_free))
 
     def remove(self, member_ids: Iterable[str], topics: CurrentTopics) -> ConsumerGroup:
-        """The group after members have left; the others get their partitions as they are heard of."""
+        """Return the group without these members, in a new epoch; the others get the partitions at their next
+        heartbeat."""
         return self.without_members(member_ids).with_current_topics(topics).with_new_epoch()

@@ -1,7 +1,7 @@
 """Groups of the consumer protocol as records of `__consumer_offsets`, keys 3 to 8, in Kafka's own formats.
 
-What is written is the difference between two values of a group, in the order in which Kafka's replay can take it; what
-is replayed makes the value again. Source: Kafka `CoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
+A write is the difference between two values of a group, in the order that Kafka's replay accepts; a replay restores the
+value. Source: Kafka `CoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from .group_log import GroupLog, error_for_clients, version_of, versioned, versi
 
 VALUE_VERSION: Final = 0
 GROUP, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT = CONSUMER_GROUP_KEYS = range(3, 9)
-"""Versions of the keys, which say what a record is."""
+"""Versions of the keys, which identify the type of a record."""
 
 
 class ConsumerGroupLog:
-    """Writes groups of the consumer protocol."""
+    """A writer of groups of the consumer protocol."""
 
     def __init__(self, log: GroupLog) -> None:
         self._log = log
 
     def store(self, before: ConsumerGroup, after: ConsumerGroup, *, preceding: Sequence[KeyValue] = ()) -> None:
-        """Write what makes `after` out of `before`, as one batch. Raises BrokerError with the client's error."""
+        """Write the difference of `before` and `after` as one batch. Raises BrokerError with the client's error."""
         self.write(after.group_id, [*preceding, *difference(before, after)])
 
     def write(self, group_id: str, records: Sequence[KeyValue]) -> None:
@@ -68,7 +68,7 @@ class ConsumerGroupLog:
 
 
 def difference(before: ConsumerGroup, after: ConsumerGroup) -> list[KeyValue]:
-    """Records that make `after` out of `before`."""
+    """Return the records that change `before` into `after`."""
     group_id = after.group_id
     gone = [member_id for member_id in before.members if member_id not in after.members]
     changed = [
@@ -101,7 +101,7 @@ def difference(before: ConsumerGroup, after: ConsumerGroup) -> list[KeyValue]:
 
 
 def tombstones(group: ConsumerGroup) -> list[KeyValue]:
-    """Records that make the log forget a group."""
+    """Return the tombstones that delete a group from the log."""
     group_id, members = group.group_id, group.members
     return [
         *(_tombstone(ConsumerGroupCurrentMemberAssignmentKey, CURRENT, group_id, member_id) for member_id in members),
@@ -127,7 +127,7 @@ def _tombstone(key_type: Callable[..., Message], version: int, group_id: str, me
 
 
 def _subscription(member: ConsumerMember) -> ConsumerMember:
-    """The member without what its other record tells."""
+    """Return the member without the fields that its other record holds."""
     return replace(member, epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned=NOTHING, revoking=NOTHING)
 
 
@@ -191,7 +191,7 @@ def _current_record(group_id: str, member: ConsumerMember) -> KeyValue:
 
 
 def replay_record(groups: dict[str, ConsumerGroup], key: bytes, value: bytes | None) -> str:
-    """Take one record of a group; returns the group's id. Raises DecodeError.
+    """Apply one record of a group; return the group's id. Raises DecodeError.
 
     Compaction may leave a group's records in any order, so each can be the first one.
     """
@@ -273,7 +273,7 @@ def _replay_current(
     parsed = _parsed(ConsumerGroupCurrentMemberAssignmentValue, value)
     member = group.members.get(key.member_id)
     if parsed is None:
-        # The member's own tombstone comes right after this one.
+        # The member's own tombstone follows this one.
         return group if member is None else group.with_member(replace(member, assigned=NOTHING, revoking=NOTHING))
     known_states = {state.value for state in MemberState}
     return group.with_member(

@@ -1,7 +1,7 @@
 """All groups of the consumer protocol: their present values, their log, and the deadlines of their members.
 
-A change is made in three steps, here and nowhere else: compute the group's next value, write the difference, let the
-new value take the old one's place. If the write fails, nothing has happened.
+Every change has three steps, made only here: compute the group's next value, write the difference, replace the old
+value. If the write fails, nothing has changed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .migration import Migration
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
-"""After this long a member that could not be removed, as the log refused the records, is tried again."""
+"""Time until the removal of a member is retried after the log has refused the records."""
 
 
 class ConsumerGroups:
-    """The groups by id, and every way in which one of them changes."""
+    """A registry of the groups by id, with every operation that changes a group."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ConsumerGroups:
         self.by_id: dict[str, ConsumerGroup] = {}
 
     def resume(self, group: ConsumerGroup) -> None:
-        """Give the members of a group that was just loaded a session's time to be heard of."""
+        """Start a new session for each member of a group that was just loaded."""
         for member in group.members.values():
             self.extend_session(group.group_id, member.member_id)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -58,7 +58,7 @@ class ConsumerGroups:
     # --- finding groups
 
     def existing(self, group_id: str) -> ConsumerGroup:
-        """A group. Raises BrokerError GROUP_ID_NOT_FOUND, for a classic group as well."""
+        """Return a group. Raises BrokerError GROUP_ID_NOT_FOUND, for a classic group as well."""
         group = self.by_id.get(group_id)
         if group is not None:
             return group
@@ -67,9 +67,9 @@ class ConsumerGroups:
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
 
     def for_joining(self, group_id: str) -> ConsumerGroup:
-        """A group that somebody wants to join: a new one, or what a classic one becomes, if it is not there yet.
+        """Return the group for a client that joins: an existing group, an upgraded classic group, or a new group.
 
-        Raises BrokerError GROUP_ID_NOT_FOUND for a classic group that must remain one.
+        Raises BrokerError GROUP_ID_NOT_FOUND for a classic group that must stay classic.
         """
         group = self.by_id.get(group_id)
         if group is not None:
@@ -80,10 +80,10 @@ class ConsumerGroups:
     # --- changing groups
 
     def advance(self, group: ConsumerGroup, member: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """The group has heard of a member, maybe a new one; returns the member after its step.
+        """Apply the heartbeat of a member, perhaps a new one; return the member after its step.
 
         `group` may be ahead of what is stored (a static member replaced, a classic group upgraded). Raises BrokerError
-        as `ConsumerGroup.advance`, or what the log refuses with.
+        as `ConsumerGroup.advance` does, or with the log's refusal.
         """
         after = group.advance(member, owned, self.topics, self.assignors)
         present = self.by_id.get(group.group_id)
@@ -104,9 +104,9 @@ class ConsumerGroups:
         return reconciled
 
     def remove_members(self, group: ConsumerGroup, member_ids: Collection[str]) -> None:
-        """Members leave or are thrown out; a group of which only classic members remain may become classic again.
+        """Remove members; a group of which only classic members remain may become classic again.
 
-        Raises BrokerError if that cannot be written.
+        Raises BrokerError if the records cannot be written.
         """
         if self._migration.may_downgrade(group, member_ids):
             classic = self._migration.downgraded(group, member_ids)
@@ -117,16 +117,16 @@ class ConsumerGroups:
         self._change(group, group.remove(member_ids, self.topics))
 
     def leave_for_a_while(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """A static member has left and is to be back before its session ends."""
+        """Record that a static member has left and may return before its session ends."""
         self._change(group, group.with_member(member.left_for_a_while()))
 
     def forget(self, group: ConsumerGroup) -> None:
-        """The group is deleted. Raises BrokerError if that cannot be written."""
+        """Delete the group. Raises BrokerError if the tombstones cannot be written."""
         self._log.write(group.group_id, tombstones(group))
         del self.by_id[group.group_id]
 
     def hand_over(self, group: ConsumerGroup) -> None:
-        """Another broker looks after the group: no time of its members runs out here any more."""
+        """Drop a group that another broker coordinates now, and cancel the deadlines of its members."""
         del self.by_id[group.group_id]
         for member_id in group.members:
             self.deadlines.clear_all(group.group_id, member_id)
@@ -144,7 +144,7 @@ class ConsumerGroups:
     # --- deadlines
 
     def extend_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
-        """The member was heard of: its session begins anew."""
+        """Restart the member's session timeout."""
         default_ms = self._config.group_consumer_session_timeout_ms
         self.deadlines.set(Deadline.SESSION, group_id, member_id, default_ms if timeout_ms is None else timeout_ms)
 
@@ -158,7 +158,7 @@ class ConsumerGroups:
         group = self.by_id.get(group_id)
         if group is None or member_id not in group.members:
             return
-        logger.info("group %s: %s is out: %s", group_id, member_id, deadline.value)
+        logger.info("group %s: removing %s: %s", group_id, member_id, deadline.value)
         try:
             self.remove_members(group, [member_id])
         except BrokerError as error:

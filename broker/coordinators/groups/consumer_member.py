@@ -1,6 +1,6 @@
-"""One member of a group of the consumer protocol (KIP-848), as a value, and its way from what it has to what it should.
+"""A member of a group of the consumer protocol (KIP-848) as an immutable value, and its steps to the target assignment.
 
-A member moves towards its target in steps that no partition ever has two owners through:
+A member moves to its target in steps that never give a partition two owners:
 
                               its target has changed, and lacks partitions that the member has
        STABLE ----------------------------------------------------------------> UNREVOKED_PARTITIONS
@@ -33,17 +33,17 @@ LEAVE_FOR_A_WHILE_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way; the numbers are those of the log."""
+    """A state of a member's reconciliation; the numbers are those of the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """Written by a later version of Kafka."""
+    """A state that a later version of Kafka has written."""
 
 
 class ClassicSide(NamedTuple):
-    """What is kept of a member that still speaks the classic protocol while its group has moved on."""
+    """A record of the classic protocol's data of a member that still uses that protocol in an upgraded group."""
 
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
@@ -51,11 +51,11 @@ class ClassicSide(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member: who it is, what it wants to read, what it has, and what it must give up."""
+    """A member: its identity, its subscription, its assignment, and the partitions that it must revoke."""
 
     member_id: str
     epoch: int = 0
-    """The epoch of the target that it has moved to; or one of the leaving epochs."""
+    """The epoch of the target that the member has reached, or one of the leaving epochs."""
     previous_epoch: int = -1
     instance_id: str | None = None
     rack_id: str | None = None
@@ -65,36 +65,36 @@ class ConsumerMember:
     subscribed_topics: frozenset[str] = frozenset()
     subscribed_regex: str | None = ""
     assignor: str | None = None
-    """The server-side assignor that it would like."""
+    """The server-side assignor that the member prefers."""
     classic: ClassicSide | None = None
-    """None if it speaks the consumer protocol."""
+    """None if the member uses the consumer protocol."""
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=dict)
-    """Partitions that it may read."""
+    """Partitions that the member may consume."""
     revoking: Assignment = field(default_factory=dict)
-    """Partitions that it had and has not given up yet."""
+    """Partitions that the member must revoke and has not confirmed yet."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all of the target of this epoch, and nothing else."""
+        """Return whether the member has exactly the target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def wants_the_same(self, other: ConsumerMember) -> bool:
-        """Whether both subscribe to the same topics."""
+        """Return whether both members have the same subscription."""
         return self.subscribed_topics == other.subscribed_topics and (self.subscribed_regex or "") == (
             other.subscribed_regex or ""
         )
 
     def left_for_a_while(self) -> ConsumerMember:
-        """The member that is gone and keeps its place until its session ends."""
+        """Return the member as one that has left and keeps its place until its session ends."""
         return replace(self, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
 
     def reconcile(
         self, target_epoch: int, target: Assignment, owned: Assignment | None, is_free: Callable[[UUID, int], bool]
     ) -> ConsumerMember:
-        """The next step towards the target; the member itself if it cannot take one now.
+        """Return the member after its next step to the target, or the member itself if no step is possible now.
 
-        `owned` is what the member says that it has, None if it says nothing. Raises BrokerError FENCED_MEMBER_EPOCH
-        for a member in a state of a later Kafka that does not come empty-handed.
+        `owned` are the partitions that the member reports, None if it reports none. Raises BrokerError
+        FENCED_MEMBER_EPOCH for a member in a state of a later Kafka that still owns partitions.
         """
         if self.is_reconciled_to(target_epoch):
             return self
@@ -148,5 +148,5 @@ class ConsumerMember:
 
 
 def _has_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Whether the member may still read some of these; in doubt, as it says nothing, it may."""
+    """Return whether the member may still consume some of these partitions; True if it does not report any."""
     return owned is None or overlap(owned, partitions)

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (KIP-848): one request to join, to stay, to tell what has changed, and to leave.
+"""ConsumerGroupHeartbeat (KIP-848): the one request with which a member joins, stays, changes or leaves.
 
-A member's first heartbeat has epoch 0 and tells everything; later ones tell what is new. The answer holds the member's
-epoch and, whenever it has changed or the member told everything, what the member may read. The member gives up what is
-not in it, and says so with its next heartbeat; only then do others get it.
+A member's first heartbeat has epoch 0 and all fields; later ones contain only changes. The answer holds the member's
+epoch and, if the assignment has changed or the heartbeat had all fields, the assignment. The member revokes partitions
+that are not in it and confirms that with its next heartbeat; only then do other members get them.
 
 Source: Kafka `GroupMetadataManager.consumerGroupHeartbeat`, `consumerGroupLeave`.
 """
@@ -29,16 +29,16 @@ from .consumer_member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 
 
 class HeartbeatingClient(NamedTuple):
-    """Who sends a heartbeat."""
+    """A client that sends a heartbeat."""
 
     client_id: str
     client_host: str
     makes_member_id: bool = False
-    """ConsumerGroupHeartbeat v1+: it does not leave its member id to the broker (KIP-1082)."""
+    """Whether the client generates its own member id (ConsumerGroupHeartbeat v1+, KIP-1082)."""
 
 
 class ConsumerProtocol:
-    """The request, on any group."""
+    """A handler of ConsumerGroupHeartbeat for all groups."""
 
     def __init__(self, config: BrokerConfig, groups: ConsumerGroups) -> None:
         self._config = config
@@ -83,7 +83,7 @@ class ConsumerProtocol:
 
 
 def _enter(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, ConsumerMember]:
-    """The joining member, as it is or new, and the group in which it has its predecessor's place if it is static."""
+    """Return the joining member, new or present, and the group in which it replaces its static predecessor, if any."""
     member_id = request.member_id or new_member_id()
     predecessor = None if request.instance_id is None else group.static_member(request.instance_id)
     if predecessor is not None:
@@ -93,7 +93,7 @@ def _enter(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> tupl
 
 
 def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: HeartbeatingClient) -> ConsumerMember:
-    """The member with what is new; null, or -1, means as before."""
+    """Return the member with the changed fields of the request; null or -1 means unchanged."""
     names, regex, timeout_ms = (
         request.subscribed_topic_names,
         request.subscribed_topic_regex,
@@ -114,7 +114,7 @@ def _told(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client
 
 
 def new_member_id() -> str:
-    """An id that nobody has, in the form of Kafka's `Uuid`, which never begins with a dash."""
+    """Return a new unique id in the form of Kafka's `Uuid`, which never begins with a dash."""
     while True:
         member_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         if not member_id.startswith("-"):

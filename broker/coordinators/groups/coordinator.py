@@ -1,4 +1,4 @@
-"""The group coordinator: finds the group that a request is about, and has the right part of this room serve it."""
+"""The group coordinator: finds the group of a request, and delegates to the protocol of the group."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class GroupCoordinator:
-    """All groups of this broker. `run` must be running for anything to time out."""
+    """A coordinator of all groups of this broker; no timeout expires unless `run` is running."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, internal_topics: InternalTopics, known_topics: TopicSource
@@ -73,13 +73,13 @@ class GroupCoordinator:
         self.partitions = LedPartitions(
             self._topic, is_alone=self._is_alone, begin_reading=self._begin_reading, forget=self._forget_partition
         )
-        """The partitions of the offsets topic whose groups are this broker's."""
+        """The partitions of the offsets topic whose groups this broker coordinates."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Load what the offsets topic holds, then watch over deadlines; started once requests may come.
+        """Load the offsets topic, then expire sessions and offsets; report started once requests may arrive.
 
-        Requests for groups that are not loaded yet are refused with COORDINATOR_LOAD_IN_PROGRESS. Among several
-        brokers `partitions` is told what there is to load.
+        Requests for groups that are not loaded yet are refused with COORDINATOR_LOAD_IN_PROGRESS. In a cluster of
+        several brokers `partitions` loads each partition when this broker is elected.
         """
         if self._is_alone:
             for index in range(self._topic.existing_partitions()):
@@ -100,7 +100,8 @@ class GroupCoordinator:
             self._consumer_groups.resume(self._consumer_groups.by_id[group_id])
 
     def _forget_partition(self, index: int) -> None:
-        """Its groups are another broker's now, or are to be read again; who waits here is told to look for that one."""
+        """Drop the groups of a partition that another broker leads now or that is loaded again; refuse pending
+        requests."""
 
         def is_there(group_id: str) -> bool:
             return self._topic.existing_partition_of(group_id) == index
@@ -114,20 +115,20 @@ class GroupCoordinator:
             self._offsets.offsets.remove_group(group_id)
 
     def _resume(self, group: ClassicGroup) -> None:
-        """Give the members of a group that was just loaded a session's time to be heard of."""
+        """Start a new session for each member of a group that was just loaded."""
         for member in group.members.values():
             self._rebalancer.extend_session(group, member)
         if len(group.members) > self._config.group_max_size:
-            self._rebalancer.prepare(group, "it has more members than group.max.size allows by now")
+            self._rebalancer.prepare(group, "it has more members than group.max.size allows now")
 
     # --- finding groups
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the offsets topic that keeps a group; creates the topic if it is missing."""
+        """Return the partition of the offsets topic that holds a group; create the topic if it is missing."""
         return self._topic.partition_of(group_id)
 
     def check_group(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Whether requests for this group can be served now."""
+        """Return the error of requests for this group at present, NONE if they can be served."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         try:
@@ -137,18 +138,18 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The group, if it is one of the consumer protocol."""
+        """Return the group if it uses the consumer protocol, else None."""
         return self._consumer_groups.by_id.get(group_id)
 
     def _tell_of_all(self, group_id: str) -> None:
-        """The answer depends on what others have written: it waits for all of it (Kafka `CoordinatorRuntime`)."""
+        """Delay the answer until all records of the group's partition are replicated (Kafka `CoordinatorRuntime`)."""
         if group_id:
             self._topic.tell_of_all(self.partition_of(group_id))
 
     def _group_for_joining(self, group_id: str, member_id: str) -> ClassicGroup | None:
-        """The group; a new one for a stranger, none for somebody who claims to have been here.
+        """Return the group; create it for a client without a member id, and return None for an unknown member id.
 
-        An empty group of the consumer protocol is forgotten, but for its offsets: a classic one takes its place.
+        An empty group of the consumer protocol is replaced by a classic group, which keeps the committed offsets.
         """
         emptied = self._consumer_group(group_id)
         if emptied is not None:
@@ -160,7 +161,7 @@ class GroupCoordinator:
     # --- membership
 
     def join(self, request: JoinGroupRequest, client: JoiningClient) -> Promise[JoinGroupResponse]:
-        """JoinGroup: the answer comes when the generation begins."""
+        """Handle JoinGroup; the answer is pending until the generation begins."""
         answer: Promise[JoinGroupResponse] = Promise()
         error = self.check_group(request.group_id)
         shortest = self._config.group_min_session_timeout_ms
@@ -184,7 +185,7 @@ class GroupCoordinator:
         return self._classic.join(group, request, client)
 
     def sync(self, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
-        """SyncGroup: the answer comes when the leader has assigned."""
+        """Handle SyncGroup; the answer is pending until the leader has sent the assignment."""
         error = self.check_group(request.group_id)
         group = self._groups.get(request.group_id)
         if not error and group is not None:
@@ -205,7 +206,7 @@ class GroupCoordinator:
             return SyncGroupResponse(error_code=refusal.code)
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """Heartbeat; while the group is loaded every member is believed."""
+        """Handle Heartbeat; while the group is being loaded every heartbeat is accepted."""
         error = self.check_group(request.group_id)
         if error:
             return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
@@ -219,7 +220,7 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._classic.heartbeat(group, request)
 
     async def match_patterns(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Match all topics against the patterns of the request and its group, so that `consumer_heartbeat` need not."""
+        """Match all topics against the patterns of the request and its group, ahead of `consumer_heartbeat`."""
         group = self._consumer_group(request.group_id)
         patterns = frozenset[str]() if group is None else group.patterns
         if request.subscribed_topic_regex and is_valid_pattern(request.subscribed_topic_regex):
@@ -230,13 +231,13 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: HeartbeatingClient
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat (KIP-848). Raises BrokerError for every refusal."""
+        """Handle ConsumerGroupHeartbeat (KIP-848). Raises BrokerError for every refusal."""
         self._raise_unless_served(request.group_id, may_be_empty=True)
         self._tell_of_all(request.group_id)
         return self._consumer.heartbeat(request, client)
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
-        """LeaveGroup of some members. Raises BrokerError if the group cannot be served."""
+        """Handle LeaveGroup of some members. Raises BrokerError if the group cannot be served."""
         self._raise_unless_served(group_id)
         group = self._groups.get(group_id)
         if group is not None:
@@ -258,7 +259,7 @@ class GroupCoordinator:
         positions: Mapping[TopicPartition, OffsetToCommit],
         producer: TransactionalProducer | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """OffsetCommit, or TxnOffsetCommit if a producer is given: the error of each position."""
+        """Handle OffsetCommit, or TxnOffsetCommit if a producer is given; return the error of each position."""
         is_transactional = producer is not None
         group_id = committer.group_id
         error = self.check_group(group_id, may_be_empty=not is_transactional)
@@ -299,9 +300,10 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """OffsetFetch, of all partitions if None are named. Raises BrokerError if the group cannot be served.
+        """Handle OffsetFetch, of all partitions if `partitions` is None. Raises BrokerError if the group cannot be
+        served.
 
-        Members of the consumer protocol say who they are (v9+), and must be in their epoch.
+        Members of the consumer protocol send their member id and epoch (v9+), which must be current.
         """
         self._raise_unless_served(group_id, may_be_empty=True)
         consumer_group = self._consumer_group(group_id)
@@ -310,7 +312,10 @@ class GroupCoordinator:
         return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """OffsetDelete (KIP-496): what members may be reading stays. Raises BrokerError for the group as a whole."""
+        """Handle OffsetDelete (KIP-496): offsets of subscribed topics stay.
+
+        Raises BrokerError if the group as a whole refuses.
+        """
         self._raise_unless_served(group_id)
         group = self._groups.get(group_id) or self._consumer_group(group_id)
         if group is None:
@@ -328,7 +333,8 @@ class GroupCoordinator:
         return errors
 
     def transaction_ended(self, index: int, producer_id: int, *, is_commit: bool) -> None:
-        """A marker was written to this partition of the offsets topic: commits of the transaction count, or not."""
+        """Commit or discard the offsets of a transaction whose marker was written to this partition of the offsets
+        topic."""
         concerned = [
             group_id
             for group_id in self._offsets.offsets.groups_in_transaction(producer_id)
@@ -337,7 +343,7 @@ class GroupCoordinator:
         self._offsets.end_transaction(producer_id, concerned, is_commit=is_commit)
 
     def topic_deleted(self, topic: str) -> None:
-        """Offsets in a topic go with it."""
+        """Delete the committed offsets of a deleted topic."""
         for group_id in self._offsets.delete_topic(topic):
             group = self._groups.get(group_id) or self._consumer_group(group_id)
             if group is not None:
@@ -346,7 +352,7 @@ class GroupCoordinator:
     # --- administration
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """DescribeGroups of one group; one that does not exist is Dead."""
+        """Handle DescribeGroups for one group; a group that does not exist is Dead."""
         error = self.check_group(group_id, may_be_empty=True)
         group = self._groups.get(group_id)
         if error or group is None:
@@ -354,7 +360,10 @@ class GroupCoordinator:
         return describe_classic(group)
 
     def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """ConsumerGroupDescribe of one group. Raises BrokerError if there is no such group of the consumer protocol."""
+        """Handle ConsumerGroupDescribe for one group.
+
+        Raises BrokerError if there is no such group of the consumer protocol.
+        """
         self._raise_unless_served(group_id)
         self._tell_of_all(group_id)
         group = self._consumer_group(group_id)
@@ -364,14 +373,14 @@ class GroupCoordinator:
         return describe_consumer_group(group, self._consumer_groups.topics, default_assignor)
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
-        """ListGroups: those that the filters let through, and an error if some are still being loaded."""
+        """Handle ListGroups: return the groups that pass the filters, and an error while some are being loaded."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.is_reading else ErrorCode.NONE
         listed = [list_classic(group) for group in self._groups.values()]
         listed += [list_consumer_group(group) for group in self._consumer_groups.by_id.values()]
         return error, [group for group in listed if is_listed(group, states, types)]
 
     def delete(self, group_id: str) -> ErrorCode:
-        """DeleteGroups of one group, which must have no members."""
+        """Handle DeleteGroups for one group, which must have no members."""
         error = self.check_group(group_id, may_be_empty=True)
         group = self._groups.get(group_id) or self._consumer_group(group_id)
         if error:
@@ -386,7 +395,7 @@ class GroupCoordinator:
             return failure.code
         return ErrorCode.NONE
 
-    # --- forgetting
+    # --- expiry and removal
 
     async def _expire_offsets(self) -> None:
         while True:
@@ -411,7 +420,7 @@ class GroupCoordinator:
         self._forget_if_unused(group)
 
     def _forget_if_unused(self, group: ClassicGroup | ConsumerGroup) -> None:
-        """A group without members and offsets is forgotten."""
+        """Remove a group without members and offsets."""
         is_unused = not group.members and not self._offsets.offsets.of(group.group_id)
         if isinstance(group, ClassicGroup):
             is_unused = is_unused and group.state is GroupState.EMPTY and not group.pending_members
@@ -424,7 +433,7 @@ class GroupCoordinator:
             self._log.forget(group.group_id, committed)
             self._consumer_groups.forget(group)
         else:
-            # Of a group that never had members nothing but its offsets was ever written.
+            # For a group that never had members, only offsets were written.
             self._log.forget(group.group_id, committed, whole_group=group.generation_id > 0)
             for member_id in list(group.pending_members):
                 group.forget_pending(member_id)

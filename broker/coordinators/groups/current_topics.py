@@ -1,4 +1,4 @@
-"""The topics that exist now, as groups of the consumer protocol see them: by name, by id, and by pattern."""
+"""The present topics as groups of the consumer protocol use them: by name, by id, and by pattern."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ REMEMBERED_PATTERNS = 1000
 REMEMBERED_NAMES = 1_000_000
 """Matches of all remembered patterns together."""
 IN_LOOP_S = 0.002
-"""How long names are matched in the event loop's thread before a worker thread goes on."""
+"""How long names are matched in the event loop's thread before a worker thread continues."""
 IN_THREAD_S = 0.02
-"""How long one pattern is matched in a worker thread before it is another pattern's turn."""
+"""How long one pattern is matched in a worker thread before the next pattern gets a turn."""
 MOST_NAMES_A_TURN = 10_000
 
 
 class TopicSource(Protocol):
-    """Where topics are known (`MetadataStore`)."""
+    """A source of the present topics (`MetadataStore`)."""
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
-        """By name."""
+        """The topics by name."""
 
     def topic_by_id(self, topic_id: UUID) -> TopicState | None:
-        """One of them by its id."""
+        """Return a topic by its id, None if there is none."""
 
     @property
     def end_offset(self) -> int:
@@ -40,7 +40,7 @@ class TopicSource(Protocol):
 
 
 class _PatternMatches:
-    """The names that match one pattern, and those that were not looked at yet."""
+    """A set of the names that match one pattern, with the names that were not matched yet."""
 
     def __init__(self, pattern: str, names: Collection[str]) -> None:
         self.matching: frozenset[str] = frozenset()
@@ -60,13 +60,13 @@ class _PatternMatches:
             self._take(self._match_some(IN_LOOP_S), existing)
 
     async def finish(self, existing: Mapping[str, TopicState], threads: trio.CapacityLimiter) -> None:
-        """Match all names in worker threads, in turns, of which ``threads`` gives one after the other."""
+        """Match all names in worker threads, in turns that ``threads`` grants one after the other."""
         async with self.turn:
             while self.unseen:
                 self._take(await trio.to_thread.run_sync(self._match_some, IN_THREAD_S, limiter=threads), existing)
 
     def follow(self, created: Collection[str], deleted: Collection[str]) -> None:
-        """Look at new topics later, and forget deleted ones."""
+        """Queue new topics for matching, and remove deleted ones."""
         self.unseen += created
         if not self.matching.isdisjoint(deleted):
             self.matching = self.matching.difference(deleted)
@@ -85,34 +85,34 @@ class _PatternMatches:
 
 
 class CurrentTopics:
-    """A source of topics, with the matches of patterns kept up to date name by name as topics come and go.
+    """A source of topics that updates the matches of patterns as topics are created and deleted.
 
     Matching is linear in the names, but a name may take a pattern milliseconds (`RE2` without a DFA), and there may be
-    100,000 names: `match` does it in worker threads, so that the event loop serves everybody else meanwhile.
+    100,000 names: `match` does it in worker threads, so that the event loop serves other requests meanwhile.
     """
 
     def __init__(self, source: TopicSource) -> None:
         self._source = source
         self._matches: dict[str, _PatternMatches] = {}
-        """By pattern, the one that was asked for last at the end."""
+        """By pattern, the most recently used one at the end."""
         self._names: set[str] = set()
         self._seen_at = -1
         self._threads = trio.CapacityLimiter(1)
 
     @property
     def by_name(self) -> Mapping[str, TopicState]:
-        """All topics, not to be changed."""
+        """All topics by name, not to be changed."""
         return self._source.topics
 
     def by_id(self, topic_id: UUID) -> TopicState | None:
-        """A topic by its id, if there is one."""
+        """Return a topic by its id, None if there is none."""
         return self._source.topic_by_id(topic_id)
 
     async def match(self, patterns: Collection[str]) -> None:
-        """Match all topics that exist against patterns, as far as that has not been done.
+        """Match all existing topics against patterns, as far as they are not matched yet.
 
-        As long as the caller's task does not wait after this, `matching` knows the names of each pattern. A pattern
-        that cannot be compiled (some later Kafka's, in the log) matches nothing.
+        As long as the caller's task does not wait after this call, `matching` returns the names of each pattern. A
+        pattern that cannot be compiled (of a later Kafka, in the log) matches nothing.
         """
         held: list[_PatternMatches] = []
         try:
@@ -128,9 +128,9 @@ class CurrentTopics:
             self._forget_oldest()
 
     def matching(self, pattern: str) -> frozenset[str] | None:
-        """Return the names of the topics that match, internal ones as well, as in Kafka 4.
+        """Return the names of the matching topics, internal ones as well, as in Kafka 4.
 
-        None if there are names that were not looked at yet, and looking at them takes longer than a moment.
+        None if names are not matched yet and matching them would block the event loop.
         """
         is_new = pattern not in self._matches
         matches = self._matches_of(pattern)

@@ -1,4 +1,4 @@
-"""What tools are told of groups: DescribeGroups and ListGroups."""
+"""Descriptions of groups for tools: DescribeGroups and ListGroups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONSUMER_TYPE = "consumer"
 
 
 def describe_classic(group: ClassicGroup) -> DescribedGroup:
-    """A classic group; what its members said and were given is told once that is settled, in state Stable."""
+    """Describe a classic group; members' protocol metadata and assignments are included only in state Stable."""
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -40,12 +40,12 @@ def _describe_member(member: ClassicMember, protocol_name: str | None) -> Descri
 
 
 def describe_unknown(group_id: str, error: ErrorCode = ErrorCode.NONE) -> DescribedGroup:
-    """A group that does not exist is Dead; one that cannot be looked up has an error and no state."""
+    """Describe a group that does not exist as Dead, or one that cannot be looked up by its error alone."""
     return DescribedGroup(group_id=group_id, error_code=error, group_state="" if error else GroupState.DEAD.value)
 
 
 def list_classic(group: ClassicGroup) -> ListedGroup:
-    """A classic group in the list of groups."""
+    """Return a classic group's entry in the list of groups."""
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
@@ -55,7 +55,7 @@ def list_classic(group: ClassicGroup) -> ListedGroup:
 
 
 def is_listed(group: ListedGroup, states: Iterable[str], types: Iterable[str]) -> bool:
-    """Whether filters by state (KIP-518) and type (KIP-848) let this group through; an empty one lets all through."""
+    """Return whether a group passes filters by state (KIP-518) and type (KIP-848); an empty filter passes all."""
     wanted_states, wanted_types = {name.lower() for name in states}, {name.lower() for name in types}
     has_state = not wanted_states or group.group_state.lower() in wanted_states
     return has_state and (not wanted_types or group.group_type in wanted_types)

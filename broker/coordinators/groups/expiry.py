@@ -1,4 +1,4 @@
-"""Which committed offsets are old enough to be forgotten.
+"""The rules for the expiry of committed offsets.
 
 Source: Kafka `GroupMetadata.removeExpiredOffsets` (KIP-186, KIP-211, KIP-496).
 """
@@ -17,11 +17,11 @@ MINUTE_MS = 60_000
 def expired_offsets(
     group: ClassicGroup, offsets: GroupOffsets, *, now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Partitions whose committed offset a classic group need not keep any longer.
+    """Return the partitions whose committed offset has expired in a classic group.
 
-    - A group without members keeps its offsets for `retention_ms` from the moment when the last one left.
+    - A group without members keeps its offsets for `retention_ms` from the time when the last member left.
     - A stable group of consumers keeps those of subscribed topics, others for `retention_ms` from their commit.
-    - A group that only keeps offsets here keeps each for `retention_ms` from its commit.
+    - A group that only commits offsets keeps each for `retention_ms` from its commit.
     - Any other group keeps everything. A client's own retention time (OffsetCommit v2-4) overrides `retention_ms`.
     """
     if group.protocol_type is None:
@@ -45,7 +45,7 @@ def expired_offsets(
 def unread_offsets(
     is_subscribed_to: Callable[[str], bool], offsets: GroupOffsets, *, now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """The same for a group of the consumer protocol (KIP-848), whose subscriptions are always known."""
+    """Return the expired partitions of a group of the consumer protocol (KIP-848), whose subscriptions are known."""
     old = _older_than(offsets, now_ms, retention_ms, lambda offset: offset.commit_timestamp_ms)
     return [partition for partition in old if not is_subscribed_to(partition.topic)]
 

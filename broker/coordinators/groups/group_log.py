@@ -1,6 +1,6 @@
-"""What the group coordinator remembers, as records of `__consumer_offsets`, in Kafka's own formats.
+"""The group coordinator's state as records of `__consumer_offsets`, in Kafka's own formats.
 
-Every key begins with an int16 that says what it is: 0 and 1 a committed offset, 2 a classic group with its members,
+Every key begins with an int16 that is its type: 0 and 1 a committed offset, 2 a classic group with its members,
 3 to 8 the parts of a group of the consumer protocol (`consumer_group_log.py`). Every value begins with its own version.
 Source: Kafka `GroupMetadataManager`; the versions written are those of Kafka 3.9.
 """
@@ -46,21 +46,21 @@ _ERRORS_FOR_CLIENTS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a failed append tells the client (Kafka `GroupMetadataManager.storeOffsets`)."""
+"""The client's error for a failed append (Kafka `GroupMetadataManager.storeOffsets`)."""
 _ERRORS_OF_GENERATIONS = _ERRORS_FOR_CLIENTS | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
-"""The same for a generation that its members wait for (Kafka `GroupMetadataManager.storeGroup`)."""
+"""The members' error for a failed append of a generation (Kafka `GroupMetadataManager.storeGroup`)."""
 
 
 class GroupLog:
-    """Writes classic groups and offsets; reading is `parse_offset` and `parse_group` below."""
+    """A writer of classic groups and offsets; `parse_offset` and `parse_group` below read them."""
 
     def __init__(self, log: CoordinatorLog, *, timeout_s: float = math.inf) -> None:
-        """``timeout_s``: how long followers have to copy a generation (`offsets.commit.timeout.ms`)."""
+        """Write to ``log``; ``timeout_s`` limits the replication of a generation (`offsets.commit.timeout.ms`)."""
         self.log = log
         self._timeout_s = timeout_s
 
     def store_group(self, group: ClassicGroup) -> ErrorCode:
-        """Write a group with its members; the error to tell them if that failed."""
+        """Write a group with its members; return the members' error if that failed, else NONE."""
         try:
             self.write(group.group_id, [classic_group_record(group)])
         except BrokerError as error:
@@ -68,7 +68,7 @@ class GroupLog:
         return ErrorCode.NONE
 
     def store_generation(self, group: ClassicGroup, settle: Settle) -> None:
-        """As `store_group`; ``settle`` is called, maybe at once, when it is replicated, or with the error to tell."""
+        """Write a group; call ``settle``, maybe at once, when the record is replicated, or with the members' error."""
 
         def settled(code: ErrorCode) -> None:
             settle(_ERRORS_OF_GENERATIONS.get(code, code))
@@ -86,7 +86,7 @@ class GroupLog:
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer: TransactionalProducer | None = None,
     ) -> int:
-        """Write committed offsets; returns where in the log they are. Raises BrokerError with the client's error."""
+        """Write committed offsets; return the first record's offset. Raises BrokerError with the client's error."""
         records = [offset_record(group_id, partition, offset) for partition, offset in offsets.items()]
         try:
             return self.write(group_id, records, producer)
@@ -94,7 +94,7 @@ class GroupLog:
             raise BrokerError(error_for_clients(error), error.message) from error
 
     def when_replicated(self, group_id: str, offset: int, then: Callable[[], None]) -> None:
-        """Call ``then``, maybe at once, when the record at ``offset`` is in all in-sync logs; never if it gets lost."""
+        """Call ``then``, maybe at once, when all in-sync replicas have the record; never if the record is lost."""
 
         def settled(code: ErrorCode) -> None:
             if code in REPLICATED:
@@ -116,23 +116,23 @@ class GroupLog:
 
 
 def error_for_clients(error: BrokerError) -> ErrorCode:
-    """The error that a group's client understands."""
+    """Return the error that a group's client understands, and log the failed write."""
     logger.warning("a write to the offsets topic failed: %s %s", error.code.name, error.message or "")
     return _ERRORS_FOR_CLIENTS.get(error.code, error.code)
 
 
 def versioned_bytes(message: Message, version: int) -> bytes:
-    """A key or value with its version before it."""
+    """Return an encoded key or value after its version."""
     return version.to_bytes(2, "big") + encode(message, version)
 
 
 def versioned(key: Message, key_version: int, value: Message, value_version: int) -> KeyValue:
-    """A record of a versioned key and a versioned value."""
+    """Return a record of a versioned key and a versioned value."""
     return KeyValue(versioned_bytes(key, key_version), versioned_bytes(value, value_version))
 
 
 def version_of(data: bytes) -> int:
-    """The version at the head of a key or value."""
+    """Return the version at the start of a key or value."""
     return int.from_bytes(data[:2], "big", signed=True)
 
 
@@ -141,13 +141,13 @@ def version_of(data: bytes) -> int:
 
 @lru_cache(maxsize=10_000)
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
-    """The key of a committed offset."""
+    """Return the key of a committed offset."""
     key = OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition)
     return versioned_bytes(key, OFFSET_KEYS[-1])
 
 
 def offset_record(group_id: str, partition: TopicPartition, offset: CommittedOffset) -> KeyValue:
-    """A committed offset as a record; only an old version can say when it expires."""
+    """Return a committed offset as a record; an expiry time needs an old version of the value."""
     value = OffsetCommitValue(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
@@ -162,13 +162,13 @@ def offset_record(group_id: str, partition: TopicPartition, offset: CommittedOff
 
 
 def parse_offset_key(key: bytes) -> tuple[str, TopicPartition]:
-    """Group id and partition of a committed offset's key. Raises DecodeError."""
+    """Return the group id and partition in a committed offset's key. Raises DecodeError."""
     parsed = decode(OffsetCommitKey, memoryview(key)[2:], version_of(key))
     return parsed.group, TopicPartition(parsed.topic, parsed.partition)
 
 
 def parse_offset(value: bytes, log_offset: int) -> CommittedOffset:
-    """A committed offset, in any version that Kafka ever wrote. Raises DecodeError."""
+    """Return a committed offset from a value of any version of Kafka. Raises DecodeError."""
     parsed = decode(OffsetCommitValue, memoryview(value)[2:], version_of(value))
     expire_timestamp = None if parsed.expire_timestamp == NOT_SET else parsed.expire_timestamp
     return CommittedOffset(
@@ -180,22 +180,22 @@ def parse_offset(value: bytes, log_offset: int) -> CommittedOffset:
 
 
 def classic_group_record(group: ClassicGroup) -> KeyValue:
-    """A group with its members as a record."""
+    """Return a classic group with its members as a record."""
     return versioned(GroupMetadataKey(group=group.group_id), GROUP_KEY, _group_value(group), GROUP_VALUE)
 
 
 def classic_group_tombstone(group_id: str) -> KeyValue:
-    """The record that makes the log forget a group."""
+    """Return the tombstone that deletes a classic group from the log."""
     return KeyValue(versioned_bytes(GroupMetadataKey(group=group_id), GROUP_KEY), None)
 
 
 def parse_group_key(key: bytes) -> str:
-    """The group id in a group's key. Raises DecodeError."""
+    """Return the group id in a group's key. Raises DecodeError."""
     return decode(GroupMetadataKey, memoryview(key)[2:], version_of(key)).group
 
 
 def parse_group(group_id: str, value: bytes) -> ClassicGroup:
-    """A classic group, Stable if it has members and Empty if not, in any version. Raises DecodeError."""
+    """Return a classic group from a value of any version, Stable if it has members, else Empty. Raises DecodeError."""
     parsed = decode(GroupMetadataValue, memoryview(value)[2:], version_of(value))
     timestamp = None if parsed.current_state_timestamp == NOT_SET else parsed.current_state_timestamp
     group = ClassicGroup(group_id, state_timestamp_ms=timestamp)

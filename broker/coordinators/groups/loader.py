@@ -1,4 +1,4 @@
-"""Groups and offsets as a partition of `__consumer_offsets` tells them, record by record."""
+"""The loader of a partition of `__consumer_offsets`, which restores groups and offsets record by record."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionLoader:
-    """Replays one partition into groups of either protocol and `offsets`: the last record of a key counts.
+    """A loader that replays one partition into groups of either protocol and `offsets`; the last record of a key is
+    valid.
 
-    What a producer committed in a transaction counts from its commit marker on; until then it is pending.
+    Offsets that a producer has committed in a transaction are pending until its commit marker.
     """
 
     def __init__(
@@ -30,16 +31,16 @@ class PartitionLoader:
         offsets: CommittedOffsets,
         resume: Callable[[set[str]], None] = lambda _: None,
     ) -> None:
-        """``resume`` is told of every group that was mentioned, at the end."""
+        """Load into the given maps; ``resume`` is called at the end with every group id in the partition."""
         self._resume = resume
         self._groups = groups
         self._consumer_groups = consumer_groups
         self._offsets = offsets
         self.group_ids: set[str] = set()
-        """Every group that was mentioned."""
+        """The ids of all groups that have records in the partition."""
 
     def replay(self, entries: Iterable[Replayed]) -> None:
-        """Take in some more of the partition. A record that cannot be read is skipped with a warning."""
+        """Replay the next records of the partition. A record that cannot be read is skipped with a warning."""
         for entry in entries:
             if isinstance(entry, ReplayedMarker):
                 for group_id in self._offsets.groups_in_transaction(entry.producer_id):
@@ -49,7 +50,7 @@ class PartitionLoader:
             try:
                 self._replay_record(entry)
             except (DecodeError, BrokerError) as error:
-                # A BrokerError is a version that only a later Kafka writes.
+                # A BrokerError means a version that only a later Kafka writes.
                 logger.warning("a record at offset %d of __consumer_offsets cannot be read: %s", entry.offset, error)
 
     def _replay_record(self, record: ReplayedRecord) -> None:
@@ -86,7 +87,7 @@ class PartitionLoader:
             self._groups[group_id] = parse_group(group_id, record.value)
 
     def resume(self) -> None:
-        """Make a group for every one that only has offsets, and let all go on."""
+        """Create a group for each id that only has offsets, and resume all loaded groups."""
         for group_id in self.group_ids:
             is_known = group_id in self._groups or group_id in self._consumer_groups
             if self._offsets.of(group_id) and not is_known:

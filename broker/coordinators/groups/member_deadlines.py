@@ -1,4 +1,4 @@
-"""Until when members of the consumer protocol must be heard of, and what they must have done by then."""
+"""Deadlines of members of the consumer protocol: for their heartbeats and for steps of a rebalance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...server.timers import Timer, TimerQueue
 
 
 class Deadline(Enum):
-    """What a member can miss; the values say so in the broker's log."""
+    """A deadline that a member can miss; its value explains the miss in the broker's log."""
 
     SESSION = "its session expired"
     REBALANCE = "it did not give up its partitions within the rebalance timeout"
@@ -18,7 +18,7 @@ class Deadline(Enum):
 
 
 class MemberDeadlines:
-    """The deadlines of all members; `missed` is called with group id, member id and what was missed."""
+    """A set of the deadlines of all members; `missed` is called with group id, member id and the missed deadline."""
 
     def __init__(self, timers: TimerQueue, missed: Callable[[str, str, Deadline], None]) -> None:
         self._timers = timers
@@ -26,7 +26,7 @@ class MemberDeadlines:
         self._pending: dict[tuple[str, str], dict[Deadline, Timer]] = {}
 
     def set(self, deadline: Deadline, group_id: str, member_id: str, delay_ms: int) -> None:
-        """Give the member `delay_ms` from now."""
+        """Set the member's deadline to `delay_ms` from now."""
         pending = self._pending.setdefault((group_id, member_id), {})
         timer = pending.get(deadline)
         if timer is None:
@@ -35,18 +35,18 @@ class MemberDeadlines:
             timer.move(delay_ms)
 
     def set_once(self, deadline: Deadline, group_id: str, member_id: str, delay_ms: int) -> None:
-        """Give the member `delay_ms` from now, unless it has such a deadline already."""
+        """Set the member's deadline to `delay_ms` from now, unless it is already set."""
         if deadline not in self._pending.get((group_id, member_id), ()):
             self.set(deadline, group_id, member_id, delay_ms)
 
     def clear(self, deadline: Deadline, group_id: str, member_id: str) -> None:
-        """The member has done it, or need not any longer."""
+        """Cancel a deadline of the member."""
         timer = self._take(deadline, group_id, member_id)
         if timer is not None:
             timer.cancel()
 
     def clear_all(self, group_id: str, member_id: str) -> None:
-        """The member is gone."""
+        """Cancel all deadlines of a member that was removed."""
         for timer in self._pending.pop((group_id, member_id), {}).values():
             timer.cancel()
 

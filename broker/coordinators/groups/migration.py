@@ -1,9 +1,9 @@
-"""Groups that change their protocol while they live: classic to consumer and back (KIP-848, online migration).
+"""Changes of the protocol of groups with members: classic to consumer and back (KIP-848, online migration).
 
-An empty group takes the protocol of whoever joins it, always. Whether a living one may change is up to
-`group.consumer.migration.policy`: *upgrade* when the first member of the consumer protocol joins a classic group,
-*downgrade* when the last one has left and only members of the classic protocol remain. In between, members of both
-protocols share a group of the consumer protocol (`classic_in_consumer.py`).
+An empty group always takes the protocol of the client that joins. For a group with members,
+`group.consumer.migration.policy` decides: *upgrade* when the first member of the consumer protocol joins a classic
+group, *downgrade* when the last one has left and only members of the classic protocol remain. In between, members of
+both protocols share a group of the consumer protocol (`classic_in_consumer.py`).
 
 Source: Kafka `GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`,
 `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`.
@@ -34,7 +34,7 @@ DOWNGRADES = {"downgrade", "bidirectional"}
 
 
 class Migration:
-    """Between `classic_groups`, the coordinator's own, and groups of the consumer protocol."""
+    """A converter between `classic_groups`, the coordinator's own, and groups of the consumer protocol."""
 
     def __init__(
         self,
@@ -51,16 +51,16 @@ class Migration:
         self._topics = topics
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """The classic group with this id, if there is one."""
+        """Return the classic group with this id, None if there is none."""
         return self._classic_groups.get(group_id)
 
     # --- upgrade
 
     def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
-        """What a classic group becomes; nothing is changed yet.
+        """Return the group of the consumer protocol that a classic group becomes, without changing the classic group.
 
         Its members keep their assignments and, until each of them is replaced, their protocol. Raises BrokerError
-        GROUP_ID_NOT_FOUND if the group must stay as it is.
+        GROUP_ID_NOT_FOUND if the group must stay classic.
         """
         group_id = group.group_id
         if group.state is GroupState.EMPTY:
@@ -106,7 +106,7 @@ class Migration:
         )
 
     def retire(self, group: ClassicGroup) -> None:
-        """A classic group is no more: members that wait for an answer are told to join again."""
+        """Remove an upgraded classic group; its pending requests are answered with REBALANCE_IN_PROGRESS."""
         for member in group.members.values():
             member.answer_join(failed_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -123,7 +123,8 @@ class Migration:
     # --- downgrade
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Whether a group becomes classic as these members leave: the last of the consumer protocol are among them."""
+        """Return whether a group becomes classic when these members, among them the last of the consumer protocol,
+        leave."""
         staying = [member for member_id, member in group.members.items() if member_id not in leaving]
         if not staying or any(member.classic is None for member in staying):
             return False
@@ -131,14 +132,12 @@ class Migration:
             return False
         policy = self._config.group_consumer_migration_policy.lower()
         if policy not in DOWNGRADES or len(staying) > self._config.group_max_size:
-            logger.info(
-                "group %s stays one of the consumer protocol, though only classic members remain", group.group_id
-            )
+            logger.info("group %s keeps the consumer protocol, though only classic members remain", group.group_id)
             return False
         return True
 
     def downgraded(self, group: ConsumerGroup, leaving: Collection[str]) -> ClassicGroup:
-        """What a group becomes as these members leave; nothing is changed yet."""
+        """Return the classic group that a group becomes when these members leave, without changing the group."""
         classic = ClassicGroup(group.group_id, state_timestamp_ms=self._clock.now_ms())
         classic.state = GroupState.STABLE
         classic.generation_id = group.epoch
@@ -164,7 +163,7 @@ class Migration:
         )
 
     def resume(self, group: ClassicGroup) -> None:
-        """A group is classic from now on: its members are to join anew."""
+        """Add a downgraded group to the classic groups, and start a rebalance in which its members rejoin."""
         self._classic_groups[group.group_id] = group
         for member in group.members.values():
             self._rebalancer.extend_session(group, member)

@@ -1,6 +1,6 @@
-"""Committing, fetching and forgetting offsets.
+"""Commit, fetch and deletion of offsets.
 
-Who may commit for a group is decided by its protocol (`ClassicProtocol.check_commit`); here it is settled.
+The group's protocol has already checked whether the client may commit (`ClassicProtocol.check_commit`).
 Source: Kafka `GroupCoordinator.doCommitOffsets`, `GroupMetadataManager`.
 """
 
@@ -23,7 +23,7 @@ NOT_SET = -1
 
 
 class OffsetToCommit(NamedTuple):
-    """One position as a client gives it: -1 where it says nothing, in milliseconds where it is a time."""
+    """A position as a client sends it; -1 for a missing number or time."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -33,7 +33,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """A position as a client is told it: offset -1 if there is none."""
+    """A position as a client receives it; offset -1 if none is committed."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = NO_LEADER_EPOCH
@@ -42,7 +42,7 @@ class FetchedOffset(NamedTuple):
 
 
 class OffsetService:
-    """The committed offsets of all groups, and their log."""
+    """A service for the committed offsets of all groups, and their log."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, log: GroupLog) -> None:
         self._config = config
@@ -56,7 +56,7 @@ class OffsetService:
         positions: Mapping[TopicPartition, OffsetToCommit],
         producer: TransactionalProducer | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit, or with `producer` once its transaction commits; the error of each position."""
+        """Commit offsets, with `producer` as part of its transaction; return the error of each position."""
         errors = dict.fromkeys(positions, ErrorCode.NONE)
         accepted: dict[TopicPartition, CommittedOffset] = {}
         for partition, position in positions.items():
@@ -95,9 +95,10 @@ class OffsetService:
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """The newest committed offsets that are replicated, of all partitions if None are named.
+        """Return the newest replicated committed offsets, of all partitions if `partitions` is None.
 
-        With `require_stable`, what these or an open transaction may change is UNSTABLE_OFFSET_COMMIT instead (KIP-447).
+        With `require_stable`, a position that an unreplicated commit or an open transaction may change has the error
+        UNSTABLE_OFFSET_COMMIT (KIP-447).
         """
         group = self.offsets.of(group_id)
         fetched: dict[TopicPartition, FetchedOffset] = {}
@@ -112,7 +113,7 @@ class OffsetService:
         return fetched
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget committed offsets, those that exist. Raises BrokerError if that cannot be written."""
+        """Delete the committed offsets of partitions. Raises BrokerError if the tombstones cannot be written."""
         known = self.offsets.of(group_id).partitions
         doomed = [partition for partition in partitions if partition in known]
         self._log.forget(group_id, doomed)
@@ -120,7 +121,7 @@ class OffsetService:
             self.offsets.remove(group_id, partition)
 
     def delete_topic(self, topic: str) -> list[str]:
-        """Forget all groups' offsets in a deleted topic; returns the groups that had some."""
+        """Delete all groups' offsets of a deleted topic; return the groups that had some."""
         concerned = []
         for group_id in self.offsets:
             doomed = [partition for partition in self.offsets.of(group_id).partitions if partition.topic == topic]
@@ -130,6 +131,6 @@ class OffsetService:
         return concerned
 
     def end_transaction(self, producer_id: int, group_ids: Iterable[str], *, is_commit: bool) -> None:
-        """A marker of this producer's transaction was written: its commits for these groups count, or not."""
+        """Commit or discard the offsets of a producer's transaction for these groups, after its marker was written."""
         for group_id in group_ids:
             self.offsets.end_transaction(group_id, producer_id, is_commit=is_commit)

@@ -1,9 +1,9 @@
-"""What makes a classic group's rebalance go on: everybody has come back, or time is up.
+"""The rebalance of a classic group: each phase ends when all members have answered or their time is up.
 
-Two time-outs watch a member. Its *session* ends if it does not heartbeat, but never while one of its requests is parked
-here. A *rebalance* waits for its members as long as the most patient one allows: first for them to rejoin, then for
-their SyncGroup. Who misses it is out; a static member that misses the first is given the benefit of its session
-(KIP-345). Source: Kafka `GroupCoordinator`, `DelayedJoin`, `InitialDelayedJoin`, `DelayedSync`, `DelayedHeartbeat`.
+A member has two timeouts. Its *session* ends if it sends no heartbeat, but never while one of its requests is pending.
+A *rebalance* waits for the largest rebalance timeout of its members: first until they rejoin, then for their SyncGroup.
+A member that misses it is removed; a static member that misses the first wait stays until its session ends (KIP-345).
+Source: Kafka `GroupCoordinator`, `DelayedJoin`, `InitialDelayedJoin`, `DelayedSync`, `DelayedHeartbeat`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from .classic_member import ClassicMember
 logger = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A new member cannot heartbeat while its JoinGroup is parked; after this long it should have come again."""
+"""Session timeout of a new member, which cannot send heartbeats while its JoinGroup is pending."""
 
 PREPARING = GroupState.PREPARING_REBALANCE
 COMPLETING = GroupState.COMPLETING_REBALANCE
 
 
 class GroupWriter(Protocol):
-    """Where a group's state is made durable (`group_log.GroupLog`)."""
+    """A writer that makes a group's state durable (`group_log.GroupLog`)."""
 
     def store_group(self, group: ClassicGroup) -> ErrorCode:
-        """Write the group's present members and assignments; the error to tell members if that failed."""
+        """Write the group's present members and assignments; return the members' error, or NONE."""
 
     def store_generation(self, group: ClassicGroup, settle: Callable[[ErrorCode], None]) -> None:
-        """The same; ``settle`` is called, maybe at once, when no fail-over can lose it, or with the error to tell."""
+        """Write the group; call ``settle``, maybe at once, when it is replicated, or with the members' error."""
 
 
 class Rebalancer:
-    """Moves groups through their states. Every method leaves the group in a state that needs no other call."""
+    """A driver that moves groups through their states; after each method the group's state needs no other call."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, timers: TimerQueue, writer: GroupWriter) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class Rebalancer:
     # --- sessions
 
     def extend_session(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-        """The member was heard of: its session begins anew."""
+        """Restart the member's session timeout."""
         delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         if member.session is not None and member.session.is_pending:
             member.session.move(delay_ms)
@@ -60,18 +60,18 @@ class Rebalancer:
             member.session = self._timers.schedule(delay_ms, lambda: self._session_ended(group, member))
 
     def hand_out_member_id(self, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-        """Keep a place for an id that a client must come back with (KIP-394), for one session."""
+        """Reserve a member id, with which a client must rejoin (KIP-394), for one session timeout."""
         group.pending_members[member_id] = self._timers.schedule(
             session_timeout_ms, lambda: self.remove_pending_member(group, member_id)
         )
 
     def remove_pending_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Give up an id that was handed out and not used."""
+        """Remove a reserved member id that no client has used."""
         group.remove(member_id)
         self.complete_join_if_all_joined(group)
 
     def remove_member(self, group: ClassicGroup, member: ClassicMember, reason: str) -> None:
-        """The member leaves or is thrown out; those who stay rebalance."""
+        """Remove a member; the remaining members rebalance."""
         member.answer_join(failed_join("", ErrorCode.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
@@ -81,7 +81,7 @@ class Rebalancer:
             self.complete_join_if_all_joined(group)
 
     def hand_over(self, group: ClassicGroup) -> None:
-        """Another broker looks after the group: whoever waits here is told so, and no time runs out any more."""
+        """Refuse pending requests with NOT_COORDINATOR and cancel all timers: another broker coordinates the group."""
         for member in list(group.members.values()):
             member.answer_join(failed_join(member.member_id, ErrorCode.NOT_COORDINATOR))
             member.answer_sync(SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
@@ -103,12 +103,12 @@ class Rebalancer:
     # --- waiting for members to rejoin
 
     def prepare_if_possible(self, group: ClassicGroup, reason: str) -> None:
-        """Begin a rebalance, unless one is being prepared already."""
+        """Start a rebalance, unless one is already waiting for members."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
     def prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Begin a rebalance: all members must rejoin."""
+        """Start a rebalance: all members must rejoin."""
         logger.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation_id, reason)
         if group.state is COMPLETING:
             self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -123,7 +123,7 @@ class Rebalancer:
             self._wait_for_rejoin(group)
 
     def complete_join_if_all_joined(self, group: ClassicGroup) -> None:
-        """End the wait for members early, if nobody is missing; a group's first rebalance waits its time out."""
+        """Complete the wait for members if all have joined; a group's first rebalance waits for its full delay."""
         is_waiting_for_rejoin = group.rebalance_timer is not None and not group.is_waiting_for_more_members
         if group.state is PREPARING and is_waiting_for_rejoin and group.has_all_members_joined:
             self._complete_join(group)
@@ -134,7 +134,7 @@ class Rebalancer:
         self.complete_join_if_all_joined(group)
 
     def _wait_for_more_members(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """A new group waits `delay_ms` for more members, and again while some come, `remaining_ms` more at most."""
+        """Wait `delay_ms` for more members, and again while new ones join, at most `remaining_ms` more."""
 
         def waited() -> None:
             if group.new_member_added and remaining_ms:
@@ -160,7 +160,7 @@ class Rebalancer:
                 logger.info("group %s: %s did not rejoin in time", group.group_id, member.member_id)
                 group.remove(member.member_id)
         if group.members and not group.elect_leader_among_joined():
-            # Only static members are left and none has rejoined: their sessions decide.
+            # Only static members are left and none has rejoined: they stay until their sessions end.
             self._set_rebalance_timer(group, group.rebalance_timeout_ms)
             return
         if group.rebalance_timer is not None:
@@ -186,13 +186,13 @@ class Rebalancer:
     # --- waiting for members to sync
 
     def member_synced(self, group: ClassicGroup, member_id: str) -> None:
-        """The member's SyncGroup has come."""
+        """Record that the member's SyncGroup has arrived."""
         group.pending_sync_members.discard(member_id)
         if not group.pending_sync_members:
             self._stop_waiting_for_sync(group)
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """The leader has decided: store its decision, then tell everybody, and the group is stable."""
+        """Store the leader's assignment; then answer all members, and the group is stable."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         self._writer.store_generation(group, partial(self._assigned, group, group.generation_id))
@@ -208,7 +208,7 @@ class Rebalancer:
             group.transition_to(GroupState.STABLE, self._clock.now_ms())
 
     def fail_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """There will be no assignment in this generation: tell those who wait for it."""
+        """Answer pending SyncGroups with an error: this generation has no assignment."""
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, error)

@@ -1,7 +1,7 @@
-"""Regular expressions that members subscribe with (ConsumerGroupHeartbeat v1, KIP-848), compiled by RE2.
+"""Regular expressions with which members subscribe (ConsumerGroupHeartbeat v1, KIP-848), compiled by RE2.
 
-Kafka compiles them with re2j, which reads the same language: no look-around, no back references, and matching in time
-linear in the length of a name. A topic matches as a whole.
+Kafka compiles them with re2j, which has the same syntax: no look-around, no back references, and matching in time
+linear in the length of a name. A pattern must match the whole topic name.
 
 Source: Kafka 4 `GroupMetadataManager.throwIfRegularExpressionIsInvalid`.
 """
@@ -17,11 +17,11 @@ from ....protocol.errors import BrokerError, ErrorCode
 LONGEST_PATTERN = 32_767
 """Characters of a pattern: as many as any string of a protocol version that is not flexible has bytes."""
 PATTERN_MEMORY_BYTES = 256 * 1024
-"""Memory of one compiled pattern and of the states that its matching remembers; re2 caches 128 compiled patterns."""
+"""Memory of one compiled pattern and of the states that its matching caches; re2 caches 128 compiled patterns."""
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be compiled; the text says why."""
+    """An error for a pattern that cannot be compiled; its text is the reason."""
 
 
 class CompiledPattern(Protocol):
@@ -34,12 +34,12 @@ class CompiledPattern(Protocol):
 def compiled(pattern: str) -> CompiledPattern:
     """Compile a pattern, or take it from re2's cache.
 
-    Raises PatternError, also where re2 is not installed: the broker serves everything else without it.
+    Raises PatternError, also if re2 is not installed: the broker needs re2 for nothing else.
     """
     if len(pattern) > LONGEST_PATTERN:
         raise PatternError(f"it has {len(pattern)} characters, more than {LONGEST_PATTERN}")
     try:
-        # Imported on first use: few brokers ever see a pattern.
+        # Imported on first use: few brokers ever receive a pattern.
         import re2
     except ImportError as error:
         raise PatternError(f"this broker lacks the package google-re2 ({error})") from error
@@ -55,7 +55,7 @@ def compiled(pattern: str) -> CompiledPattern:
 
 
 def is_valid_pattern(pattern: str) -> bool:
-    """Return whether `compiled` takes the pattern."""
+    """Return whether `compiled` accepts the pattern."""
     try:
         compiled(pattern)
     except PatternError:
@@ -75,7 +75,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching_names(pattern: CompiledPattern, names: Sequence[str], longest_s: float) -> tuple[int, list[str]]:
-    """Match names in their order for about ``longest_s`` seconds; return how many were looked at, and which match."""
+    """Match names in order for about ``longest_s`` seconds; return how many were tested, and the matching ones."""
     end = monotonic() + longest_s
     found: list[str] = []
     for count, name in enumerate(names, 1):

@@ -1,7 +1,8 @@
-"""A coordinator's memory: keyed records in the partitions of a compacted internal topic, read back at start.
+"""The log of a coordinator: keyed records in the partitions of a compacted internal topic, replayed at the start.
 
-Used for `__consumer_offsets` and `__transaction_state`. What the keys and values mean is their coordinator's affair.
-A record that was appended survives the process; whether it survives the machine is up to `log.flush.*`, as in Kafka.
+It is used for `__consumer_offsets` and `__transaction_state`. Only the coordinators interpret keys and values. An
+appended record survives a crash of the process; whether it survives a crash of the machine depends on `log.flush.*`, as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from ...replicas.partition import Partition, Settle
 from .request_writes import note_written
 
 REPLAY_BYTES = 4 * 1024 * 1024
-"""Bytes of a partition that are replayed in one go."""
+"""Bytes of a partition that are replayed in one step."""
 
 
 class KeyValue(NamedTuple):
-    """A record to write; a value of None takes the key back (a tombstone)."""
+    """A record to write; a value of None deletes the key (a tombstone)."""
 
     key: bytes
     value: bytes | None
 
 
 class ReplayedRecord(NamedTuple):
-    """A record found in the log; `producer_id` is -1 unless it belongs to a transaction."""
+    """A record read from the log; `producer_id` is -1 unless the record belongs to a transaction."""
 
     offset: int
     key: bytes
@@ -44,7 +45,7 @@ class ReplayedRecord(NamedTuple):
 
 
 class ReplayedMarker(NamedTuple):
-    """The end of a producer's transaction on this partition."""
+    """A marker read from the log, which ends a producer's transaction on this partition."""
 
     offset: int
     producer_id: int
@@ -55,27 +56,27 @@ Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
 
 
 class TransactionalProducer(NamedTuple):
-    """In whose transaction records are appended."""
+    """A producer in whose transaction records are appended."""
 
     producer_id: int
     producer_epoch: int
 
 
 class InternalTopics(Protocol):
-    """Where internal topics come from and are found."""
+    """A source of internal topics and their partitions."""
 
     def ensure_internal_topic(self, name: str) -> int:
-        """Create the topic if it is missing; returns its number of partitions."""
+        """Create the topic if it is missing; return its number of partitions."""
 
     def internal_topic_partitions(self, name: str) -> int:
-        """How many partitions the topic has; 0 if there is no such topic."""
+        """Return the number of the topic's partitions, 0 if the topic does not exist."""
 
     def internal_partition(self, name: str, index: int) -> Partition | None:
-        """A partition of it, if there is such one here."""
+        """Return a partition of the topic, None if this broker has no replica of it."""
 
 
 class CoordinatorLog:
-    """One internal topic as its coordinator uses it."""
+    """A view of one internal topic for its coordinator."""
 
     def __init__(self, topic: str, topics: InternalTopics, clock: Clock, *, codec: Codec = Codec.NONE) -> None:
         self.topic = topic
@@ -84,21 +85,21 @@ class CoordinatorLog:
         self._codec = codec
 
     def existing_partitions(self) -> int:
-        """How many partitions there are already, to be replayed: 0 if the topic does not exist."""
+        """Return the number of the topic's partitions, 0 if the topic does not exist."""
         return self._topics.internal_topic_partitions(self.topic)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has; creates it if it is missing."""
+        """The number of the topic's partitions; reading it creates the topic if it is missing."""
         return self._topics.ensure_internal_topic(self.topic)
 
     def existing_partition_of(self, key: str) -> int:
-        """As `partition_of`, but -1 if the topic does not exist, which then is not created."""
+        """Return the partition of a key, or -1 if the topic does not exist; never create the topic."""
         count = self.existing_partitions()
         return partition_for(key, count) if count else -1
 
     def partition_of(self, key: str) -> int:
-        """The partition that holds all records of a group or transactional id: Java's hash of it, as in Kafka."""
+        """Return the partition that holds a group or transactional id, by Java's hash of the id, as in Kafka."""
         return partition_for(key, self.partition_count)
 
     def append(
@@ -109,10 +110,11 @@ class CoordinatorLog:
         producer: TransactionalProducer | None = None,
         holds_answer: bool = True,
     ) -> int:
-        """Append records as one batch; returns the offset of the first.
+        """Append records as one batch; return the offset of the first.
 
-        The present request's answer waits until they are replicated; without ``holds_answer``, see `when_replicated`.
-        Raises BrokerError: COORDINATOR_NOT_AVAILABLE if the partition is not here, else what the log refuses with.
+        The answer of the present request waits until the records are replicated; without ``holds_answer``, see
+        `when_replicated`. Raises BrokerError: COORDINATOR_NOT_AVAILABLE if this broker has no replica of the partition,
+        else the log's refusal.
         """
         self._topics.ensure_internal_topic(self.topic)
         partition = self._partition(index)
@@ -125,9 +127,9 @@ class CoordinatorLog:
         return base_offset
 
     def when_replicated(self, index: int, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
-        """Call ``settle``, maybe at once, when the record at ``offset`` is in all in-sync logs, or will not be.
+        """Call ``settle``, maybe at once, when all in-sync replicas have the record at ``offset``, or with the error.
 
-        Raises BrokerError COORDINATOR_NOT_AVAILABLE if the partition is not here.
+        Raises BrokerError COORDINATOR_NOT_AVAILABLE if this broker has no replica of the partition.
         """
         self._partition(index).when_replicated(offset, settle, timeout_s=timeout_s)
 
@@ -138,19 +140,19 @@ class CoordinatorLog:
         return partition
 
     def tell_of(self, index: int, offset: int) -> None:
-        """Hold the answer to the present request back until the record at ``offset`` is replicated, if it is not."""
+        """Delay the answer of the present request until the record at ``offset`` is replicated."""
         partition = self._topics.internal_partition(self.topic, index)
         if partition is not None and not partition.is_replicated(offset):
             note_written(partition, offset)
 
     def tell_of_all(self, index: int) -> None:
-        """The same for all that the partition holds."""
+        """Delay the answer of the present request until all records of the partition are replicated."""
         partition = self._topics.internal_partition(self.topic, index)
         if partition is not None and partition.role is not None:
             self.tell_of(index, partition.log.log_end_offset - 1)
 
     def replay(self, index: int) -> Iterator[list[Replayed]]:
-        """What a partition holds from its start, some megabytes at a time, so that the caller can pause between."""
+        """Yield a partition's records from its start, some megabytes at a time, so that the caller can pause."""
         partition = self._topics.internal_partition(self.topic, index)
         if partition is None:
             return
@@ -211,13 +213,13 @@ def _entries(batch: BatchView) -> Iterator[Replayed]:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that keeps a group or transactional id (Kafka: Utils.abs(hash) % count)."""
+    """Return the partition of an internal topic for a group or transactional id (Kafka: Utils.abs(hash) % count)."""
     return java_hash(key) % partition_count
 
 
 @lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
-    """Java's `String.hashCode` over UTF-16 units, made positive as Kafka's `Utils.abs` does."""
+    """Return Java's `String.hashCode` over UTF-16 units, made positive as Kafka's `Utils.abs` does."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):

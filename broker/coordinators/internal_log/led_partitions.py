@@ -1,7 +1,7 @@
-"""The partitions of an internal topic that a coordinator looks after: whose they are, and whether they are read yet.
+"""The partitions of an internal topic that a coordinator leads, and whether they are loaded.
 
-A broker that is a cluster of its own looks after all of them. Else a partition is a coordinator's from its election on,
-when all that it remembers of it is forgotten and read anew, until another broker leads it.
+A lone broker leads all partitions. In a cluster, a coordinator is responsible for a partition from its election, when
+it drops its state of the partition and loads it again, until another broker leads the partition.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 class Reading(Protocol):
-    """One partition being read from its start to its end."""
+    """A replay of one partition from its start to its end."""
 
     def replay(self, entries: Iterable[Replayed]) -> None:
-        """Take in some more of it."""
+        """Apply the next records."""
 
     def resume(self) -> None:
-        """That was all: go on where the coordinator before has stopped."""
+        """Finish the replay, and continue the previous coordinator's work."""
 
 
 class LedPartitions:
-    """One coordinator's partitions. `run` must be running for any to be read."""
+    """A set of one coordinator's partitions; none is loaded unless `run` is running."""
 
     def __init__(
         self,
@@ -40,36 +40,36 @@ class LedPartitions:
         begin_reading: Callable[[int], Reading],
         forget: Callable[[int], None],
     ) -> None:
-        """Read partitions by `begin_reading`; call `forget` with a partition whose state is to be dropped."""
+        """Load partitions with `begin_reading`; call `forget` with each partition whose state must be dropped."""
         self._log = log
         self._is_alone = is_alone
         self._led: set[int] = set()
         self._unread: dict[int, object] = {}
-        """Those that requests must wait for; another object for each election."""
+        """Partitions that are not loaded yet; each election has a new object."""
         self._news = trio.Event()
         self._begin_reading = begin_reading
         self._forget = forget
 
     @property
     def is_reading(self) -> bool:
-        """Whether any partition is not read yet."""
+        """Whether any partition is not loaded yet."""
         return bool(self._unread)
 
     def elected(self, index: int) -> None:
-        """This broker leads the partition, maybe once more: what is remembered of it may not be what was kept."""
+        """Drop the state of a partition and queue it for loading: this broker was elected, perhaps again."""
         self._forget(index)
         self._led.add(index)
         self._unread[index] = object()
         self._news.set()
 
     def resigned(self, index: int) -> None:
-        """Another broker leads it, or none."""
+        """Drop a partition that this broker does not lead any more."""
         self._led.discard(index)
         self._unread.pop(index, None)
         self._forget(index)
 
     def check(self, key: str) -> None:
-        """Raise BrokerError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS where ``key`` cannot be served here now."""
+        """Raise BrokerError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if ``key`` cannot be served here now."""
         if self._is_alone and not self._unread:
             return
         index = self._log.existing_partition_of(key)
@@ -79,7 +79,7 @@ class LedPartitions:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def run(self) -> None:
-        """Read what is to be read, until cancelled."""
+        """Load queued partitions, until cancelled."""
         while True:
             while not self._unread:
                 self._news = trio.Event()
@@ -96,26 +96,26 @@ class LedPartitions:
                 if self._unread.get(index) is not election:
                     return
         except BrokerError as error:
-            logger.error("%s-%d is damaged; what follows is not loaded: %s", self._log.topic, index, error)
+            logger.error("%s-%d is corrupt; the records after that are not loaded: %s", self._log.topic, index, error)
         del self._unread[index]
         reading.resume()
 
 
 class Elections:
-    """Tells coordinators of the elections that concern them (a `LeadershipListener`)."""
+    """A listener that passes elections on to the coordinators (a `LeadershipListener`)."""
 
     def __init__(self, coordinators: Mapping[str, LedPartitions]) -> None:
-        """Coordinators by the topic in which they remember."""
+        """Notify ``coordinators``, given by the name of their internal topic."""
         self._coordinators = coordinators
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads the partition."""
+        """Notify the coordinator that this broker leads the partition."""
         coordinator = self._coordinators.get(partition.topic)
         if coordinator is not None:
             coordinator.elected(partition.index)
 
     def resigned(self, partition: Partition) -> None:
-        """It leads it no more."""
+        """Notify the coordinator that this broker does not lead the partition any more."""
         coordinator = self._coordinators.get(partition.topic)
         if coordinator is not None:
             coordinator.resigned(partition.index)

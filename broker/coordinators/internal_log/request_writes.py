@@ -1,6 +1,6 @@
-"""An answer tells of nothing that could still be lost: it waits until what its request wrote is replicated.
+"""The delay of an answer until the records that its request wrote are replicated, so that they cannot be lost.
 
-Coordinators write into logs that have followers, and go on at once; the task that serves the request waits at its end.
+Coordinators append to logs that have followers and continue at once; the task of the request waits at its end.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ TOLD_AS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""What clients of a coordinator are told where its log could not do it (Kafka `GroupMetadataManager`)."""
+"""The client's errors for records that could not be replicated (Kafka `GroupMetadataManager`)."""
 
 
 class NotReplicatedError(BrokerError):
-    """The handler has done its work, and the logs of others have not followed; the client has to ask again."""
+    """An error for a request whose records were written but not replicated; the client must retry."""
 
 
 def note_written(partition: Partition, offset: int) -> None:
-    """The present request has written the record at ``offset``; nothing to note where there are no followers."""
+    """Record that the present request has written the record at ``offset``, if the partition has followers."""
     written = _written.get()
     if written is not None and partition.role is not None:
         written.append(WrittenRecord(partition, offset, partition.leader_epoch))
 
 
 async def when_replicated(responding: Awaitable[Response], timeout_s: float) -> Response:
-    """The response, once all that was written on the way to it is in the logs of all in-sync replicas.
+    """Return the response once all in-sync replicas have the records that the handler wrote.
 
-    Raises BrokerError as the handler does, once that is so too: a refusal tells of what was written as well.
-    Raises NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
+    Raises BrokerError as the handler does, also after replication: a refusal may depend on written records. Raises
+    NotReplicatedError NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
     written: list[WrittenRecord] = []
     token = _written.set(written)

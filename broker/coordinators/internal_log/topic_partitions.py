@@ -1,4 +1,4 @@
-"""The partitions of internal topics, as coordinators look for them (`coordinator_log.InternalTopics`)."""
+"""The partitions of internal topics for coordinators (`coordinator_log.InternalTopics`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...replicas.partition_registry import PartitionRegistry
 
 
 class InternalTopicPartitions:
-    """The partitions of internal topics: by the metadata, and those of this broker."""
+    """A view of internal topics in the metadata, and of their partitions on this broker."""
 
     def __init__(self, metadata: MetadataStore, partitions: PartitionRegistry) -> None:
         self._metadata = metadata

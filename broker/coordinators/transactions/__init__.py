@@ -1,4 +1,4 @@
-"""The transaction coordinator: which transactional ids exist, which transactions are open, and how each one ends.
+"""The transaction coordinator: the transactional ids, the open transactions, and the end of each transaction.
 
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn      DescribeTransactions, ListTransactions
                             |                                                       |
@@ -8,6 +8,6 @@
             (values: states          |
              and transitions)   markers.py: commit and abort markers into the partitions of a transaction
 
-A transition is written to the log before it is believed, so a broker that dies between two steps finds, when it reads
-the log again, what it had decided, and finishes it.
+A transition is written to the log before it takes effect, so a broker that crashes between two steps finds its decision
+when it replays the log, and completes it.
 """

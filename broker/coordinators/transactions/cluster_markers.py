@@ -1,8 +1,8 @@
-"""The end of a transaction among several brokers: decided here, written where its partitions are led.
+"""Markers of a transaction in a cluster of several brokers: written by the leaders of the transaction's partitions.
 
-No marker goes out before the decision is in all in-sync logs of the coordinator's own partition: a coordinator that
-takes over must find it, or it would decide anew. Markers are then sent again and again until every partition has one;
-a partition that gets one twice is none the worse. Source: Kafka `TransactionMarkerChannelManager`.
+No marker is sent before all in-sync replicas of the coordinator's own partition have the decision: a new coordinator
+must find it, or it could decide differently. Markers are then retried until every partition has one; a second marker in
+a partition does no harm. Source: Kafka `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from .transaction import Transaction
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
-"""How long one attempt may take (Kafka: request.timeout.ms)."""
+"""Timeout of one attempt (Kafka: request.timeout.ms)."""
 BACKOFF_S = 0.1
 
 
 class Ending:
-    """A decided transaction while its markers are written."""
+    """A decided transaction whose markers are being written."""
 
     def __init__(self, transaction: Transaction, state: Partition) -> None:
-        """``state``: the partition in which the decision is."""
+        """Track the markers of ``transaction``; ``state`` is the partition that holds the decision."""
         self.missing = set(transaction.partitions)
-        """Where there is no marker yet."""
+        """The partitions that have no marker yet."""
         self._transaction = transaction
         self._state = state
         self._coordinator_epoch = state.leader_epoch
 
     @property
     def is_ours(self) -> bool:
-        """Whether no other broker has come to look after the transaction since."""
+        """Whether this broker is still the coordinator, in the same leader epoch."""
         return self._state.is_leader and self._state.leader_epoch == self._coordinator_epoch
 
     def marker(self, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
-        """What is to be written into some of the partitions."""
+        """Return the marker for some of the partitions."""
         topics: dict[str, list[int]] = {}
         for topic, index in partitions:
             topics.setdefault(topic, []).append(index)
@@ -70,7 +70,7 @@ class Ending:
 
 
 class ClusterMarkers:
-    """Writes the markers of prepared transactions (`transactions.coordinator.Markers`); `run` must be running."""
+    """A writer of the markers of prepared transactions (`transactions.coordinator.Markers`); `run` must be running."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ClusterMarkers:
         here: PartitionMarkers,
         written: Callable[[Transaction], None],
     ) -> None:
-        """Write by `here` into partitions that this broker leads; call `written` for a complete transaction."""
+        """Use `here` for partitions that this broker leads; call `written` for each completed transaction."""
         self._partitions = partitions
         self._metadata = metadata
         self._peers = peers
@@ -92,13 +92,13 @@ class ClusterMarkers:
         self._written = written
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that write, until cancelled."""
+        """Run the tasks that write markers, until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     def write(self, transaction: Transaction) -> bool:
-        """Begin to end a prepared transaction, unless that is under way; False, as it takes some time."""
+        """Start to end a prepared transaction, unless that is in progress; return False, as the end takes time."""
         if self._nursery is not None and self._under_way.get(transaction.transactional_id) != transaction:
             self._under_way[transaction.transactional_id] = transaction
             self._nursery.start_soon(self._end, transaction)
@@ -115,7 +115,7 @@ class ClusterMarkers:
                 del self._under_way[transaction.transactional_id]
 
     async def _write_all(self, transaction: Transaction) -> bool:
-        """Whether all partitions have their markers; not so if another broker looks after the transaction meanwhile."""
+        """Write all markers; return False if another broker becomes the coordinator meanwhile."""
         state = self._state_partition(transaction.transactional_id)
         if state is None or not await self._is_decided(state):
             return False
@@ -125,7 +125,7 @@ class ClusterMarkers:
         return not end.missing
 
     def _write_where_led(self, nursery: trio.Nursery, end: Ending, partitions: Collection[TopicPartition]) -> None:
-        """Begin to write into these partitions, at all their leaders at once."""
+        """Start the writes to these partitions, at all their leaders concurrently."""
         led: dict[int, list[TopicPartition]] = {}
         for partition in sorted(partitions):
             led.setdefault(self._metadata.leader_of(*partition), []).append(partition)
@@ -135,7 +135,7 @@ class ClusterMarkers:
     async def _write_at(
         self, nursery: trio.Nursery, end: Ending, leader: int, partitions: Collection[TopicPartition]
     ) -> None:
-        """Write at one leader; what remains is written wherever it is led then."""
+        """Write the markers at one leader, and retry the remaining partitions at their leaders at that time."""
         settled = {partition for partition in partitions if not self._metadata.has_partition(*partition)}
         settled |= await self._ask_leader(leader, end.marker(partitions))
         end.missing -= settled
@@ -146,7 +146,7 @@ class ClusterMarkers:
                 self._write_where_led(nursery, end, remaining)
 
     async def _ask_leader(self, leader: int, marker: WritableTxnMarker) -> set[TopicPartition]:
-        """Have a marker written at one broker; returns the partitions that need no other one."""
+        """Write a marker at one broker; return the partitions that need no retry."""
         if leader == NO_LEADER:
             return set()
         if leader == self._metadata.node_id:
@@ -160,14 +160,15 @@ class ClusterMarkers:
         return await self._peers.ask(leader, request, WriteTxnMarkersResponse, timeout_s=PATIENCE_S, purpose="markers")
 
     def _state_partition(self, transactional_id: str) -> Partition | None:
-        """The partition in which the decision was written."""
+        """Return the partition that holds the decision."""
         topic = self._metadata.topics.get(TRANSACTION_STATE)
         if topic is None:
             return None
         return self._partitions.find(TRANSACTION_STATE, partition_for(transactional_id, len(topic.partitions)))
 
     async def _is_decided(self, state: Partition) -> bool:
-        """Wait until the decision, the newest record here, is replicated; False if this broker leads no more."""
+        """Wait until the decision, the newest record, is replicated; return False if this broker is not leader any
+        more."""
         decision = state.log.log_end_offset - 1
         while True:
             try:

@@ -1,8 +1,8 @@
-"""The transaction coordinator: decides, writes the decision down, then acts on it (Kafka `TransactionCoordinator`).
+"""The transaction coordinator: decides, writes the decision, then executes it (Kafka `TransactionCoordinator`).
 
-All methods run to their end in one step of the event loop, so no two transitions of an id can cross. The only state
-that another request can see half-way is a prepared transaction whose markers could not all be written; `finish` is
-called again for those by the maintenance task and after a restart.
+Every method completes in one step of the event loop, so no two transitions of an id can overlap. The only intermediate
+state that another request can see is a prepared transaction with missing markers; `resume` retries these markers,
+called by the maintenance task and after a restart.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ logger = logging.getLogger(__name__)
 
 
 class StateLog(Protocol):
-    """The partitions of `__transaction_state` (a `CoordinatorLog`)."""
+    """A log of the partitions of `__transaction_state` (a `CoordinatorLog`)."""
 
     def partition_of(self, key: str) -> int:
-        """The partition that keeps a transactional id."""
+        """Return the partition that holds a transactional id."""
 
     def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
-        """Write keys and values (None: a tombstone); the first one's offset. Raises BrokerError."""
+        """Append keys and values (None: a tombstone); return the offset of the first. Raises BrokerError."""
 
     def tell_of(self, index: int, offset: int) -> None:
-        """The present request will be told what the record at ``offset`` says, which must not be lost from then on."""
+        """Delay the answer of the present request until the record at ``offset`` is replicated."""
 
 
 class Markers(Protocol):
-    """Writes the end of a transaction into its partitions."""
+    """A writer of the markers that end a transaction in its partitions."""
 
     def write(self, transaction: Transaction) -> bool:
-        """Write a marker for a prepared transaction into each of its partitions; whether all of them are written."""
+        """Write a marker into each partition of a prepared transaction; return whether all are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """The coordinator's part of the broker's configuration, in milliseconds."""
+    """A record of the coordinator's configuration, in milliseconds."""
 
     max_timeout_ms: int = 900_000
     """``transaction.max.timeout.ms``"""
@@ -53,7 +53,7 @@ class CoordinatorSettings:
 
 
 class TransactionCoordinator:
-    """The transactional ids of this broker."""
+    """A coordinator of the transactional ids of this broker."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TransactionCoordinator:
         settings: CoordinatorSettings,
         check: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``check`` raises BrokerError for a transactional id that is not, or not yet, looked after here."""
+        """Use ``check``, which raises BrokerError for a transactional id that is not coordinated or not loaded here."""
         self._check = check
         self._log = log
         self._markers = markers
@@ -73,10 +73,10 @@ class TransactionCoordinator:
         self._settings = settings
         self._transactions: dict[str, Transaction] = {}
         self._offsets: dict[str, int] = {}
-        """Where the log has what is known of each id."""
+        """The offset of the newest record of each id."""
 
     def replay(self, records: Iterable[Replayed]) -> None:
-        """Take in the records of `__transaction_state`, oldest first; call `resume` once all are in."""
+        """Replay the records of `__transaction_state`, oldest first; call `resume` after the last one."""
         for record in records:
             if isinstance(record, ReplayedMarker):
                 continue
@@ -93,7 +93,7 @@ class TransactionCoordinator:
                 logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
 
     def forget_partition(self, index: int) -> None:
-        """Another broker looks after the transactional ids of this partition, or they are to be read again."""
+        """Drop the transactional ids of a partition that another broker leads or that is loaded again."""
         for transactional_id in [known for known in self._transactions if self._log.partition_of(known) == index]:
             self._forget(transactional_id)
 
@@ -102,12 +102,12 @@ class TransactionCoordinator:
         self._offsets.pop(transactional_id, None)
 
     def markers_written(self, prepared: Transaction) -> None:
-        """All partitions of a transaction that `Markers.write` could not end at once have their marker now."""
+        """Complete a transaction whose markers `Markers.write` could not write at once and that has all of them now."""
         if self._transactions.get(prepared.transactional_id) == prepared:
             self._store(prepared.completed(self._clock.now_ms()))
 
     def resume(self) -> None:
-        """Go on with what was decided: write the markers that are missing since a restart or a partition's refusal."""
+        """Write the markers that are missing after a restart or a failed attempt."""
         for transaction in list(self._transactions.values()):
             if transaction.state in PREPARED:
                 self._finish(transaction)
@@ -115,16 +115,16 @@ class TransactionCoordinator:
     # InitProducerId
 
     def producer_ids(self) -> list[int]:
-        """Ids of the producers that have transactional ids."""
+        """Return the ids of the producers that have transactional ids."""
         return [transaction.producer_id for transaction in self._transactions.values()]
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None
     ) -> ProducerIdentity:
-        """Begin a producer session: fence the one before, abort what it left open.
+        """Start a producer session: fence the previous one, and abort its open transaction.
 
         Raises BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, and CONCURRENT_TRANSACTIONS
-        after an abort: the client asks again and then gets its epoch.
+        after an abort: the client retries and then gets its epoch.
         """
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
@@ -156,7 +156,7 @@ class TransactionCoordinator:
             )
         return transaction.with_next_epoch(None if expected is None else expected.epoch, timeout_ms, now_ms)
 
-    # AddPartitionsToTxn, AddOffsetsToTxn, and what Produce asks
+    # AddPartitionsToTxn, AddOffsetsToTxn, and verification by Produce
 
     def add_partitions(
         self,
@@ -166,7 +166,7 @@ class TransactionCoordinator:
         *,
         is_v2: bool = False,
     ) -> None:
-        """Make ``partitions`` part of the open transaction, or open one; ``is_v2`` where a write asks by itself.
+        """Add ``partitions`` to the open transaction, or open one; ``is_v2`` if a write of transactions V2 adds them.
 
         Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
@@ -177,7 +177,7 @@ class TransactionCoordinator:
             self._store(transaction.with_partitions(added, self._clock.now_ms(), is_v2=is_v2))
 
     def holds_partition(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> bool:
-        """Whether ``partition`` is part of the producer's open transaction (KIP-890, the check before an append).
+        """Return whether ``partition`` is in the producer's open transaction (KIP-890, the check before an append).
 
         Raises BrokerError as `add_partitions` does.
         """
@@ -191,7 +191,7 @@ class TransactionCoordinator:
     # EndTxn
 
     def end(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> None:
-        """Commit or abort the open transaction; asking twice for the same end is no error.
+        """Commit or abort the open transaction; a repeated request for the same end is no error.
 
         Raises BrokerError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, and
         CONCURRENT_TRANSACTIONS while markers of the same end are still missing.
@@ -204,9 +204,9 @@ class TransactionCoordinator:
             self._confirm(transaction)
 
     def end_v2(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
-        """Commit or abort as EndTxn v5 does (KIP-890): returns the id and epoch for the next transaction.
+        """Commit or abort as EndTxn v5 does (KIP-890); return the producer id and epoch of the next transaction.
 
-        Who asks again since the answer was lost is told the same. A producer may abort where it has added nothing.
+        A retry after a lost answer gets the same answer. A producer may abort a transaction without partitions.
         Raises BrokerError as `end` does.
         """
         transaction = self._known(transactional_id)
@@ -237,7 +237,7 @@ class TransactionCoordinator:
     # time
 
     def abort_timed_out(self) -> None:
-        """Abort transactions that are open for longer than they asked for, and fence their producers."""
+        """Abort transactions that are open for longer than their timeout, and fence their producers."""
         now_ms = self._clock.now_ms()
         for transaction in list(self._transactions.values()):
             if transaction.has_timed_out(now_ms):
@@ -245,7 +245,7 @@ class TransactionCoordinator:
                 self._end(transaction.fenced(), commit=False)
 
     def forget_expired(self) -> None:
-        """Drop ids that were not used for ``transactional.id.expiration.ms``."""
+        """Delete transactional ids that were not used for ``transactional.id.expiration.ms``."""
         now_ms = self._clock.now_ms()
         for transaction in list(self._transactions.values()):
             if transaction.has_expired(now_ms, self._settings.expiration_ms):
@@ -256,7 +256,7 @@ class TransactionCoordinator:
     # DescribeTransactions, ListTransactions
 
     def describe(self, transactional_id: str) -> Transaction:
-        """One transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return one transaction. Raises BrokerError INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         self._check(transactional_id)
@@ -285,15 +285,15 @@ class TransactionCoordinator:
         return transaction
 
     def _tell_of(self, transactional_id: str) -> None:
-        """Answers need not write a record of their own, while the one that they tell of is not replicated yet."""
+        """Delay the answer until the newest record of the id is replicated, for requests that write no record."""
         self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
 
     def _confirm(self, transaction: Transaction) -> None:
-        """Write once more what is known, so that the answer waits for it.
+        """Write the present state once more, so that the answer waits until it is replicated.
 
-        A coordinator that was superseded and has not heard of it (it was stopped, or cut off) knows the transaction
-        before: it would take a commit for that one's, asked for twice. What it writes is not replicated. Kafka 3.9
-        believes what it knows.
+        A replaced coordinator that has not learned of its replacement (it was paused, or disconnected) holds an
+        outdated state: it would take a commit for a retry of the previous transaction's commit. Its write is never
+        replicated, so it cannot answer. Kafka 3.9 trusts its state.
         """
         self._store(transaction)
 

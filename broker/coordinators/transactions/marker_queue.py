@@ -1,7 +1,7 @@
-"""The markers that one broker is to be sent: one request at a time, with all that have gathered since the last one.
+"""The queue of markers for one broker: one request at a time, with all markers queued since the last request.
 
-So a broker that does not answer holds back what is for itself and nothing else, and one that lags is sent few large
-requests rather than many. Source: Kafka `TransactionMarkerChannelManager`, `TxnMarkerQueue`.
+So a broker that does not answer delays only its own markers, and a slow one receives few large requests rather than
+many. Source: Kafka `TransactionMarkerChannelManager`, `TxnMarkerQueue`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ....storage.disk.paths import TopicPartition
 logger = logging.getLogger(__name__)
 
 SETTLED = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""A producer that is newer than the marker has ended the transaction itself."""
+"""Results that need no retry: a producer with a newer epoch has already ended the transaction itself."""
 
 Ask = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 """Sends a request to the broker. Raises BrokerError."""
@@ -27,14 +27,14 @@ Ask = Callable[[WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 
 @dataclass(slots=True, eq=False)
 class QueuedMarker:
-    """A marker, and once it was sent the partitions that need no other one."""
+    """A marker and, after it was sent, the partitions that need no retry."""
 
     marker: WritableTxnMarker
     settled: set[TopicPartition] | None = None
 
 
 class MarkerQueue:
-    """What waits to be sent to one broker."""
+    """A queue of the markers to send to one broker."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -42,7 +42,7 @@ class MarkerQueue:
         self._gathered: list[QueuedMarker] = []
 
     async def write(self, marker: WritableTxnMarker) -> set[TopicPartition]:
-        """Have a marker written; returns the partitions that need no other one, none if the broker cannot be asked."""
+        """Send a marker; return the partitions that need no retry, none if the broker does not answer."""
         queued = QueuedMarker(marker)
         self._gathered.append(queued)
         async with self._sending:
@@ -63,7 +63,7 @@ class MarkerQueue:
 
 
 def _settled(response: WriteTxnMarkersResponse) -> dict[int, set[TopicPartition]]:
-    """By producer id."""
+    """Return the partitions that need no retry, by producer id."""
     settled: dict[int, set[TopicPartition]] = {}
     for result in response.markers:
         settled.setdefault(result.producer_id, set()).update(

@@ -1,7 +1,7 @@
-"""Commit and abort markers: the end of a transaction, written into every partition it touched (KIP-98).
+"""Commit and abort markers: the end of a transaction, written into every partition of the transaction (KIP-98).
 
-A marker fences: once it is in, the log refuses batches of an older epoch. In `__consumer_offsets` it also decides
-whether the group offsets that were committed within the transaction count.
+A marker fences the producer: after it, the log refuses batches of an older epoch. In `__consumer_offsets` it also
+commits or discards the offsets of the transaction.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 EndGroupOffsets = Callable[[int, int, bool], None]
-"""Told of each marker in `__consumer_offsets` once it is replicated: partition, producer id, and whether it commits."""
+"""Called for each replicated marker in `__consumer_offsets`, with partition, producer id, and whether it commits."""
 
 
 class PartitionMarkers:
-    """Writes markers into the partitions of this broker."""
+    """A writer of markers into the partitions of this broker."""
 
     def __init__(self, partitions: PartitionRegistry, end_group_offsets: EndGroupOffsets, clock: Clock) -> None:
         self._partitions = partitions
@@ -43,7 +43,7 @@ class PartitionMarkers:
         self._clock = clock
 
     def write(self, transaction: Transaction) -> bool:
-        """End a prepared transaction in each of its partitions; whether that could be written everywhere.
+        """Write a prepared transaction's marker into each of its partitions; return whether all could be written.
 
         A partition that was deleted in the meantime needs no marker.
         """
@@ -55,13 +55,14 @@ class PartitionMarkers:
                 if error.code not in GONE:
                     failed.append(str(partition))
         if failed:
-            logger.warning("transaction %s waits for its end in %s", transaction.transactional_id, ", ".join(failed))
+            logger.warning("transaction %s has no marker yet in %s", transaction.transactional_id, ", ".join(failed))
         return not failed
 
     async def write_all(
         self, markers: Iterable[WritableTxnMarker], timeout_s: float
     ) -> list[dict[TopicPartition, ErrorCode]]:
-        """Write markers as WriteTxnMarkers asks and wait until they are replicated: each one's error by partition."""
+        """Write markers as WriteTxnMarkers requests, wait for replication, and return each marker's errors by
+        partition."""
         deadline = trio.current_time() + timeout_s
         written = [{at: self._try_one(at, marker) for at in places_of(marker)} for marker in markers]
         return [{at: await _outcome(one, deadline) for at, one in of_marker.items()} for of_marker in written]
@@ -77,7 +78,7 @@ class PartitionMarkers:
     def write_one(
         self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
     ) -> WrittenRecord:
-        """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or what the log refuses with."""
+        """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or the log's refusal."""
         partition = self._partitions.led(*at)
         offset = self._append(partition, producer, commit, coordinator_epoch)
         partition.wake_waiters()
@@ -127,5 +128,5 @@ async def _outcome(written: WrittenRecord | ErrorCode, deadline: float) -> Error
 
 
 def places_of(marker: WritableTxnMarker) -> list[TopicPartition]:
-    """The partitions that a marker is to be written into."""
+    """Return the partitions into which a marker must be written."""
     return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]

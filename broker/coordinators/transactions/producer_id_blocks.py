@@ -1,4 +1,4 @@
-"""Producer ids on a broker that is not the controller: blocks are asked for ahead of their use (KIP-730).
+"""Producer ids on a broker that is not the controller, from blocks that are requested ahead of use (KIP-730).
 
 Source: Kafka `RPCProducerIdManager`.
 """
@@ -22,7 +22,7 @@ BACKOFF_S = 0.5
 
 
 class ProducerIdBlocks:
-    """Gives out producer ids from blocks of the controller's; `run` must be running."""
+    """A source of producer ids from the controller's blocks; it requests new blocks while `run` runs."""
 
     def __init__(self, link: ControllerLink, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._link = link
@@ -32,7 +32,8 @@ class ProducerIdBlocks:
         self._wanted = trio.Event()
 
     def next(self) -> int:
-        """A fresh id. Raises BrokerError COORDINATOR_LOAD_IN_PROGRESS, as Kafka does, while there is none."""
+        """Return a new producer id. Raises BrokerError COORDINATOR_LOAD_IN_PROGRESS, as Kafka does, while there is
+        none."""
         if sum(map(len, self._blocks)) <= ASK_BELOW:
             self._wanted.set()
         while self._blocks:
@@ -41,15 +42,15 @@ class ProducerIdBlocks:
                 self._blocks[0] = block[1:]
                 return block[0]
             del self._blocks[0]
-        raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids are left; more have been asked for")
+        raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids are left; a new block is requested")
 
     async def run(self) -> None:
-        """Ask for a block at first, and whenever the last one is nearly used up, until cancelled."""
+        """Request a block at first, and whenever the last block is nearly used up, until cancelled."""
         while True:
             try:
                 await self._ask()
             except BrokerError as error:
-                logger.warning("the controller gives no producer ids: %s", error)
+                logger.warning("the controller has not allocated producer ids: %s", error)
                 await trio.sleep(BACKOFF_S)
                 continue
             self._wanted = trio.Event()

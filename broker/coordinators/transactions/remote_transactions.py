@@ -1,4 +1,4 @@
-"""Whether a write belongs to a transaction that another broker coordinates: that one is asked before the append.
+"""Verification of writes in transactions that another broker coordinates: it is asked before the append.
 
 Source: Kafka `AddPartitionsToTxnManager` (KIP-890).
 """
@@ -22,7 +22,7 @@ from .transaction import ProducerIdentity
 
 PATIENCE_S = 30.0
 VERSION_FOR_BROKERS = 5
-"""Clients speak up to version 3; later ones are spoken between brokers."""
+"""Clients use versions up to 3; brokers use later ones among themselves."""
 
 ASK_AGAIN = frozenset(
     {
@@ -32,33 +32,34 @@ ASK_AGAIN = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""What producers are told as NOT_ENOUGH_REPLICAS, which all of them know as a reason to try again."""
+"""Errors that producers receive as NOT_ENOUGH_REPLICAS, which every producer version retries."""
 
 
 class RemoteTransactions:
-    """Coordinators of transactions at other brokers."""
+    """A client of the transaction coordinators on other brokers."""
 
     def __init__(self, metadata: MetadataStore, peers: Peers) -> None:
         self._metadata = metadata
         self._peers = peers
 
     def coordinator_of(self, transactional_id: str) -> int:
-        """The broker that looks after a transactional id, NO_LEADER if none does now."""
+        """Return the broker that coordinates a transactional id, NO_LEADER if there is none now."""
         topic = self._metadata.topics.get(TRANSACTION_STATE)
         if topic is None:
             return NO_LEADER
         return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     def is_remote(self, transactional_id: str) -> bool:
-        """Whether that is not this broker."""
+        """Return whether another broker coordinates the transactional id."""
         return self.coordinator_of(transactional_id) != self._metadata.node_id
 
     async def join(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition, *, verify_only: bool
     ) -> bool:
-        """Have the coordinator add the partition to the open transaction, or ask whether it is part of that.
+        """Ask the coordinator to add the partition to the open transaction, or to verify it; return whether it is in
+        there.
 
-        Raises BrokerError: what the coordinator refuses with; NOT_ENOUGH_REPLICAS if it cannot say now.
+        Raises BrokerError: the coordinator's refusal; NOT_ENOUGH_REPLICAS if it cannot answer now.
         """
         request = AddPartitionsToTxnRequest(
             transactions=[
@@ -94,7 +95,7 @@ class RemoteTransactions:
 
 
 def _outcome(response: AddPartitionsToTxnResponse) -> ErrorCode:
-    """The error of the one partition that was asked about."""
+    """Return the error of the one partition in the request."""
     if response.error_code:
         return ErrorCode(response.error_code)
     return ErrorCode(

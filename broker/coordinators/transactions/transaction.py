@@ -1,13 +1,13 @@
-"""One transactional id: its producer, its state, and the transitions between states, as values.
+"""A transactional id as an immutable value: its producer, its state, and the transitions between states.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                     \\-> PrepareAbort  -> CompleteAbort  -> Ongoing ...
 
-A transition makes a new `Transaction`; the old one stays what counts until the new one is in the log (Kafka
-`TransactionMetadata`, whose `prepare...` methods have their twins here).
+A transition returns a new `Transaction`; the old one stays valid until the new one is in the log (Kafka
+`TransactionMetadata`, whose `prepare...` methods have counterparts here).
 
-Where the producer speaks transactions V2 (KIP-890), the step to Prepare... raises the epoch as well: the markers carry
-an epoch that no client had when it wrote, so nothing that comes late can be taken for the next transaction's.
+If the producer uses transactions V2 (KIP-890), the transition to Prepare... also raises the epoch: the markers have an
+epoch with which no client has written, so a delayed write cannot become part of the next transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_EPOCH = 0x7FFF
 
 
 class TransactionState(IntEnum):
-    """States with the numbers that `__transaction_state` holds (Kafka `TransactionState`)."""
+    """A state of a transaction, with its number in `__transaction_state` (Kafka `TransactionState`)."""
 
     EMPTY = 0
     ONGOING = 1
@@ -39,7 +39,7 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """The name that DescribeTransactions and ListTransactions give, such as ``PrepareCommit``."""
+        """The name in DescribeTransactions and ListTransactions, such as ``PrepareCommit``."""
         return self.name.title().replace("_", "")
 
 
@@ -58,29 +58,29 @@ class ProducerIdentity(NamedTuple):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the epoch has no successor but the one kept for fencing (Kafka `isEpochExhausted`)."""
+        """Whether the only epoch left is the one reserved for fencing (Kafka `isEpochExhausted`)."""
         return self.epoch >= LARGEST_EPOCH - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What the coordinator knows of a transactional id. Times are milliseconds since the epoch, -1 for none."""
+    """The coordinator's state of a transactional id. Times are milliseconds since the epoch, -1 for none."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before the last bump that a producer asked for by name: its retry is told the same answer again."""
+    """The epoch before the last bump that a producer requested with its epoch: a retry gets the same answer."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_timestamp: int = NO_TIMESTAMP
     last_update_timestamp: int = NO_TIMESTAMP
     is_v2: bool = False
-    """Whether its producer speaks transactions V2: each transaction has an epoch of its own."""
+    """Whether the producer uses transactions V2: each transaction has its own epoch."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The id under which the producer goes on once it is completed, where this one's epochs are used up."""
+    """The producer id of the next transaction, if the epochs of the present id are exhausted."""
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -93,15 +93,15 @@ class Transaction:
         return self.state is TransactionState.PREPARE_COMMIT
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether it is open for longer than its producer asked for."""
+        """Return whether the transaction is open for longer than its timeout."""
         return self.state is TransactionState.ONGOING and self.start_timestamp + self.timeout_ms < now_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nothing has happened for ``transactional.id.expiration.ms``."""
+        """Return whether the id was unused for ``transactional.id.expiration.ms``."""
         return self.state in AT_REST and self.last_update_timestamp + expiration_ms <= now_ms
 
     def check_producer(self, producer: ProducerIdentity) -> None:
-        """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless ``producer`` is the present one."""
+        """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless ``producer`` is the present producer."""
         if producer.producer_id != self.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if producer.epoch != self.producer_epoch:
@@ -113,9 +113,9 @@ class Transaction:
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def check_same_end(self, *, commit: bool) -> None:
-        """Answer EndTxn that is asked again: raise INVALID_TXN_STATE unless that is how it ended.
+        """Check a repeated EndTxn: raise INVALID_TXN_STATE if the transaction ended differently.
 
-        Or CONCURRENT_TRANSACTIONS while markers are still missing.
+        Raises CONCURRENT_TRANSACTIONS while markers are still missing.
         """
         ends = COMMITTED if commit else ABORTED
         if self.state not in ends:
@@ -123,9 +123,9 @@ class Transaction:
         self.check_not_prepared()
 
     def was_ended_by(self, producer: ProducerIdentity) -> bool:
-        """Whether the last transaction was ``producer``'s of V2: it asks again since the answer was lost.
+        """Return whether ``producer`` ended the last transaction, of V2, and retries after a lost answer.
 
-        Its epoch is then the one before this one, or the last of the id before this one.
+        Its epoch is then the one before the present epoch, or the last epoch of the previous producer id.
         """
         if not self.is_v2 or self.state not in COMMITTED | ABORTED:
             return False
@@ -134,10 +134,10 @@ class Transaction:
         return producer == (self.previous_producer_id, LARGEST_EPOCH - 1) and self.producer_epoch == 0
 
     def accepts_as_predecessor(self, expected: ProducerIdentity) -> bool:
-        """Whether InitProducerId may go on from ``expected`` (KIP-360).
+        """Return whether InitProducerId may continue from ``expected`` (KIP-360).
 
-        It may if this id is new, if the producer id is the present one (its epoch is looked at next), or if it is the
-        previous one with its epochs used up: then the answer to the rotation was lost.
+        It may if the transactional id is new, if the producer id is the present one (its epoch is checked next), or if
+        it is the previous one with exhausted epochs: then the answer to the rotation was lost.
         """
         return (
             self.producer_epoch == NO_PRODUCER_EPOCH
@@ -146,7 +146,7 @@ class Transaction:
         )
 
     def with_next_epoch(self, expected_epoch: int | None, timeout_ms: int, now_ms: int) -> Transaction:
-        """A new producer session: the epoch goes up by one, or stays where the request is a retry.
+        """Return a new producer session with the next epoch, or with the present epoch if the request is a retry.
 
         Raises PRODUCER_FENCED if ``expected_epoch`` is neither the present epoch nor the one before the last bump.
         """
@@ -161,7 +161,7 @@ class Transaction:
         return self._at_rest(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
 
     def with_new_producer_id(self, producer_id: int, *, is_resumed: bool, timeout_ms: int, now_ms: int) -> Transaction:
-        """A new producer session under a new id, since the old one's epochs are used up."""
+        """Return a new producer session under a new producer id, as the old id's epochs are exhausted."""
         last_epoch = self.producer_epoch if is_resumed else NO_PRODUCER_EPOCH
         rotated = self._at_rest(producer_id, 0, last_epoch, timeout_ms, now_ms)
         return replace(rotated, previous_producer_id=self.producer_id)
@@ -180,7 +180,7 @@ class Transaction:
         )
 
     def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int, *, is_v2: bool) -> Transaction:
-        """Open, with ``partitions`` added; the time-out counts from the first ones."""
+        """Return the open transaction with ``partitions`` added; its timeout starts with the first ones."""
         is_open = self.state is TransactionState.ONGOING
         return replace(
             self,
@@ -192,21 +192,21 @@ class Transaction:
         )
 
     def fenced(self) -> Transaction:
-        """Under an epoch that no client has: who wrote in this transaction can write no more.
+        """Return the transaction with an epoch that no client has, so that its producer can write no more.
 
-        It ends as one of V1, so that its producer is not taken for one that ended it.
+        It ends as a V1 transaction, so that its producer is not taken for the one that ended it.
         """
         return replace(self, producer_epoch=self.producer_epoch + 1, last_producer_epoch=NO_PRODUCER_EPOCH, is_v2=False)
 
     def prepared(self, *, commit: bool, now_ms: int) -> Transaction:
-        """Decided: from here on it can end in one way only."""
+        """Return the transaction as decided: its end cannot change any more."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         return replace(self, state=state, last_update_timestamp=now_ms)
 
     def prepared_v2(self, *, commit: bool, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transaction:
-        """Decided, under the next epoch; ``next_producer_id`` where that one is the last of this id.
+        """Return the transaction as decided, with the next epoch; ``next_producer_id`` if that is the id's last epoch.
 
-        A transaction without partitions, which V2 can abort, begins and ends now.
+        A transaction without partitions, which V2 can abort, starts and ends now.
         """
         is_open = self.state is TransactionState.ONGOING
         return replace(
@@ -219,7 +219,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Ended: every partition has its marker."""
+        """Return the transaction as ended: every partition has its marker."""
         state = TransactionState.COMPLETE_COMMIT if self.commits else TransactionState.COMPLETE_ABORT
         ended = replace(self, state=state, partitions=frozenset(), last_update_timestamp=now_ms)
         if self.next_producer_id == NO_PRODUCER_ID:

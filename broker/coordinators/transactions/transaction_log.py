@@ -1,7 +1,7 @@
 """Transactions as records of `__transaction_state`, in Kafka's own format (`TransactionLogKey`, `TransactionLogValue`).
 
-A key or value is its schema's version as int16, then the message. Kafka 3.9 writes version 0 of both; for transactions
-V2 the value is of version 1, as in Kafka 4.
+A key or value is the version of its schema as int16, then the message. Kafka 3.9 writes version 0 of both; for
+transactions V2 the value is of version 1, as in Kafka 4.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TRANSACTION_VERSION_2 = 2
 
 
 def key_bytes(transactional_id: str) -> bytes:
-    """The record key of a transactional id."""
+    """Return the record key of a transactional id."""
     return VERSION.pack(KEY_VERSION) + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def value_bytes(transaction: Transaction) -> bytes:
-    """The record value of a transaction; partitions are null in state Empty, as Kafka writes them."""
+    """Return the record value of a transaction; partitions are null in state Empty, as Kafka writes them."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(transaction.partitions):
         by_topic[topic].append(partition)
@@ -52,14 +52,14 @@ def value_bytes(transaction: Transaction) -> bytes:
 
 
 def read_key(data: bytes) -> str | None:
-    """The transactional id of a record key; None for a key of a version that we do not know. Raises DecodeError."""
+    """Return the transactional id of a record key, None for a key of an unknown version. Raises DecodeError."""
     if _version(data) != KEY_VERSION:
         return None
     return decode(TransactionLogKey, data[VERSION.size :], KEY_VERSION).transactional_id
 
 
 def read_value(transactional_id: str, data: bytes) -> Transaction:
-    """The transaction in a record value. Raises DecodeError for a version or a state that we do not know."""
+    """Return the transaction in a record value. Raises DecodeError for an unknown version or state."""
     version = _version(data)
     if version not in (VALUE_VERSION, VALUE_VERSION_V2):
         raise DecodeError(f"a transaction of version {version}")
