@@ -12,6 +12,7 @@ Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, top
   gregor serve
   gregor serve server.properties --override log.retention.ms=60000
   gregor serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override log.dirs=/data
+  gregor serve --topic orders:3 --topic users:1:cleanup.policy=compact --load seed.jsonl
 
 All keys are Kafka's; `gregor config` lists the keys with their defaults.
 """
@@ -40,6 +41,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="KEY=VALUE",
         help="a configuration that takes precedence over the file; repeatable",
     )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS][:KEY=VALUE]...",
+        help="a topic to create before clients are served; repeatable",
+    )
+    parser.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        metavar="FILE|DIR",
+        help="JSON lines or a log directory to load before clients are served; repeatable",
+    )
     parser.set_defaults(run=run)
 
 
@@ -49,8 +64,14 @@ def run(options: argparse.Namespace) -> int:
     from ..broker.config import BrokerConfig, ConfigError
 
     try:
-        config = BrokerConfig.load(options.properties, options.override)
+        config = BrokerConfig.load(options.properties, options.override, _added(options))
     except ConfigError as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
         return 1
     return serve(config)
+
+
+def _added(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Return what the command line adds to keys that are lists."""
+    added = {"gregor.create.topics": options.topic, "gregor.load": options.load}
+    return {key: values for key, values in added.items() if values}

@@ -46,6 +46,7 @@ from ..server.client_census import ClientCensus
 from ..server.server import Server
 from ..server.serving_state import ServingState
 from .initial_topics import create_alone, create_among_others
+from .loading import load_seed_data
 
 if TYPE_CHECKING:
     from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
@@ -153,6 +154,8 @@ class Broker:
             self.services.logs.open_all()
             try:
                 self._open_logs()
+                if self.config.roles.is_alone:
+                    await load_seed_data(self.services)
                 monitoring = self._open_monitoring()
                 async with trio.open_nursery() as upkeep:
                     upkeep.start_soon(self.directories.run)

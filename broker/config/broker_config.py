@@ -52,10 +52,12 @@ class BrokerConfig(SupportedKeys):
         self._resolve()
 
     @classmethod
-    def load(cls, path: Path | None = None, overrides: Iterable[str] = ()) -> "BrokerConfig":
+    def load(
+        cls, path: Path | None = None, overrides: Iterable[str] = (), added: Mapping[str, Iterable[str]] | None = None
+    ) -> "BrokerConfig":
         """Read ``server.properties`` and ``key=value`` overrides, as ``kafka-server-start`` takes them.
 
-        Raises :class:`ConfigError`.
+        ``added`` holds further items of keys that are lists. Raises :class:`ConfigError`.
         """
         properties: dict[str, str] = {}
         places: dict[str, str] = {}
@@ -73,6 +75,8 @@ class BrokerConfig(SupportedKeys):
                 raise ConfigError(f"Invalid --override {override}: write it as key=value")
             properties[name.strip()] = value.strip()
             places[name.strip()] = "--override"
+        for name, items in (added or {}).items():
+            properties[name] = ",".join([*filter(None, [properties.get(name)]), *items])
         config = cls(properties)
         config.places = places
         return config
@@ -177,6 +181,8 @@ class BrokerConfig(SupportedKeys):
         self.roles = roles_of(self)
         check_listeners(self, is_broker=self.roles.is_broker)
         self.initial_topics = parse_initial_topics(self.gregor_create_topics)
+        if self.gregor_load and not self.roles.is_alone:
+            raise ConfigError("gregor.load needs a broker that is a cluster of its own: produce the records instead")
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:

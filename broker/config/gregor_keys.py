@@ -31,6 +31,11 @@ class GregorKeys:
         "Addresses, as NAME://host:port, that are told to clients who come through the default gateway of this "
         "network, which is how a container sees whoever uses its published port; advertised.listeners wins.",
     )
+    gregor_load = pieces(
+        (),
+        "Files of JSON lines, and directories of such files or of partitions, that are loaded into topics without "
+        "records before clients are served; a broker that is a cluster of its own can load, no other.",
+    )
     gregor_log_level = string(
         "INFO",
         "Least level of the lines that the broker writes to its log.",
