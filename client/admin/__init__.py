@@ -1,7 +1,7 @@
 """The admin client: a method for each of Kafka's administrative APIs, a module for each subject.
 
-`base.py` finds the broker to ask (any, the controller, a coordinator, leaders, each one); the other modules say what is
-asked, and `client.py` puts them together.
+`base.py` selects the broker to ask (any, the controller, a coordinator, leaders, each one); the other modules build
+the requests, and `client.py` combines them.
 """
 
 from .base import raise_for

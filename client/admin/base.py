@@ -1,4 +1,4 @@
-"""Whom to ask, and asking again until there is an answer: what all admin calls stand on."""
+"""The selection of the broker to ask, and the retries: the base of all admin calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Response = TypeVar("Response", bound=Message)
 
 
 class AdminBase:
-    """The connections of an admin client, and the ways to ask over them.
+    """The connections of an admin client, and its ways to send requests.
 
-    Every method raises BrokerError for the first refusal in a broker's answer that will not change, and
-    DeadlineExceededError after `default.api.timeout.ms`.
+    Every method raises BrokerError for the first permanent refusal in a broker's answer, and DeadlineExceededError
+    after `default.api.timeout.ms`.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **config: object) -> None:
@@ -49,10 +49,12 @@ class AdminBase:
     ) -> None:
         await self._background.close()
 
-    # --- asking ---
+    # --- requests ---
 
     async def ask(self, node: int, request: Message, answer: type[Response], **options: int) -> Response:
-        """Ask a certain broker, also for what has no method here; options as for `Connection.request`."""
+        """Send a request to the given broker, also of an API without a method here; options as in
+        `Connection.request`.
+        """
 
         async def attempt() -> Response:
             if node not in self._cluster.brokers:
@@ -62,13 +64,16 @@ class AdminBase:
         return await self._retry(attempt, type(request).__name__)
 
     async def ask_once(self, node: int, request: Message, answer: type[Response], **options: int) -> Response:
-        """As `ask`, without a second try: ConnectionLostError where a broker hangs up on what it does not know."""
+        """Send a request as `ask` does, but without a retry.
+
+        Raises ConnectionLostError if the broker closes the connection because of an unknown API.
+        """
         if node not in self._cluster.brokers:
             await self._refresh_brokers()
         return await self._cluster.request(node, request, answer, **options)
 
     async def ask_any(self, request: Message, answer: type[Response]) -> Response:
-        """Ask whichever broker is at hand."""
+        """Send a request to any broker."""
 
         async def attempt() -> Response:
             return await self._cluster.request_any(request, answer)
@@ -76,7 +81,9 @@ class AdminBase:
         return await self._retry(attempt, type(request).__name__)
 
     async def ask_controller(self, request: Message, answer: type[Response]) -> Response:
-        """Ask the controller, or any broker where that is none (KRaft's brokers pass such requests on)."""
+        """Send a request to the controller, or to any broker if that is none (KRaft's brokers forward such
+        requests).
+        """
 
         async def attempt() -> Response:
             await self._cluster.refresh([])
@@ -87,16 +94,16 @@ class AdminBase:
         return await self._retry(attempt, type(request).__name__)
 
     async def ask_each(self, request: Message, answer: type[Response], **options: int) -> dict[int, Response]:
-        """Ask all brokers; their answers by node id."""
+        """Send a request to all brokers; return their answers by node id."""
         await self._refresh_brokers()
         return {node: await self.ask(node, request, answer, **options) for node in sorted(self._cluster.brokers)}
 
     async def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition. Raises UnknownTopicError if there is no such partition."""
+        """Return the node id of a partition's leader. Raises UnknownTopicError if there is no such partition."""
         return (await self._leaders([(topic, partition)]))[topic, partition]
 
     async def speaks(self, key: AnyApiKey, *, newest: int | None = None) -> bool:
-        """Whether the brokers know an API, in a version up to `newest` if that is given."""
+        """Return whether the brokers support an API, in a version up to `newest` if given."""
         versions = (await self._cluster.any_connection()).versions
         try:
             versions.version(key, newest=newest)
@@ -104,7 +111,7 @@ class AdminBase:
             return False
         return True
 
-    # --- for the subjects ---
+    # --- for the subclasses ---
 
     async def _refresh_brokers(self) -> None:
         async def attempt() -> None:
@@ -136,7 +143,7 @@ class AdminBase:
         places: Iterable[TopicPartition],
         ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T]]],
     ) -> dict[TopicPartition, T]:
-        """Call `ask` with each leader and its partitions, again with a new leader where it says that it is none."""
+        """Call `ask` with each leader and its partitions, again with a new leader after NOT_LEADER_OR_FOLLOWER."""
         wanted = list(places)
         found: dict[TopicPartition, T] = {}
 
@@ -165,7 +172,7 @@ class AdminBase:
         what: str,
         kind: CoordinatorType = CoordinatorType.GROUP,
     ) -> T:
-        """Call `attempt` with the coordinator's node id until it works."""
+        """Call `attempt` with the coordinator's node id until it succeeds."""
 
         async def find_and_attempt() -> T:
             return await attempt(await self._cluster.coordinator(kind, key))
@@ -198,7 +205,7 @@ def raise_for(code: int, message: str | None) -> None:
 
 
 def by_topic_with(values: Mapping[TopicPartition, T]) -> dict[str, Sequence[tuple[int, T]]]:
-    """The partitions of each topic with their values, both in order."""
+    """Return the partitions of each topic with their values, both in order."""
     return {
         topic: [(partition, values[topic, partition]) for partition in partitions]
         for topic, partitions in by_topic(values).items()

@@ -1,4 +1,4 @@
-"""The admin client itself, put together from its subjects."""
+"""The admin client itself, combined from its subjects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Admin(
     QuotaAdmin,
     SecurityAdmin,
 ):
-    """Administers a cluster::
+    """A client that administers a cluster::
 
         async with Admin("localhost:9092") as admin:
             await admin.create_topics([NewTopic("orders", partition_count=3)])

@@ -1,4 +1,4 @@
-"""The cluster as a whole: brokers, versions, features, the quorum of controllers, and who uses it."""
+"""The cluster as a whole: brokers, versions, features, the quorum of controllers, and the clients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLUSTER_METADATA = "__cluster_metadata"
 
 
 class FeatureRange(NamedTuple):
-    """Versions of a feature: what the brokers can, and what is finalized now (0: nothing)."""
+    """The versions of a feature: the range that the brokers support, and the finalized version (0: none)."""
 
     min_version: int
     max_version: int
@@ -39,7 +39,7 @@ class FeatureRange(NamedTuple):
 
 
 class UpgradeType(IntEnum):
-    """How a feature may change its version (KIP-778)."""
+    """The direction in which a feature may change its version (KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -56,10 +56,10 @@ class ClusterDescription:
 
 
 class ClusterAdmin(AdminBase):
-    """The part of the admin client that is about the cluster."""
+    """The methods of the admin client for the cluster."""
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Cluster id, controller and brokers."""
+        """Return the cluster id, the controller and the brokers."""
         if await self.speaks(ApiKey.DESCRIBE_CLUSTER):
             answer = await self.ask_any(DescribeClusterRequest(), DescribeClusterResponse)
             raise_for(answer.error_code, answer.error_message)
@@ -69,7 +69,10 @@ class ClusterAdmin(AdminBase):
         return ClusterDescription(self._cluster.cluster_id, self._cluster.controller_id, self._cluster.brokers)
 
     async def describe_clients(self) -> list[DescribeClientsResponse]:
-        """Who uses each broker, and how. Only Gregor brokers answer: ConnectionLostError from any other Kafka."""
+        """Return the clients of each broker and their requests.
+
+        Only Gregor brokers answer; any other Kafka closes the connection: ConnectionLostError.
+        """
         await self._refresh_brokers()
         request = DescribeClientsRequest()
         return [
@@ -77,14 +80,14 @@ class ClusterAdmin(AdminBase):
         ]
 
     async def api_versions(self) -> dict[ApiKey, int]:
-        """The version that this client speaks of each API with a broker of the cluster."""
+        """Return the version of each API that this client uses with a broker of the cluster."""
         versions = (await self._cluster.any_connection()).versions
         return {key: versions.version(key) for key in ApiKey if key in versions}
 
     # --- features ---
 
     async def describe_features(self) -> dict[str, FeatureRange]:
-        """The cluster's features (KIP-584): metadata.version, transaction.version and the like."""
+        """Return the cluster's features (KIP-584): metadata.version, transaction.version and the like."""
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
         answer = await self.ask_any(request, ApiVersionsResponse)
         raise_for(answer.error_code, "ApiVersions")
@@ -101,7 +104,7 @@ class ClusterAdmin(AdminBase):
         upgrade_type: UpgradeType = UpgradeType.UPGRADE,
         validate_only: bool = False,
     ) -> None:
-        """Finalize features at these versions; 0 takes one away."""
+        """Finalize features at these versions; 0 removes a feature."""
         request = UpdateFeaturesRequest(
             timeout_ms=self.config.request_timeout_ms,
             feature_updates=[
@@ -118,12 +121,12 @@ class ClusterAdmin(AdminBase):
     # --- brokers and voters ---
 
     async def unregister_broker(self, node_id: int) -> None:
-        """Forget a broker that is gone for good."""
+        """Unregister a broker that was removed permanently."""
         answer = await self.ask_controller(UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse)
         raise_for(answer.error_code, answer.error_message)
 
     async def describe_quorum(self) -> PartitionDataResponse:
-        """Leader, voters and observers of the metadata log (KIP-595), and how far each has come."""
+        """Return leader, voters and observers of the metadata log (KIP-595), with the log end offset of each."""
         wanted = TopicData(topic_name=CLUSTER_METADATA, partitions=[PartitionData(partition_index=0)])
         answer = await self.ask_any(DescribeQuorumRequest(topics=[wanted]), DescribeQuorumResponse)
         raise_for(answer.error_code, answer.error_message)
@@ -134,7 +137,7 @@ class ClusterAdmin(AdminBase):
     async def add_raft_voter(
         self, voter_id: int, directory_id: UUID, listeners: Sequence[tuple[str, str, int]]
     ) -> None:
-        """Let a controller vote (KIP-853), which listens at these (listener name, host, port)."""
+        """Add a controller to the voters (KIP-853); it listens at these (listener name, host, port)."""
         request = AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=self.config.request_timeout_ms,
@@ -146,7 +149,7 @@ class ClusterAdmin(AdminBase):
         raise_for(answer.error_code, answer.error_message)
 
     async def remove_raft_voter(self, voter_id: int, directory_id: UUID) -> None:
-        """Take a controller's vote away (KIP-853)."""
+        """Remove a controller from the voters (KIP-853)."""
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id)
         answer = await self.ask_controller(request, RemoveRaftVoterResponse)
         raise_for(answer.error_code, answer.error_message)

@@ -28,7 +28,7 @@ from .base import AdminBase, Response, raise_for
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to (Kafka's ConfigResource.Type)."""
+    """The type of the resource that a configuration belongs to (Kafka's ConfigResource.Type)."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a key (KIP-339)."""
+    """The operation of IncrementalAlterConfigs on a key (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -47,7 +47,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigAdmin(AdminBase):
-    """The part of the admin client that is about configurations."""
+    """The methods of the admin client for configurations."""
 
     async def describe_configs(
         self,
@@ -58,7 +58,9 @@ class ConfigAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> list[DescribeConfigsResourceResult]:
-        """The configuration of a topic or group (by name) or a broker (by node id as text), or only these keys."""
+        """Return the configuration of a topic or group (by name) or a broker (by node id as text), or only these
+        keys.
+        """
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -85,7 +87,9 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Change single keys: (operation, key, value), the value None for DELETE. All or nothing."""
+        """Change single keys: (operation, key, value), the value None for DELETE. The changes are applied all or
+        none.
+        """
         request = IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(
@@ -106,7 +110,7 @@ class ConfigAdmin(AdminBase):
     async def replace_configs(
         self, resource_type: ResourceType, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Set these keys and go back to the default with all others: AlterConfigs, for brokers before Kafka 2.3."""
+        """Set these keys and reset all others to their defaults: AlterConfigs, for brokers before Kafka 2.3."""
         request = AlterConfigsRequest(
             resources=[
                 alter_configs.AlterConfigsResource(
@@ -122,7 +126,7 @@ class ConfigAdmin(AdminBase):
             raise_for(result.error_code, result.error_message or name)
 
     async def list_client_metrics_resources(self) -> list[str]:
-        """The names of the metrics subscriptions (KIP-714)."""
+        """Return the names of the metrics subscriptions (KIP-714)."""
         answer = await self.ask_any(ListClientMetricsResourcesRequest(), ListClientMetricsResourcesResponse)
         raise_for(answer.error_code, "ListClientMetricsResources")
         return [resource.name for resource in answer.client_metrics_resources]
@@ -130,7 +134,7 @@ class ConfigAdmin(AdminBase):
     async def _ask_resource(
         self, resource_type: ResourceType, name: str, request: Message, answer: type[Response]
     ) -> Response:
-        """A broker's configuration is asked of that broker, all else of any."""
+        """Send a request to the broker that a broker resource names, or to any broker for all other resources."""
         if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
             return await self.ask(int(name), request, answer)
         return await self.ask_any(request, answer)

@@ -32,7 +32,7 @@ FIRST_LEAVE_WITH_SEVERAL_MEMBERS = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group of either protocol, and the partitions that it reads."""
+    """A member of a group of either protocol, and its assigned partitions."""
 
     member_id: str
     instance_id: str | None
@@ -43,7 +43,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupOverview:
-    """What groups of both protocols have in common; `assignor` is the classic group's chosen strategy."""
+    """The description of a group of either protocol; `assignor` is the chosen strategy of a classic group."""
 
     group_id: str
     is_classic: bool
@@ -53,10 +53,10 @@ class GroupOverview:
 
 
 class GroupAdmin(AdminBase):
-    """The part of the admin client that is about groups."""
+    """The methods of the admin client for groups."""
 
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-        """The groups of all brokers, or those in these states (KIP-518) and of these types (KIP-848)."""
+        """Return the groups of all brokers, or only those in these states (KIP-518) and of these types (KIP-848)."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         groups: list[ListedGroup] = []
         for answer in (await self.ask_each(request, ListGroupsResponse)).values():
@@ -65,7 +65,7 @@ class GroupAdmin(AdminBase):
         return groups
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
-        """State, protocol and members of a group; an unknown one is described as Dead."""
+        """Return state, protocol and members of a group; an unknown group has the state Dead."""
 
         async def attempt(node: int) -> DescribedGroup:
             request = DescribeGroupsRequest(groups=[group_id])
@@ -78,7 +78,7 @@ class GroupAdmin(AdminBase):
         return await self._ask_coordinator(group_id, attempt, "DescribeGroups")
 
     async def describe_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
-        """Epochs and members, present and wanted assignments of a group of the KIP-848 protocol."""
+        """Return epochs, members, current and target assignments of a group of the KIP-848 protocol."""
 
         async def attempt(node: int) -> consumer_group_describe.DescribedGroup:
             request = ConsumerGroupDescribeRequest(group_ids=[group_id])
@@ -90,12 +90,12 @@ class GroupAdmin(AdminBase):
         return await self._ask_coordinator(group_id, attempt, "ConsumerGroupDescribe")
 
     async def group_overview(self, group_id: str) -> GroupOverview:
-        """State and members of a group, whichever protocol it speaks; an unknown one is Dead."""
+        """Return state and members of a group of either protocol; an unknown group has the state Dead."""
         if await self.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
             try:
                 return _overview_of_consumer_group(await self.describe_consumer_group(group_id))
             except BrokerError as error:
-                # Kafka has the API in its table also where the protocol is switched off.
+                # Kafka lists the API in ApiVersions also where the protocol is switched off.
                 if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     raise
         return _overview_of_classic_group(await self.describe_group(group_id))
@@ -115,7 +115,7 @@ class GroupAdmin(AdminBase):
     async def remove_members(
         self, group_id: str, *, instance_ids: Iterable[str] = (), member_ids: Iterable[str] = (), reason: str = ""
     ) -> None:
-        """Make static members (by instance id, KIP-345) or others (by member id) leave their group."""
+        """Remove static members (by instance id, KIP-345) or others (by member id) from their group."""
         members = [MemberIdentity(group_instance_id=name, reason=reason or None) for name in instance_ids]
         members += [MemberIdentity(member_id=name, reason=reason or None) for name in member_ids]
 
@@ -139,7 +139,7 @@ class GroupAdmin(AdminBase):
     async def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed, with the texts beside the offsets, for these partitions or all."""
+        """Return a group's committed offsets with their metadata texts, for these partitions or all."""
         return await fetch_committed(
             self._cluster, group_id, partitions, self.config, timeout_ms=self.config.default_api_timeout_ms
         )
@@ -147,7 +147,7 @@ class GroupAdmin(AdminBase):
     async def group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets alone."""
+        """Return a group's committed offsets without metadata texts, for these partitions or all."""
         committed = await self.committed_offsets(group_id, partitions)
         return {place: entry.offset for place, entry in committed.items()}
 
@@ -158,7 +158,7 @@ class GroupAdmin(AdminBase):
         )
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget a group's offsets of these partitions."""
+        """Delete a group's offsets of these partitions."""
         request = OffsetDeleteRequest(
             group_id=group_id,
             topics=[
@@ -180,7 +180,7 @@ class GroupAdmin(AdminBase):
 
 
 def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
-    """The partitions in a member's assignment as `describe_group` has it (of the consumer protocol)."""
+    """Return the partitions in a member's assignment, encoded as in `describe_group` (protocol type consumer)."""
     if len(assignment) < ASSIGNMENT_VERSION_SIZE:
         return []
     decoded = decode(ConsumerProtocolAssignment, assignment[ASSIGNMENT_VERSION_SIZE:], 0)

@@ -17,7 +17,7 @@ from ...protocol.messages.describe_client_quotas import (
 from .base import AdminBase, raise_for
 
 QuotaEntity: TypeAlias = Mapping[str, str | None]
-"""Whom a quota binds, by type (`user`, `client-id`, `ip`): a name, or None for all that have no own quota."""
+"""The entity of a quota, by type (`user`, `client-id`, `ip`): a name, or None for the default entity."""
 
 
 class _Match(IntEnum):
@@ -27,24 +27,24 @@ class _Match(IntEnum):
 
 
 ANY_NAME = "*"
-"""In a filter of `describe_client_quotas`: whatever the name."""
+"""In a filter of `describe_client_quotas`: matches any name."""
 
 
 @dataclass(slots=True)
 class QuotaAlteration:
-    """What is to change for one entity: new values by key (`producer_byte_rate`...), None to remove one."""
+    """The changes of one entity: new values by key (`producer_byte_rate`...), None to remove a value."""
 
     entity: QuotaEntity
     values: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class QuotaAdmin(AdminBase):
-    """The part of the admin client that is about quotas."""
+    """The methods of the admin client for quotas."""
 
     async def describe_client_quotas(
         self, components: QuotaEntity | None = None, *, strict: bool = False
     ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-        """(entity, values) of the entities that match all `components` (none: of every one).
+        """Return (entity, values) of the entities that match all `components` (none: of every entity).
 
         A component's name is exact, None for the default entity, ANY_NAME for any; `strict` excludes entities that
         have other components too.

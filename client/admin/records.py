@@ -1,4 +1,4 @@
-"""Records: where they begin and end, and deleting the oldest."""
+"""Records: the first and last offsets of partitions, and the deletion of the oldest records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CONSUMER_REPLICA_ID = -1
 
 
 class RecordAdmin(AdminBase):
-    """The part of the admin client that is about records."""
+    """The methods of the admin client for records."""
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets for LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds; see `offset_lookup.list_offsets`."""
+        """Return the offsets for LATEST, EARLIEST, MAX_TIMESTAMP or a time in ms; see `offset_lookup.list_offsets`."""
         return await list_offsets(
             self._cluster,
             wanted,
@@ -65,7 +65,9 @@ class RecordAdmin(AdminBase):
     async def end_offsets_of_epochs(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """(largest leader epoch up to this one, offset after its last record); (-1, -1) where unknown (KIP-320)."""
+        """Return (largest leader epoch up to the given one, offset after its last record); (-1, -1) if unknown
+        (KIP-320).
+        """
 
         async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
             request = OffsetForLeaderEpochRequest(

@@ -1,4 +1,4 @@
-"""Where replicas are, and which of them leads."""
+"""The brokers and log directories of replicas, and the election of leaders."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from .base import AdminBase, by_topic_with, raise_for
 
 
 class ElectionType(IntEnum):
-    """Which replica is to lead (KIP-460): the first of the list, or any that lives even if that loses records."""
+    """The replica to elect (KIP-460): the preferred one, or any live replica even if records are lost."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class ReplicaAdmin(AdminBase):
-    """The part of the admin client that is about replicas."""
+    """The methods of the admin client for replicas."""
 
     async def describe_log_dirs(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, list[DescribeLogDirsResult]]:
-        """Log directories with the size of these partitions, or of each, in bytes; by broker."""
+        """Return the log directories of each broker with the size in bytes of these partitions, or of all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -83,7 +83,7 @@ class ReplicaAdmin(AdminBase):
                 raise_for(part.error_code, f"{topic.topic_name}-{part.partition_index}")
 
     async def alter_partition_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Move partitions to these brokers, the preferred leader first; None calls a move off (KIP-455)."""
+        """Reassign partitions to these brokers, the preferred leader first; None cancels a reassignment (KIP-455)."""
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self.config.request_timeout_ms,
             topics=[
@@ -106,7 +106,7 @@ class ReplicaAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OngoingPartitionReassignment]:
-        """The moves that are under way, of these partitions or all."""
+        """Return the ongoing reassignments of these partitions or all."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -121,9 +121,9 @@ class ReplicaAdmin(AdminBase):
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> set[TopicPartition]:
-        """Hold elections for these partitions or all; returns those that have a new leader now.
+        """Elect leaders of these partitions or all; return the partitions that have a new leader now.
 
-        Partitions where no election was needed are left out. Raises BrokerError for the first other refusal.
+        Partitions that needed no election are left out. Raises BrokerError for the first other refusal.
         """
         wanted = None
         if partitions is not None:

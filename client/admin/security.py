@@ -49,14 +49,14 @@ from ...protocol.messages.renew_delegation_token import RenewDelegationTokenRequ
 from .base import AdminBase, raise_for
 
 Principal = tuple[str, str]
-"""Type and name: ("User", "alice")."""
+"""A type and a name: ("User", "alice")."""
 
 MIN_ITERATIONS = 4096
 SALT_BYTES = 16
 
 
 class AclResourceType(IntEnum):
-    """What an ACL protects (Kafka's ResourceType)."""
+    """The type of the resource that an ACL protects (Kafka's ResourceType)."""
 
     ANY = 1
     TOPIC = 2
@@ -68,7 +68,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an ACL's resource name is meant (KIP-290); ANY and MATCH are for filters."""
+    """The interpretation of an ACL's resource name (KIP-290); ANY and MATCH are for filters."""
 
     ANY = 1
     MATCH = 2
@@ -77,7 +77,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What an ACL allows or denies."""
+    """The operation that an ACL allows or denies."""
 
     ANY = 1
     ALL = 2
@@ -96,7 +96,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Whether it allows or denies."""
+    """The permission of an ACL: allow or deny."""
 
     ANY = 1
     DENY = 2
@@ -105,7 +105,7 @@ class AclPermission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """One ACL: who (`User:alice`, from a host or "*") may or may not do what with which resource."""
+    """An ACL: a principal (`User:alice`, from a host or "*"), an operation, a resource, and allow or deny."""
 
     resource_type: AclResourceType
     resource_name: str
@@ -118,7 +118,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs are meant; the defaults match all."""
+    """A filter of ACLs; the defaults match all."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -137,13 +137,13 @@ class ScramMechanism(IntEnum):
 
     @property
     def hash_name(self) -> str:
-        """As hashlib names it."""
+        """The name of the hash in hashlib."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A user's new password; only what is derived from it leaves this client. `salt` is random by default."""
+    """A new password of a user; only values derived from it are sent. `salt` is random by default."""
 
     user: str
     mechanism: ScramMechanism
@@ -153,12 +153,12 @@ class ScramUpsertion:
 
 
 class SecurityAdmin(AdminBase):
-    """The part of the admin client that is about security. Without an authorizer brokers refuse: SECURITY_DISABLED."""
+    """The methods of the admin client for security. Brokers without an authorizer refuse them: SECURITY_DISABLED."""
 
     # --- ACLs ---
 
     async def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
-        """The ACLs that match."""
+        """Return the ACLs that match."""
         request = DescribeAclsRequest()
         _put_filter(request, wanted)
         answer = await self.ask_any(request, DescribeAclsResponse)
@@ -186,7 +186,7 @@ class SecurityAdmin(AdminBase):
             raise_for(result.error_code, result.error_message)
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[AclBinding]:
-        """Remove the ACLs that match any of `filters`; returns them."""
+        """Delete the ACLs that match any of `filters`, and return them."""
         request = DeleteAclsRequest()
         for wanted in filters:
             meant = DeleteAclsFilter()
@@ -204,7 +204,7 @@ class SecurityAdmin(AdminBase):
     # --- SCRAM ---
 
     async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, list[CredentialInfo]]:
-        """Mechanisms and iterations of these users, or of all that have any."""
+        """Return the mechanisms and iterations of these users, or of all users with credentials."""
         request = DescribeUserScramCredentialsRequest(
             users=None if users is None else [UserName(name=user) for user in users]
         )
@@ -219,7 +219,7 @@ class SecurityAdmin(AdminBase):
         upsertions: Iterable[ScramUpsertion] = (),
         deletions: Iterable[tuple[str, ScramMechanism]] = (),
     ) -> None:
-        """Set passwords, and take credentials away."""
+        """Set passwords and delete credentials."""
         request = AlterUserScramCredentialsRequest(
             upsertions=[_salted(upsertion) for upsertion in upsertions],
             deletions=[ScramCredentialDeletion(name=user, mechanism=kind) for user, kind in deletions],
@@ -233,7 +233,7 @@ class SecurityAdmin(AdminBase):
     async def create_delegation_token(
         self, *, renewers: Sequence[Principal] = (), max_lifetime_ms: int = -1, owner: Principal | None = None
     ) -> CreateDelegationTokenResponse:
-        """A token for this client's user, or for `owner` (KIP-373)."""
+        """Create a token for this client's user, or for `owner` (KIP-373)."""
         request = CreateDelegationTokenRequest(
             renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in renewers],
             max_lifetime_ms=max_lifetime_ms,
@@ -245,14 +245,14 @@ class SecurityAdmin(AdminBase):
         return answer
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
-        """Let a token live longer; returns when it expires, in milliseconds since the epoch."""
+        """Renew a token; return its expiry time, in milliseconds since the epoch."""
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
         answer = await self.ask_controller(request, RenewDelegationTokenResponse)
         raise_for(answer.error_code, "RenewDelegationToken")
         return answer.expiry_timestamp_ms
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
-        """Let a token end after that time, negative: now; returns when it expires."""
+        """Expire a token after that time (negative: now); return its expiry time, in milliseconds since the epoch."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
         answer = await self.ask_controller(request, ExpireDelegationTokenResponse)
         raise_for(answer.error_code, "ExpireDelegationToken")
@@ -261,7 +261,7 @@ class SecurityAdmin(AdminBase):
     async def describe_delegation_tokens(
         self, owners: Iterable[Principal] | None = None
     ) -> list[DescribedDelegationToken]:
-        """The tokens of these owners, or all that this client may see."""
+        """Return the tokens of these owners, or all tokens that this client may describe."""
         wanted = None
         if owners is not None:
             wanted = [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in owners]
@@ -283,7 +283,9 @@ def _put_filter(request: DescribeAclsRequest | DeleteAclsFilter, wanted: AclFilt
 def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescription | DeleteAclsMatchingAcl
 ) -> AclBinding:
-    """An ACL as brokers tell it: apart from its resource when asked for, in one with it when deleted."""
+    """Convert an ACL of an answer: separate from its resource in DescribeAcls, in one structure with it in
+    DeleteAcls.
+    """
     return AclBinding(
         AclResourceType(resource.resource_type),
         resource.resource_name,
@@ -296,7 +298,7 @@ def _binding(
 
 
 def _salted(upsertion: ScramUpsertion) -> ScramCredentialUpsertion:
-    """What RFC 5802 calls SaltedPassword, with its salt."""
+    """Return RFC 5802's SaltedPassword, with its salt."""
     salt = os.urandom(SALT_BYTES) if upsertion.salt is None else upsertion.salt
     salted = hashlib.pbkdf2_hmac(upsertion.mechanism.hash_name, upsertion.password, salt, upsertion.iterations)
     return ScramCredentialUpsertion(

@@ -1,4 +1,4 @@
-"""Topics: create, describe, grow, delete."""
+"""Topics: creation, description, more partitions, deletion."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ..wire.cluster import TopicMetadata
 from .base import AdminBase, raise_for
 
 BROKER_DEFAULT = -1
-"""Partition count or replication factor that leaves the choice to the broker (KIP-464)."""
+"""The partition count or replication factor that means the broker's default (KIP-464)."""
 
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to be created; `replica_assignments` (broker ids by partition) takes the place of the two counts."""
+    """A topic to be created; `replica_assignments` (broker ids by partition) replaces the two counts."""
 
     name: str
     partition_count: int = BROKER_DEFAULT
@@ -40,10 +40,10 @@ class NewTopic:
 
 
 class TopicAdmin(AdminBase):
-    """The part of the admin client that is about topics."""
+    """The methods of the admin client for topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics, or only check whether they could be."""
+        """Create topics, or only validate the request."""
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
             timeout_ms=self.config.request_timeout_ms,
@@ -54,7 +54,7 @@ class TopicAdmin(AdminBase):
             raise_for(created.error_code, created.error_message or created.name)
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics and all that is in them."""
+        """Delete topics and all their records."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self.config.request_timeout_ms)
         answer = await self.ask_controller(request, DeleteTopicsResponse)
         for deleted in answer.responses:
@@ -68,7 +68,7 @@ class TopicAdmin(AdminBase):
         new_assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have `total_count` partitions, more than before; the new ones on these brokers, or any."""
+        """Increase a topic's partitions to `total_count`; the new partitions are on these brokers, or on any."""
         assignments = None
         if new_assignments is not None:
             assignments = [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in new_assignments]
@@ -82,12 +82,12 @@ class TopicAdmin(AdminBase):
             raise_for(result.error_code, result.error_message or result.name)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """Names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         topics = await self._metadata(None)
         return sorted(topic.name for topic in topics if include_internal or not topic.is_internal)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicMetadata]:
-        """Ids, partitions, leaders and replicas of these topics, or of all. Raises UnknownTopicError."""
+        """Return ids, partitions, leaders and replicas of these topics, or of all. Raises UnknownTopicError."""
         return await self._metadata(None if names is None else list(names))
 
     async def _metadata(self, names: list[str] | None) -> list[TopicMetadata]:

@@ -1,4 +1,4 @@
-"""Transactions and their producers (KIP-664), also ending what hangs."""
+"""Transactions and their producers (KIP-664), and the abort of hanging transactions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FENCING_TIMEOUT_MS = 60_000
 
 
 class TransactionAdmin(AdminBase):
-    """The part of the admin client that is about transactions."""
+    """The methods of the admin client for transactions."""
 
     async def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
     ) -> list[ListedTransaction]:
-        """The transactional ids of all coordinators, or those in these states and of these producers."""
+        """Return the transactional ids of all coordinators, or only those in these states and of these producers."""
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
         found: list[ListedTransaction] = []
         for answer in (await self.ask_each(request, ListTransactionsResponse)).values():
@@ -46,7 +46,7 @@ class TransactionAdmin(AdminBase):
         return found
 
     async def describe_transaction(self, transactional_id: str) -> TransactionState:
-        """State, producer and partitions of a transactional id."""
+        """Return state, producer and partitions of a transactional id."""
 
         async def attempt(node: int) -> TransactionState:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -62,7 +62,7 @@ class TransactionAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """What the leaders know of the producers that write to these partitions."""
+        """Return the active producers of these partitions, as described by their leaders."""
 
         async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
             request = DescribeProducersRequest(
@@ -81,7 +81,7 @@ class TransactionAdmin(AdminBase):
         return await self._ask_leaders(partitions, ask)
 
     async def fence_producers(self, transactional_id: str) -> tuple[int, int]:
-        """Shut out whoever produces by this id, and abort what is open; returns the new (producer id, epoch)."""
+        """Fence the producers with this id, and abort an open transaction; return the new (producer id, epoch)."""
 
         async def attempt(node: int) -> tuple[int, int]:
             request = InitProducerIdRequest(
@@ -96,7 +96,7 @@ class TransactionAdmin(AdminBase):
     async def abort_transaction(
         self, place: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """Write an abort marker to one partition, for a transaction that its coordinator has forgotten."""
+        """Write an abort marker to one partition, for a transaction that its coordinator does not have any more."""
 
         async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, None]:
             marker = WritableTxnMarker(

@@ -1,4 +1,4 @@
-"""Who reads what in a consumer group: the assignors that its leader may run. Pure functions of the members' wishes."""
+"""The assignors of consumer groups, which the group's leader runs: pure functions of the members' subscriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .subscription import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MemberWish:
-    """What a member has told the leader: its topics, and the partitions that it still holds."""
+    """The subscription of one member: its topics, and the partitions that it still owns."""
 
     topics: Sequence[str]
     owned: Sequence[TopicPartition] = field(default=())
@@ -24,23 +24,23 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """Divides partitions among members; all of a group's members have to support it under its name."""
+    """A strategy that divides partitions among members; all members of a group must support it under its name."""
 
     name: str
     is_cooperative: bool
 
     def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
-        """The partitions for each member. `partition_counts` has the topics that exist."""
+        """Return the partitions of each member. `partition_counts` has the topics that exist."""
 
 
 class RangeAssignor:
-    """Topic by topic a run of neighbouring partitions for each member (Kafka's RangeAssignor, without racks)."""
+    """An assignor of consecutive partitions of each topic to each member (Kafka's RangeAssignor, without racks)."""
 
     name = "range"
     is_cooperative = False
 
     def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
-        """As `Assignor.assign`."""
+        """Return the partitions of each member, see `Assignor.assign`."""
         assignment: Assignment = {member: [] for member in members}
         for topic, count in sorted(partition_counts.items()):
             readers = sorted(member for member, wish in members.items() if topic in wish.topics)
@@ -53,13 +53,13 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics, one after the other to the next member that wants the topic."""
+    """An assignor that gives each partition of each topic to the next member that subscribes to the topic."""
 
     name = "roundrobin"
     is_cooperative = False
 
     def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
-        """As `Assignor.assign`."""
+        """Return the partitions of each member, see `Assignor.assign`."""
         assignment: Assignment = {member: [] for member in members}
         wanted = {topic for wish in members.values() for topic in wish.topics}
         turns = cycle(sorted(members))
@@ -73,16 +73,16 @@ class RoundRobinAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Balanced, moving as little as possible, and in two steps (KIP-429).
+    """An assignor that balances with as few moves as possible, in two steps (KIP-429).
 
-    A partition that changes hands is first given to nobody; its owner lets go of it and the group meets again.
+    A partition that moves is not assigned at first; its owner revokes it and the group rebalances again.
     """
 
     name = "cooperative-sticky"
     is_cooperative = True
 
     def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignment:
-        """As `Assignor.assign`."""
+        """Return the partitions of each member, see `Assignor.assign`."""
         wanted = {topic for wish in members.values() for topic in wish.topics}
         partitions = [(t, p) for t, count in sorted(partition_counts.items()) if t in wanted for p in range(count)]
         target = self._balance(partitions, members)
@@ -110,7 +110,9 @@ class CooperativeStickyAssignor:
         return target
 
     def _unfair_place(self, target: Assignment, members: Members) -> tuple[str, str, TopicPartition] | None:
-        """A partition whose move from a fuller to an emptier member makes the shares more even."""
+        """Return a partition whose move between two members makes the shares more even, as (giver, taker, partition),
+        or None.
+        """
         for taker in sorted(target, key=lambda member: len(target[member])):
             for giver in sorted(target, key=lambda member: -len(target[member])):
                 if len(target[giver]) - len(target[taker]) < 2:
@@ -127,7 +129,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
 
 
 def assignors_named(names: str) -> list[Assignor]:
-    """The assignors of a `partition.assignment.strategy`: names separated by commas. Raises ConfigError."""
+    """Return the assignors of a `partition.assignment.strategy`: names separated by commas. Raises ConfigError."""
     chosen = []
     for name in names.split(","):
         if name.strip() not in ASSIGNORS:

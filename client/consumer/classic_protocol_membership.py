@@ -1,7 +1,7 @@
-"""Being a member of a consumer group by the classic protocol: join, sync, heartbeat, and again when asked to.
+"""Membership in a consumer group by the classic protocol: join, sync, heartbeat, and join again on a rebalance.
 
-When the coordinator wants a rebalance, the member goes on reading in its generation until the user polls next. Then it
-gives back its partitions (all of them with an eager assignor) and joins again.
+When the coordinator starts a rebalance, the member keeps reading in its generation until the user's next poll. Then
+it revokes its partitions (all of them with an eager assignor) and joins again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ ASSIGNMENT_VERSION = 0
 VERSION_SIZE = 2
 NO_GENERATION = -1
 JOIN_MARGIN_MS = 5_000
-"""How much longer than the rebalance may take the answer to JoinGroup is waited for (Kafka's AbstractCoordinator)."""
+"""The time by which the timeout of JoinGroup exceeds the rebalance timeout (Kafka's AbstractCoordinator)."""
 
 
 class ClassicProtocolMembership(GroupMembership):
-    """One member. A rebalance is a JoinGroup and a SyncGroup; one member, the leader, divides the partitions."""
+    """A member by the classic protocol.
+
+    A rebalance is a JoinGroup and a SyncGroup; the leader assigns the partitions.
+    """
 
     START_ANEW_CODES: ClassVar = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
@@ -62,15 +65,17 @@ class ClassicProtocolMembership(GroupMembership):
 
     @property
     def membership(self) -> Membership:
-        """As whom offsets are committed now."""
+        """The member and generation with which offsets are committed now."""
         return Membership(self._generation_id, self._member_id, self._config.group_instance_id)
 
     def rejoin(self) -> None:
-        """Have the group meet again."""
+        """Start a rebalance of the group."""
         self._rebalance_wanted.set()
 
     def topics_changed(self) -> bool:
-        """Whether this member was the leader, and topics have other partitions now than it has divided."""
+        """Return whether this member was the leader, and topics have other partition counts now than in its
+        assignment.
+        """
         return self._led_counts is not None and self._led_counts != self._partition_counts(self._led_counts)
 
     def _forget_place(self, code: ErrorCode) -> None:
@@ -102,15 +107,15 @@ class ClassicProtocolMembership(GroupMembership):
             self._rebalance_wanted.set()
 
     async def _prepare(self) -> None:
-        """Wait until the user polls; with an eager assignor, give back all partitions then."""
+        """Wait until the user polls; with an eager assignor, revoke all partitions then."""
         if not self._is_cooperative:
             await self._give_back_all()
         elif self._subscription.positions and not self._is_giving_back:
             await self._boundary.hand_over(trio.lowlevel.checkpoint)
 
     async def _join(self) -> None:
-        """Go through one rebalance of the group."""
-        # What asks for a rebalance from here on asks for another one.
+        """Join the group, sync and take over the assignment: one rebalance."""
+        # A request for a rebalance from here on is a request for the next rebalance.
         self._rebalance_wanted = trio.Event()
         self._is_giving_back = False
         self._join_count += 1
@@ -131,7 +136,8 @@ class ClassicProtocolMembership(GroupMembership):
         assigned = await self._sync(answer.protocol_name or "", assignments)
         has_lost_some = await self._take_over(assigned)
         if has_lost_some and self._is_cooperative:
-            # Others get what was given back in another rebalance (KIP-429), for which the user was just here.
+            # The revoked partitions are assigned in a second rebalance (KIP-429), which needs no further poll of the
+            # user.
             self._is_giving_back = True
             self._rebalance_wanted.set()
 
@@ -159,7 +165,7 @@ class ClassicProtocolMembership(GroupMembership):
         return await connection.request(request, JoinGroupResponse, version=version, timeout_ms=timeout_ms)
 
     async def _divide(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """As the leader: read what the members want and run the assignor that the group has chosen."""
+        """Run the group's assignor as its leader, on the subscriptions of all members."""
         assignor: Assignor = next(a for a in self._assignors if a.name == answer.protocol_name)
         members = {member.member_id: _read_wish(member.metadata) for member in answer.members}
         topics = {topic for wish in members.values() for topic in wish.topics}
@@ -212,7 +218,7 @@ class ClassicProtocolMembership(GroupMembership):
         assignment = decode(ConsumerProtocolAssignment, answer.assignment[VERSION_SIZE:], ASSIGNMENT_VERSION)
         return [(item.topic, partition) for item in assignment.assigned_partitions for partition in item.partitions]
 
-    # --- staying alive ---
+    # --- heartbeats ---
 
     @property
     def _beat_interval_s(self) -> float:
@@ -220,7 +226,7 @@ class ClassicProtocolMembership(GroupMembership):
 
     async def _beat(self) -> None:
         if self._generation_id == NO_GENERATION or self._is_joining:
-            # The coordinator waits for JoinGroup as long as the group needs, and asks for no heartbeats meanwhile.
+            # JoinGroup waits as long as the group needs, and the coordinator expects no heartbeats meanwhile.
             return
         join_count = self._join_count
         connection = await self._coordinator()
@@ -235,7 +241,7 @@ class ClassicProtocolMembership(GroupMembership):
             request, HeartbeatResponse, version=version, timeout_ms=self._config.session_timeout_ms
         )
         if join_count != self._join_count:
-            # A generation that is over: the coordinator's opinion of it is of no interest.
+            # The answer is about an earlier generation, so it is ignored.
             return
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._rebalance_wanted.set()
@@ -253,7 +259,7 @@ def _versioned(version: int, body: bytes) -> bytes:
 
 
 def _read_wish(metadata: bytes) -> MemberWish:
-    """What a member said of itself; versions newer than ours begin alike."""
+    """Decode a member's subscription; versions newer than ours begin with the same fields."""
     version = min(int.from_bytes(metadata[:VERSION_SIZE], "big"), SUBSCRIPTION_VERSION)
     subscription = decode(ConsumerProtocolSubscription, metadata[VERSION_SIZE:], version)
     owned = [(item.topic, partition) for item in subscription.owned_partitions for partition in item.partitions]

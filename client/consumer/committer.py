@@ -1,4 +1,4 @@
-"""What a consumer commits, and as whom: by the user's word, now and then, and before partitions go."""
+"""The commits of a consumer: explicit, automatic at intervals, and before a revocation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 OVERTAKEN_CODES = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH}
 )
-"""Refusals of a generation or member epoch that was right when the request began, and may be another by now."""
+"""Refusals of a generation or member epoch that was current when the request was sent, and may be stale by now."""
 
 
 class Committer:
-    """Commits offsets of one consumer, one request at a time; `group` is what it is a member of, once it subscribes."""
+    """The offset commits of one consumer, one request at a time; `group` is its membership once it has subscribed."""
 
     def __init__(self, cluster: Cluster, subscription: Subscription, config: ConsumerConfig) -> None:
         self.group: GroupMembership | None = None
@@ -35,11 +35,11 @@ class Committer:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether commits happen without the user's word."""
+        """Whether offsets are committed automatically."""
         return self._config.group_id is not None and self._config.enable_auto_commit
 
     async def run(self) -> None:
-        """Commit what the user has finished every `auto.commit.interval.ms`, until cancelled; failures are logged."""
+        """Commit processed offsets every `auto.commit.interval.ms`, until cancelled; failures are logged."""
         last: dict[TopicPartition, int] = {}
         while True:
             await trio.sleep(self._config.auto_commit_interval_ms / 1000)
@@ -52,24 +52,24 @@ class Committer:
                 logger.info("auto commit: %s", failure)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offsets to read, as often as it takes while the partitions are this member's.
+        """Commit the next offsets to read, with retries for as long as the partitions are assigned to this member.
 
-        A rebalance changes the generation, a heartbeat the member epoch (KIP-848), and a request may meet that on its
-        way. Raises ConfigError without `group_id`, BrokerError, DeadlineExceededError.
+        A rebalance changes the generation and a heartbeat the member epoch (KIP-848), both possibly while a request
+        is in flight. Raises ConfigError without `group_id`, BrokerError, DeadlineExceededError.
         """
         if self._config.group_id is None:
             raise ConfigError("commit needs a group_id")
         if not offsets:
             return
         deadline = trio.current_time() + self._config.default_api_timeout_ms / 1000
-        # One at a time: an earlier one that has to be repeated would undo a later one else.
+        # One commit at a time: otherwise the retry of an earlier commit would undo a later one.
         async with self._committing:
             while (refusal := await self._try_to_commit(self._config.group_id, offsets)) is not None:
                 if trio.current_time() >= deadline:
                     raise refusal
 
     async def _try_to_commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> BrokerError | None:
-        """Commit once; returns a refusal after which another attempt is worth while, and raises any other."""
+        """Commit once; return a refusal that may be retried, raise any other."""
         member = self.membership()
         try:
             await commit_offsets(
@@ -91,7 +91,9 @@ class Committer:
         return None
 
     async def commit_before_revocation(self, places: list[TopicPartition]) -> None:
-        """Commit what the user has finished of partitions that go; a failure is logged, as the records come again."""
+        """Commit the processed offsets of partitions that are revoked; a failure is logged, as the records are read
+        again.
+        """
         if not self.is_automatic:
             return
         processed = self._subscription.processed()
@@ -101,17 +103,23 @@ class Committer:
             logger.warning("commit before a rebalance: %s", failure)
 
     def membership(self) -> Membership:
-        """As whom to commit. Raises BrokerError UNKNOWN_MEMBER_ID for who subscribes and is not in the group now."""
+        """Return the membership to commit with.
+
+        Raises BrokerError UNKNOWN_MEMBER_ID for a consumer that has subscribed and is not a member of the group now.
+        """
         if self.group is None:
             return NO_MEMBERSHIP
         membership = self.group.membership
         if self.group.is_lost or membership.generation_id < 0:
-            # Coordinators take this from anybody once a group is empty (Kafka: CommitFailedException).
+            # A coordinator accepts such a commit from anyone once the group is empty (Kafka: CommitFailedException).
             raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, f"not a member of {self._config.group_id} now")
         return membership
 
     def group_metadata(self) -> GroupMetadata:
-        """As whom a transaction commits offsets. Raises ConfigError without `group_id`, BrokerError as `membership`."""
+        """Return the group and member with which a transaction commits offsets.
+
+        Raises ConfigError without `group_id`, BrokerError as `membership`.
+        """
         if self._config.group_id is None:
             raise ConfigError("group_metadata needs a group_id")
         return GroupMetadata(self._config.group_id, *self.membership())

@@ -1,4 +1,4 @@
-"""Exactly-once from topic to topic: a transaction that also commits what a consumer has read (KIP-98, KIP-447)."""
+"""Exactly-once from topic to topic: a transaction that also commits the offsets of a consumer (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PUT_OUT_CODES = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
-"""Refusals of offsets by which a group says that it may have given the partitions to others."""
+"""Refusals of offsets that mean that the group may have assigned the partitions to other members."""
 
 
 @asynccontextmanager
 async def consumed_transaction(
     producer: Producer, subscription: Subscription, fetcher: Fetcher, committer: Committer
 ) -> AsyncIterator[None]:
-    """A transaction around the handling of what the consumer has in hand; see `Consumer.transaction`."""
+    """Enclose the processing of the consumer's last records in a transaction; see `Consumer.transaction`."""
     in_hand = _InHand(subscription)
     are_offsets_sent = False
     refusal: BrokerError | None = None
@@ -47,15 +47,15 @@ async def consumed_transaction(
                 raise
             are_offsets_sent = True
     except BaseException as error:
-        # Once the offsets are part of the transaction, a failure does not say how the transaction has ended.
+        # Once the offsets are part of the transaction, an error does not tell whether the transaction was committed.
         in_hand.take_back(subscription, fetcher, is_outcome_known=not are_offsets_sent)
         if error is not refusal or refusal.code not in PUT_OUT_CODES:
             raise
-        logger.warning("the group has met again meanwhile, so the transaction is aborted: %s", refusal)
+        logger.warning("the group has rebalanced meanwhile, so the transaction is aborted: %s", refusal)
 
 
 class _InHand:
-    """The offsets of what a consumer has handed out by its last poll."""
+    """The offsets of the records that the consumer's last poll returned."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._ranges: dict[TopicPartition, tuple[PartitionPosition, int, int]] = {
@@ -65,14 +65,16 @@ class _InHand:
         }
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition."""
+        """Return the offset after the last record of each partition."""
         return {place: end for place, (_, _, end) in self._ranges.items()}
 
     def take_back(self, subscription: Subscription, fetcher: Fetcher, *, is_outcome_known: bool) -> None:
-        """Have these records handed out again; with an unknown outcome, only if their offsets are not committed."""
+        """Return these records again at the next poll; with an unknown outcome, only if their offsets are not
+        committed.
+        """
         for place, (position, start, end) in self._ranges.items():
             if subscription.positions.get(place) is not position:
-                # The partition went, or came back with a position that was looked up since.
+                # The partition was revoked, or assigned again with a position that was found since.
                 continue
             fetcher.forget(place)
             if is_outcome_known:

@@ -1,9 +1,9 @@
 """The consumer: async iteration over records of partitions that a group or the user has assigned.
 
-Behind `poll` stand a few tasks: `fetcher.py` fetches ahead, `group_membership.py` keeps the membership,
-`position_finder.py` finds where newly assigned partitions begin, `topic_watch.py` refreshes metadata and `committer.py`
-commits. They meet the user at `poll_boundary.py`. A record counts as processed, and may be committed, when the next one
-is asked for.
+`poll` is served by a few tasks: `fetcher.py` fetches ahead, `group_membership.py` keeps the membership,
+`position_finder.py` finds the first offsets of newly assigned partitions, `topic_watch.py` refreshes metadata and
+`committer.py` commits. `poll_boundary.py` connects these tasks with the user's calls. A record counts as processed,
+and may be committed, when the user asks for the next record.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ Item = TypeVar("Item")
 
 CLOSE_GRACE_SECONDS = 5.0
 SLICE_SECONDS = 0.001
-"""How long iteration may go on without letting other tasks run: a scheduling step costs more than a record."""
+"""The time that iteration may take before other tasks run: a scheduling step costs more than a record."""
 
 
 class Consumer:
-    """Reads records::
+    """A client that reads records::
 
         async with Consumer("localhost:9092", group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["topic"])
@@ -121,16 +121,16 @@ class Consumer:
             await self._background.close()
 
     async def _at_last(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something on the way out, even if cancelled, but not for long; what fails is only logged."""
+        """Do some work while closing, even if cancelled, within a short time limit; failures are only logged."""
         with trio.CancelScope(deadline=trio.current_time() + CLOSE_GRACE_SECONDS, shield=True) as scope:
             try:
                 await work()
             except (ClientError, BrokerError) as failure:
                 logger.info("closing: %s", failure)
         if scope.cancelled_caught:
-            logger.info("closing: nothing came of it in %d s", CLOSE_GRACE_SECONDS)
+            logger.info("closing: not finished within %d s", CLOSE_GRACE_SECONDS)
 
-    # --- what to read ---
+    # --- subscription ---
 
     def subscribe(
         self,
@@ -140,12 +140,12 @@ class Consumer:
         on_revoked: RebalanceListener | None = None,
         on_lost: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name matches, sharing them with the group.
+        """Read these topics, or all topics whose whole name matches, and share them with the group.
 
-        The listeners are awaited inside the calls that ask for records, as in Kafka's consumer: `on_assigned` after
-        partitions have come, `on_revoked` before they go, also when the consumer closes, and `on_lost` (by default
-        `on_revoked`) when they are gone already, as the group has put this member out. What they raise, the call
-        raises. Raises ClosedError, ConfigError without `group_id`.
+        The listeners are awaited inside the calls that return records, as in Kafka's consumer: `on_assigned` after
+        partitions were assigned, `on_revoked` before they are revoked, also when the consumer closes, and `on_lost`
+        (by default `on_revoked`) when they are lost because the group has removed this member. An exception of a
+        listener is raised by that call. Raises ClosedError, ConfigError without `group_id`.
         """
         if self._nursery is None:
             raise ClosedError("the consumer is not open")
@@ -175,34 +175,40 @@ class Consumer:
             self._committer.group.rejoin()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these (topic, partition)s, without sharing."""
+        """Read exactly these (topic, partition)s, without a group's assignment."""
         self._subscription.assign(partitions)
         self._fetcher.drop_stale()
         self._position_finder.wake()
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are being read; none while the group has put this member out."""
+        """Return the assigned partitions; none while the group has removed this member."""
         group = self._committer.group
         return [] if group is not None and group.is_lost else list(self._subscription.positions)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at `offset`. Raises KeyError if the partition is not assigned."""
+        """Continue at `offset`. Raises KeyError if the partition is not assigned."""
         self._subscription.seek((topic, partition), offset)
         self._fetcher.forget((topic, partition))
         self._fetcher.wake()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these, or of all assigned. Raises as `beginning_offsets`."""
+        """Move to the first record of these partitions, or of all assigned ones.
+
+        Raises the errors of `beginning_offsets`.
+        """
         for place, offset in (await self.beginning_offsets(partitions or self.assignment())).items():
             self.seek(*place, offset)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these, or of all assigned. Raises as `end_offsets`."""
+        """Move behind the last record of these partitions, or of all assigned ones.
+
+        Raises the errors of `end_offsets`.
+        """
         for place, offset in (await self.end_offsets(partitions or self.assignment())).items():
             self.seek(*place, offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no records of these until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for place in partitions:
             self._subscription.positions[place].is_paused = True
 
@@ -234,19 +240,22 @@ class Consumer:
             await self._boundary.wait()
 
     async def poll(self, timeout_ms: int | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records of any partitions, up to `max_records` (default `max.poll.records`).
+        """Return the next records of any partitions, up to `max_records` (default `max.poll.records`).
 
-        Waits for at least one until `timeout_ms` (None: for ever), then returns none; the user's listeners are not cut
-        short by it. Raises BrokerError or a ClientError for what keeps the consumer from going on, and ClosedError.
+        The call waits for at least one record until `timeout_ms` (None: for ever), then returns none; the time limit
+        does not interrupt the user's listeners. Raises BrokerError or a ClientError for a permanent failure, and
+        ClosedError.
         """
         limit = max_records or self.config.max_poll_records
         return await self._poll(lambda: self._fetcher.take(limit), timeout_ms)
 
     async def poll_batches(self, timeout_ms: int | None = None) -> list[FetchedBatches]:
-        """All batches that are at hand, as they came: neither decompressed nor copied, for whoever passes them on.
+        """Return all fetched batches as the broker sent them: neither decompressed nor copied, for callers that forward
+        them.
 
         Markers, and with read_committed the batches of aborted transactions, are left out; an entry without batches
-        means that a partition held only such. Waits and raises as `poll`; not to be mixed with it.
+        means that only such batches were fetched for the partition. Waits and raises as `poll`; a consumer uses
+        either `poll` or `poll_batches`.
         """
         return await self._poll(self._fetcher.take_batches, timeout_ms)
 
@@ -273,10 +282,10 @@ class Consumer:
                 for record in records:
                     await producer.send("output", transformed(record.value))
 
-        If the block or the commit fails, all of it is aborted and the records come again. So they do, without an
-        exception here, if the group has given the partitions to another member meanwhile (KIP-447). Without records
-        (after `timeout_ms`) there is no transaction. Raises as `poll` and `Producer.transaction`, ConfigError without
-        `group_id` or with `enable_auto_commit`.
+        If the block or the commit fails, the transaction is aborted and the next poll returns the records again. The
+        same happens, without an exception, if the group has assigned the partitions to another member meanwhile
+        (KIP-447). Without records (after `timeout_ms`) there is no transaction. Raises the errors of `poll` and
+        `Producer.transaction`, ConfigError without `group_id` or with `enable_auto_commit`.
         """
         if self.config.group_id is None or self.config.enable_auto_commit:
             raise ConfigError("a consumer's transaction needs a group_id and enable_auto_commit=False")
@@ -289,14 +298,18 @@ class Consumer:
         self._position_finder.wake()
 
     def current_lag(self, topic: str, partition: int) -> int | None:
-        """How many offsets are still to come, as far as the last fetch knew (KIP-695); None while that is not known."""
+        """Return the number of offsets still to read, by the last fetch (KIP-695); None while that number is
+        unknown.
+        """
         known = self._subscription.positions[topic, partition]
         end = known.last_stable_offset if self.config.is_read_committed else known.high_watermark
         position = self.position(topic, partition)
         return None if position is None or end < 0 else max(end - position, 0)
 
     async def _arrive(self) -> None:
-        """Note that the user has finished what was handed out and asks for more: a checkpoint, before any is taken."""
+        """Note that the user has processed the returned records and asks for more: a checkpoint, before any is
+        returned.
+        """
         self._subscription.finish_in_hand()
         await trio.lowlevel.checkpoint()
         self._boundary.arrive()
@@ -305,7 +318,7 @@ class Consumer:
         return self._boundary.is_pending or self._nursery is None or bool(self._fetcher.resets)
 
     async def _meet(self) -> None:
-        """Do what background tasks have left for the user's task. Raises their errors, and ClosedError."""
+        """Run the steps that background tasks have left for the user's task. Raises their errors, and ClosedError."""
         if self._nursery is None:
             raise ClosedError("the consumer is not open")
         if self._fetcher.resets:
@@ -316,17 +329,17 @@ class Consumer:
     # --- positions ---
 
     def position(self, topic: str, partition: int) -> int | None:
-        """The offset of the next record to be handed out; None while it is not known."""
+        """Return the offset of the next record to be returned; None while it is unknown."""
         known = self._subscription.positions.get((topic, partition))
         return None if known is None else known.offset
 
     # --- offsets ---
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit these offsets (of the next records to read), or those behind all records handed out.
+        """Commit these offsets (of the next records to read), or the offsets after all returned records.
 
-        Commits take effect in the order of their calls. What lies before these offsets is not in hand any more.
-        Raises BrokerError (ILLEGAL_GENERATION and the like after a rebalance), DeadlineExceededError.
+        Commits take effect in the order of their calls. Records before these offsets count as processed. Raises
+        BrokerError (ILLEGAL_GENERATION and the like after a rebalance), DeadlineExceededError.
         """
         if offsets is None:
             offsets = self._subscription.consumed()
@@ -334,14 +347,18 @@ class Consumer:
         await self._committer.commit(offsets)
 
     def group_metadata(self) -> GroupMetadata:
-        """As whom this consumer reads, for `Producer.send_offsets_to_transaction`; `transaction` does both.
+        """Return the group and member of this consumer for `Producer.send_offsets_to_transaction`; `transaction` does
+        both.
 
-        Raises ConfigError without `group_id`, BrokerError UNKNOWN_MEMBER_ID for who is not in the group now.
+        Raises ConfigError without `group_id`, BrokerError UNKNOWN_MEMBER_ID for a consumer that is not in the group
+        now.
         """
         return self._committer.group_metadata()
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
-        """The group's committed offsets of these partitions, or of those assigned; without the ones that have none."""
+        """Return the group's committed offsets of these or of the assigned partitions, without partitions that have
+        none.
+        """
         if self.config.group_id is None:
             raise ConfigError("committed needs a group_id")
         found = await fetch_committed(
@@ -354,19 +371,25 @@ class Consumer:
         return {place: entry.offset for place, entry in found.items()}
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each. Raises BrokerError or DeadlineExceededError, as the next two."""
+        """Return the first offset of each partition. Raises BrokerError or DeadlineExceededError."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST))
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record (with read_committed: the last stable one) of each."""
+        """Return the offset after the last record (with read_committed: the last stable offset) of each partition.
+
+        Raises BrokerError or DeadlineExceededError.
+        """
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST))
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is not older than its time; None where there is none."""
+        """Return the offset of the first record of each partition that is not older than the given time, or None.
+
+        Raises BrokerError or DeadlineExceededError.
+        """
         return await self._list_offsets(timestamps_ms)
 
     async def _list_offsets(
@@ -380,16 +403,16 @@ class Consumer:
             read_committed=self.config.is_read_committed,
         )
 
-    # --- topics ---
+    # --- metadata ---
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """The topic's partitions; none if it does not exist. Raises ConnectionLostError."""
+        """Return the topic's partitions; none if it does not exist. Raises ConnectionLostError."""
         await self._cluster.refresh([topic], allow_auto_create=False)
         metadata = self._cluster.topics.get(topic)
         return metadata.partitions if metadata is not None else []
 
     async def topics(self) -> list[str]:
-        """The names of all topics. Raises ConnectionLostError."""
+        """Return the names of all topics. Raises ConnectionLostError."""
         answer = await self._cluster.refresh(None)
         return sorted(topic.name for topic in answer.topics if topic.name and not topic.error_code)
 

@@ -1,8 +1,9 @@
-"""Being a member of a consumer group by the consumer protocol (KIP-848): one heartbeat joins, keeps and leaves.
+"""Membership in a consumer group by the consumer protocol (KIP-848): one heartbeat joins, keeps and leaves.
 
-The coordinator assigns. A member that is told other partitions than it has gives up what it must (so that others may
-have it), takes what is new, and says in the next heartbeat what it owns now. `member_epoch` 0 joins, -1 leaves, -2
-leaves a static member's place open. Heartbeats go on while partitions wait for the user's next poll to come and go.
+The coordinator assigns the partitions. A member with a new assignment first revokes the partitions that are no
+longer in it (so that other members can be assigned them), then takes the new partitions, and reports in the next
+heartbeat which partitions it owns now. `member_epoch` 0 joins, -1 leaves, -2 leaves for a while and keeps the place
+of a static member. Heartbeats continue while an assignment waits for the user's next poll.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ JOINING = 0
 LEAVING = -1
 LEAVING_FOR_A_WHILE = -2
 FIRST_VERSION_WITH_OWN_IDS = 1
-"""From here on members make their ids themselves (KIP-1082)."""
+"""The first version in which members generate their own member ids (KIP-1082)."""
 
 
 class ConsumerProtocolMembership(GroupMembership):
-    """One member. The coordinator divides the partitions."""
+    """A member by the consumer protocol. The coordinator assigns the partitions."""
 
     START_ANEW_CODES: ClassVar = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
     PASSING_CODES: ClassVar = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
@@ -59,16 +60,16 @@ class ConsumerProtocolMembership(GroupMembership):
 
     @property
     def membership(self) -> Membership:
-        """As whom offsets are committed now."""
+        """The member and epoch with which offsets are committed now."""
         return Membership(self._epoch, self._member_id, self._config.group_instance_id)
 
     def rejoin(self) -> None:
-        """Tell the coordinator of a subscription that has changed."""
+        """Report a changed subscription to the coordinator."""
         self._told_topics = None
         self._beat_wanted.set()
 
     def topics_changed(self) -> bool:
-        """Never: the coordinator looks at the topics itself."""
+        """Return False: the coordinator watches the topics itself."""
         return False
 
     def _forget_place(self, code: ErrorCode) -> None:
@@ -98,7 +99,7 @@ class ConsumerProtocolMembership(GroupMembership):
             self._must_tell_owned = True
         if self._must_tell_owned:
             request.topic_partitions = self._owned()
-        # What changes while the answer is under way is for the next heartbeat to tell.
+        # A change while the answer is pending is reported by the next heartbeat.
         self._must_tell_owned = False
         try:
             answer = await self._send(request)
@@ -130,7 +131,7 @@ class ConsumerProtocolMembership(GroupMembership):
     # --- the assignment ---
 
     async def _rebalance(self) -> None:
-        """Make the assignment ours, and have a heartbeat say so at once."""
+        """Take over the assignment, and report it in a heartbeat at once."""
         self._rebalance_wanted = trio.Event()
         if self._target is None:
             return
@@ -146,12 +147,12 @@ class ConsumerProtocolMembership(GroupMembership):
         self._must_tell_owned = True
         self._beat_wanted.set()
         if not wanted <= names.keys():
-            # The broker that was asked for metadata does not know a topic yet that the coordinator knows.
+            # The broker that answered the Metadata request does not have a topic yet that the coordinator has.
             await trio.sleep(self._config.retry_backoff_ms / 1000)
             self._rebalance_wanted.set()
 
     async def _names(self, wanted: set[UUID]) -> dict[UUID, str]:
-        """The names of known topics by their ids, asked for if one of `wanted` is not known."""
+        """Return the names of known topics by id, with a metadata refresh if an id of `wanted` is unknown."""
         if not wanted <= self._known_names().keys():
             await self._cluster.refresh(self._subscription.topics)
         return self._known_names()

@@ -1,4 +1,4 @@
-"""Records as a consumer hands them out, decoded from what a Fetch answer holds."""
+"""The records that a consumer returns, decoded from the batches of a Fetch answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from ...protocol.records.compression import decompress
 from ...protocol.records.record import Header, TimestampType
 
 INFLATION_LIMIT_BYTES = 1 << 30
-"""How far one fetched batch may inflate; what a broker has stored was within its own limits."""
+"""The limit of one fetched batch after decompression; a stored batch was within the broker's own limits."""
 
 
 class ConsumerRecord(NamedTuple):
-    """One record. `key` and `value` are None for nulls; `timestamp` is in milliseconds, -1 for none (format v0)."""
+    """A record of a topic.
+
+    `key` and `value` are None for nulls; `timestamp` is in milliseconds, -1 for none (format v0).
+    """
 
     topic: str
     partition: int
@@ -30,9 +33,9 @@ class ConsumerRecord(NamedTuple):
 
 
 def decode_batch(topic: str, partition: int, batch: BatchView, from_offset: int) -> list[ConsumerRecord]:
-    """The records of one batch with offsets of at least `from_offset` (a batch may begin before it).
+    """Return the records of one batch with offsets of at least `from_offset` (a batch may begin before it).
 
-    Raises BrokerError (INVALID_RECORD, CORRUPT_MESSAGE) for contents that break the format.
+    Raises BrokerError (INVALID_RECORD, CORRUPT_MESSAGE) for contents that violate the format.
     """
     timestamp_type = batch.timestamp_type
     if batch.magic < v2.MAGIC:

@@ -1,4 +1,4 @@
-"""Incremental fetches (KIP-227), the client's half: say only what has changed since the last request to a broker."""
+"""Incremental fetches (KIP-227), the client's side: a request holds only the changes since the last one to a broker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class FetchPosition(NamedTuple):
-    """From where to fetch; `leader_epoch` is that of the metadata, so that brokers refuse older ones (KIP-320)."""
+    """The position to fetch from; `leader_epoch` is the metadata's, so that brokers refuse older ones (KIP-320)."""
 
     offset: int
     leader_epoch: int = -1
 
 
 class FetchSession:
-    """The session with one broker: its id, the epoch of the next request, and what the broker remembers."""
+    """The session with one broker: its id, the epoch of the next request, and the partitions in the broker's
+    session.
+    """
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -43,9 +45,11 @@ class FetchSession:
         version: int,
         topic_ids: Mapping[str, UUID],
     ) -> None:
-        """Put the partitions to fetch (with their offsets and leader epochs) into a request, whole or as a difference.
+        """Put the partitions to fetch (with their offsets and leader epochs) into a request, completely or as a
+        difference.
 
-        From FIRST_VERSION_WITH_TOPIC_IDS on topics go by their ids (KIP-516), and a session with others is given up.
+        From FIRST_VERSION_WITH_TOPIC_IDS on topics are identified by id (KIP-516); a session with other ids is
+        closed.
         """
         ids = {topic: topic_ids[topic] for topic, _ in positions} if version >= FIRST_VERSION_WITH_TOPIC_IDS else {}
         kept_topics = {topic for topic, _ in self._remembered.keys() & positions.keys()}
@@ -86,7 +90,9 @@ class FetchSession:
             ]
 
     def answered(self, session_id: int) -> None:
-        """Note a good answer: the broker now remembers what was asked, if it has opened or kept a session."""
+        """Note an answer without error: the broker's session now has the partitions of the request, if it keeps a
+        session.
+        """
         if session_id == NO_SESSION:
             self.reset()
             return
@@ -95,6 +101,6 @@ class FetchSession:
         self._remembered = self._asked
 
     def reset(self) -> None:
-        """Begin anew, after an error of the session or a lost connection."""
+        """Start a new session, after an error of the session or a lost connection."""
         self._id, self._epoch = NO_SESSION, FIRST_EPOCH
         self._remembered = {}

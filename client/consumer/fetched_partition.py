@@ -1,4 +1,4 @@
-"""What one Fetch brought for one partition: batches that are opened, or passed on, when they are handed out."""
+"""The fetched batches of one partition, decoded or passed on when the consumer returns them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .subscription import PartitionPosition, TopicPartition
 
 
 class FetchedBatches(NamedTuple):
-    """Batches of one partition as `Consumer.poll_batches` hands them out; the next ones begin at `next_offset`.
+    """The batches of one partition in `Consumer.poll_batches`; the next batches begin at `next_offset`.
 
-    The first may hold records from before `first_offset`, which were not asked for.
+    The first batch may hold records before `first_offset`, which were not requested.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class FetchedBatches(NamedTuple):
 
 
 class FetchedPartition:
-    """What one Fetch brought for one partition, not handed out yet."""
+    """The answer of one Fetch for one partition, as far as it is not yet returned to the user."""
 
     __slots__ = (
         "_aborted",
@@ -64,16 +64,16 @@ class FetchedPartition:
 
     @property
     def is_open(self) -> bool:
-        """Whether the open batch has records left to hand out."""
+        """Whether the open batch has records left to return."""
         return self._next < len(self._records)
 
     def has_records(self) -> bool:
-        """Whether there are records to hand out; opens the next batch if need be.
+        """Return whether there are records to return; open the next batch if necessary.
 
         Raises BrokerError for a damaged batch.
         """
         while self._next == len(self._records):
-            # Behind the batch, whose last records may have been compacted away.
+            # The offset after the batch, whose last records compaction may have removed.
             self.position.offset = max(self.position.offset or 0, self._end_offset)
             batch = next(self._batches, None)
             if batch is None:
@@ -94,7 +94,10 @@ class FetchedPartition:
         return record
 
     def take_batches(self) -> list[BatchView]:
-        """The batches that are left, and move the position behind them. Raises BrokerError for a damaged first one."""
+        """Return the remaining batches, and move the position behind them.
+
+        Raises BrokerError for a damaged first one.
+        """
         taken: list[BatchView] = []
         try:
             for batch in self._batches:
@@ -102,17 +105,17 @@ class FetchedPartition:
                     taken.append(batch)
                 self.position.offset = batch.last_offset + 1
         except BrokerError:
-            # What is good comes first; the damaged one is fetched again, and raised at the next call.
+            # The intact batches are returned first; the damaged one is fetched again, and raised at the next call.
             if not taken:
                 raise
         return taken
 
     def tags(self) -> list[TaggedBatch]:
-        """The enriched tags that came with the batches. Raises BrokerError if they cannot be read."""
+        """Return the enriched tags that were fetched with the batches. Raises BrokerError if they cannot be decoded."""
         return decode_tagged_batches(self._tags)
 
     def _open(self, batch: BatchView) -> None:
-        """Begin with a batch, or step over it."""
+        """Open a batch, or skip it."""
         from_offset = self.position.offset or 0
         is_visible = self._is_visible(batch)
         self._records = decode_batch(*self.place, batch, from_offset) if is_visible else []
@@ -120,7 +123,9 @@ class FetchedPartition:
         self._end_offset = batch.last_offset + 1
 
     def _is_visible(self, batch: BatchView) -> bool:
-        """Whether it has records from the position on that are neither markers nor of an aborted transaction."""
+        """Return whether the batch has records from the position on, and is neither a marker nor of an aborted
+        transaction.
+        """
         if self._check_crcs and not batch.crc_is_valid:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{batch!r} of {self.place} has a wrong CRC")
         if batch.is_control:
@@ -132,20 +137,20 @@ class FetchedPartition:
 
 
 class AbortedFilter:
-    """Which batches belong to aborted transactions, going through them in order (Kafka's CompletedFetch)."""
+    """A filter of batches of aborted transactions, for batches in order (Kafka's CompletedFetch)."""
 
     def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
         self._coming = deque(transactions)
         self._open: set[int] = set()
 
     def hides(self, batch: BatchView) -> bool:
-        """Whether the batch was written in a transaction that was aborted later."""
+        """Return whether the batch was written in a transaction that was aborted later."""
         self._open_up_to(batch)
         return batch.is_transactional and batch.producer_id in self._open
 
     def pass_marker(self, batch: BatchView) -> None:
-        """Note a transaction's end."""
-        # A fetch may begin with the marker itself: then its transaction is over before anything of it was seen.
+        """Note the end of a transaction."""
+        # A fetch may begin with the marker itself: then the transaction has ended before any batch of it was passed.
         self._open_up_to(batch)
         if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
             self._open.discard(batch.producer_id)

@@ -1,7 +1,7 @@
-"""The task that keeps a consumer supplied: one Fetch under way for each broker, decoded when it is handed out.
+"""The task that fetches ahead: one Fetch in flight to each broker, decoded when the records are returned.
 
-A partition is asked for again only when what came from it has been handed out, so what is held in memory is at most
-`fetch.max.bytes` a broker.
+A partition is fetched again only when its fetched records have been returned, so that the memory is bounded by
+`fetch.max.bytes` per broker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SESSION_CODES = frozenset(
 
 
 class Fetcher:
-    """Fetches for the assigned partitions; `take` is what the consumer calls."""
+    """The fetches of the assigned partitions; the consumer calls `take`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Fetcher:
         boundary: PollBoundary,
     ) -> None:
         self.resets: set[TopicPartition] = set()
-        """Partitions whose position is out of range: the consumer finds them a new one."""
+        """The partitions whose position is out of range: the position finder finds a new one."""
         self._buffer: deque[FetchedPartition] = deque()
         self._boundary = boundary
         self._cluster = cluster
@@ -68,11 +68,11 @@ class Fetcher:
         self._wanted = trio.Event()
 
     def wake(self) -> None:
-        """Have another look: something was handed out, assigned, sought or resumed."""
+        """Check for partitions to fetch again: records were returned, or partitions assigned, sought or resumed."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
+        """Fetch the assigned partitions until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wanted = trio.Event()
@@ -97,7 +97,7 @@ class Fetcher:
         return by_node
 
     def _leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader that the metadata names: brokers refuse fetches of another epoch (KIP-320)."""
+        """Return the leader epoch in the metadata: brokers refuse fetches with another epoch (KIP-320)."""
         metadata = self._cluster.topics.get(topic)
         if metadata is None or partition >= len(metadata.partitions):
             return NO_LEADER_EPOCH
@@ -174,7 +174,7 @@ class Fetcher:
             await self._pause()
             await self._refresh(stale_topics)
         for told in refusals:
-            # Only who was told may have it asked for again: a refusal would be repeated without end.
+            # Fetch again only after the user was informed: otherwise a refusal would be repeated without end.
             await self._boundary.tell(told)
 
     def _topic_id(self, topic: str) -> UUID:
@@ -182,13 +182,13 @@ class Fetcher:
         return NO_UUID if metadata is None else metadata.topic_id
 
     def _take_partition(self, place: TopicPartition, data: PartitionData, asked: FetchPosition | None) -> bool:
-        """Buffer what came; False if the partition's metadata has to be fetched first.
+        """Buffer the fetched data; return False if the partition's metadata must be refreshed first.
 
-        Raises BrokerError for a refusal that will not change, RecordTooLargeError.
+        Raises BrokerError for a permanent refusal, RecordTooLargeError.
         """
         position = self._subscription.positions.get(place)
         if position is None or asked is None or position.offset != asked.offset:
-            # The assignment or the position has changed while the request was under way.
+            # The assignment or the position has changed while the request was in flight.
             return True
         code = ErrorCode(data.error_code)
         if code is not ErrorCode.NONE and self._preferred.forget(place):
@@ -213,7 +213,7 @@ class Fetcher:
 
     def _keep(self, place: TopicPartition, position: PartitionPosition, data: PartitionData) -> None:
         if next(iter_batches(data.records), None) is None:  # type: ignore[arg-type]
-            # Only before Fetch v3 can a limit cut the very first batch (KIP-74).
+            # Only before Fetch v3 can a limit truncate the very first batch (KIP-74).
             limit = self._config.max_partition_fetch_bytes
             raise RecordTooLargeError(
                 f"the record at {place[0]}-{place[1]} offset {position.offset} exceeds max.partition.fetch.bytes"
@@ -222,16 +222,17 @@ class Fetcher:
         self._buffer.append(FetchedPartition(place, position, data, self._config))
         self._boundary.wake()
 
-    # --- what the consumer calls ---
+    # --- called by the consumer ---
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Hand out up to `count` records. Raises BrokerError for a damaged batch that is next."""
+        """Return up to `count` records. Raises BrokerError if the next batch is damaged."""
         taken: list[ConsumerRecord] = []
         while len(taken) < count:
             try:
                 fetched = self._first_ready()
             except BrokerError:
-                # What is good comes first; the damaged batch is fetched again, and raised at the next call.
+                # The intact records are returned first; the damaged batch is fetched again, and raised at the next
+                # call.
                 if not taken:
                     raise
                 break
@@ -243,7 +244,7 @@ class Fetcher:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """Hand out the next record, None if there is none now. Raises as `take`."""
+        """Return the next record, or None if there is none now. Raises the errors of `take`."""
         fetched = self._buffer[0] if self._buffer else None
         if fetched is None or not (fetched.is_open and fetched.position.is_handed_out):
             fetched = self._first_ready()
@@ -254,7 +255,7 @@ class Fetcher:
         return record
 
     def take_batches(self) -> list[FetchedBatches]:
-        """Hand out all that is at hand, undecoded, but for partitions that are paused. Raises as `take`."""
+        """Return all fetched batches, undecoded, except those of paused partitions. Raises the errors of `take`."""
         taken: list[FetchedBatches] = []
         for fetched in [fetched for fetched in self._buffer if fetched.position.is_handed_out]:
             position = fetched.position
@@ -264,7 +265,7 @@ class Fetcher:
                 tags = fetched.tags()
                 batches = fetched.take_batches()
             except BrokerError:
-                # As in `take`.
+                # The intact batches are returned first, as in `take`.
                 if taken:
                     continue
                 raise
@@ -274,7 +275,7 @@ class Fetcher:
         return taken
 
     def _first_ready(self) -> FetchedPartition | None:
-        """Bring a partition with records to hand out to the front. Raises BrokerError for a damaged batch."""
+        """Move a partition with records to the front and return it. Raises BrokerError for a damaged batch."""
         for _ in range(len(self._buffer)):
             fetched = self._buffer[0]
             if not fetched.position.is_handed_out:
@@ -284,7 +285,7 @@ class Fetcher:
                 if fetched.has_records():
                     return fetched
             except BrokerError:
-                # Nobody may skip damaged records unknowingly: they are fetched again until someone seeks.
+                # Damaged records are not skipped silently: they are fetched again until the user seeks.
                 self._drop(fetched)
                 raise
             self._drop(fetched)
@@ -295,12 +296,12 @@ class Fetcher:
         self.wake()
 
     def forget(self, place: TopicPartition) -> None:
-        """Drop what was fetched of a partition whose position is moved."""
+        """Drop the fetched records of a partition whose position was moved."""
         self._buffer = deque(item for item in self._buffer if item.place != place)
         self.resets.discard(place)
 
     def drop_stale(self) -> None:
-        """Forget what was fetched for partitions that are assigned no more, or whose position has been moved."""
+        """Drop the fetched records of partitions that are no longer assigned, or whose position was moved."""
         current = self._subscription.positions
         self._buffer = deque(item for item in self._buffer if current.get(item.place) is item.position)
         self.resets &= current.keys()

@@ -1,9 +1,9 @@
-"""Being a member of a consumer group: what the classic and the consumer protocol have in common.
+"""Membership in a consumer group: the common part of the classic and the consumer protocol.
 
-A member has two tasks. One sends heartbeats, whatever the user and the other task are busy with. The other rebalances:
-it takes over what the group assigns. Partitions come and go, and the user's listeners run, only while the user asks
-for records (`poll_boundary.py`), as in Kafka's ConsumerCoordinator. `classic_protocol_membership.py` and
-`consumer_protocol_membership.py` say how heartbeats and assignments look.
+A member has two tasks. One sends heartbeats, independently of the user and of the other task. The other rebalances:
+it takes over the assignments of the group. Partitions are assigned and revoked, and the user's listeners run, only
+while the user asks for records (`poll_boundary.py`), as in Kafka's ConsumerCoordinator.
+`classic_protocol_membership.py` and `consumer_protocol_membership.py` define the heartbeats and assignments.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from .subscription import Subscription, TopicPartition
 logger = logging.getLogger(__name__)
 
 MIN_PAUSE_S = 0.001
-"""Between two looks at whether the user still polls."""
+"""The shortest time between two checks of whether the user still polls."""
 
 
 class AssignmentListener(Protocol):
-    """What the consumer does when partitions come and go; all but `commit_processed` run in the user's task."""
+    """The actions of the consumer on assignment and revocation; all but `commit_processed` run in the user's task."""
 
     async def commit_processed(self, places: list[TopicPartition]) -> None:
-        """Commit what the user has finished of partitions that are about to be revoked, with auto-commit."""
+        """Commit the processed offsets of partitions that are about to be revoked, with auto-commit."""
 
     async def on_revoked(self, places: list[TopicPartition]) -> None:
-        """Partitions go, and their offsets may still be committed."""
+        """Handle a revocation of partitions whose offsets may still be committed."""
 
     async def on_lost(self, places: list[TopicPartition]) -> None:
-        """Partitions are gone, and may have other owners already."""
+        """Handle the loss of partitions that may be assigned to other members already."""
 
     async def on_assigned(self, places: list[TopicPartition]) -> None:
-        """New partitions have come (perhaps none)."""
+        """Handle the assignment of new partitions (perhaps none)."""
 
 
 class GroupMembership(ABC):
-    """One member. `run` keeps it in its group; the assignment goes to `subscription`."""
+    """A member of a group. `run` keeps it in its group; the assignment is stored in `subscription`."""
 
     START_ANEW_CODES: ClassVar[frozenset[ErrorCode]]
-    """Refusals by which the group says that it does not count on this member any more."""
+    """Refusals that mean that the group has removed this member."""
     PASSING_CODES: ClassVar[frozenset[ErrorCode]] = frozenset()
-    """Refusals that may pass, beside those that are retriable for everybody."""
+    """Refusals that this protocol retries, in addition to the retriable codes."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GroupMembership(ABC):
     ) -> None:
         assert config.group_id is not None
         self.is_lost = False
-        """Whether the group has put this member out, and the user has not polled since."""
+        """Whether the group has removed this member, and the user has not polled since."""
         self._group_id = config.group_id
         self._cluster = cluster
         self._subscription = subscription
@@ -79,70 +79,70 @@ class GroupMembership(ABC):
         self._rebalancing = trio.CancelScope()
         self._beat_wanted = trio.Event()
 
-    # --- what the protocols differ in ---
+    # --- defined by each protocol ---
 
     @property
     @abstractmethod
     def membership(self) -> Membership:
-        """As whom offsets are committed now."""
+        """The member and generation (or epoch) with which offsets are committed now."""
 
     @abstractmethod
     def rejoin(self) -> None:
-        """Have the group know that the subscription has changed, or the topics have."""
+        """Report a changed subscription, or changed topics, to the group."""
 
     @abstractmethod
     def topics_changed(self) -> bool:
-        """Whether what this member has assigned to others no longer fits the topics' partitions."""
+        """Return whether the assignment that this member has made as leader no longer fits the topics' partitions."""
 
     @property
     @abstractmethod
     def _beat_interval_s(self) -> float:
-        """How long to wait between heartbeats."""
+        """The time between heartbeats."""
 
     @abstractmethod
     async def _beat(self) -> None:
-        """Send a heartbeat, if there is to be one now, and note what it brings.
+        """Send a heartbeat, if one is due, and handle its answer.
 
         Raises BrokerError and ConnectionLostError.
         """
 
     @abstractmethod
     async def _rebalance(self) -> None:
-        """Bring this member's partitions to what the group wants. Raises BrokerError and ConnectionLostError."""
+        """Adopt the assignment of the group. Raises BrokerError and ConnectionLostError."""
 
     @abstractmethod
     async def _say_goodbye(self) -> None:
-        """Tell the coordinator that this member leaves, if it is a member."""
+        """Send the coordinator the request to leave, if this consumer is a member."""
 
     @abstractmethod
     def _forget_place(self, code: ErrorCode) -> None:
-        """Prepare to join anew, after one of the protocol's START_ANEW_CODES."""
+        """Reset the state for joining again, after one of the protocol's START_ANEW_CODES."""
 
-    # --- what they share ---
+    # --- common ---
 
     async def run(self) -> None:
-        """Stay in the group until `stop`. What will not change by itself is raised from the user's next poll."""
+        """Stay in the group until `stop`. The user's next poll raises permanent failures."""
         with self._lifetime:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._persist, self._keep_beating)
                 nursery.start_soon(self._persist, self._keep_rebalancing)
 
     def stop(self) -> None:
-        """End `run`: no partitions come or go any more, and no heartbeats are sent."""
+        """End `run`: no partitions are assigned or revoked any more, and no heartbeats are sent."""
         self._lifetime.cancel()
 
     async def give_up_all(self) -> None:
-        """Tell the user's listener that all partitions go, because the consumer closes."""
+        """Call the user's listener for the revocation of all partitions, because the consumer closes."""
         if places := list(self._subscription.positions):
             await self._revoke(places)
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session to time out. Static members stay (KIP-345)."""
+        """Leave the group, so that it need not wait for the session timeout. Static members stay (KIP-345)."""
         self.stop()
         await self._say_goodbye()
 
     async def _persist(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task that never ends, again and again: it ends by errors."""
+        """Run a task that ends only by errors, again and again."""
         while True:
             try:
                 await task()
@@ -175,7 +175,7 @@ class GroupMembership(ABC):
                 await self._beat_wanted.wait()
 
     async def _check_poll(self) -> None:
-        """Leave if the user has not asked for records within `max.poll.interval.ms`, until the user does (KIP-62)."""
+        """Leave the group if the user has not polled within `max.poll.interval.ms`, until the next poll (KIP-62)."""
         if self.is_lost or self._boundary.absence_s() <= self._config.max_poll_interval_ms / 1000:
             return
         logger.warning(
@@ -190,10 +190,10 @@ class GroupMembership(ABC):
         self._lose_place(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _lose_place(self, code: ErrorCode) -> None:
-        """Note that the partitions may be others' by now: nothing more of them is handed out, nor committed."""
+        """Note that other members may have the partitions: none of their records are returned or committed any more."""
         if self.is_lost:
             return
-        logger.info("%s: %s; joining anew", self._group_id, code.name)
+        logger.info("%s: %s; joining again", self._group_id, code.name)
         self.is_lost = True
         self._forget_place(code)
         self._subscription.withhold(self._subscription.positions)
@@ -214,7 +214,7 @@ class GroupMembership(ABC):
                     raise
 
     async def _come_back(self) -> None:
-        """After the place in the group was lost, wait until the user polls and knows of it."""
+        """Wait, after the member was removed from the group, until the user polls and was informed."""
         if self.is_lost:
             await self._boundary.hand_over(self._lose_all)
             self._beat_wanted.set()
@@ -229,7 +229,9 @@ class GroupMembership(ABC):
             self.is_lost = False
 
     async def _take_over(self, assigned: Iterable[TopicPartition]) -> bool:
-        """Make an assignment ours, giving back what is not in it; says whether there was any such."""
+        """Adopt an assignment and revoke the partitions that are not in it; return whether there were such
+        partitions.
+        """
         assigned = list(assigned)
         kept = set(assigned)
         gone = [place for place in self._subscription.positions if place not in kept]
@@ -245,7 +247,7 @@ class GroupMembership(ABC):
             if gone:
                 await self._revoke(gone)
         finally:
-            # Whatever the user's listener raises, what it was told of has happened.
+            # The user's listener was called and may have acted, even if it raises an exception.
             if not self.is_lost:
                 new = [place for place in assigned if place not in self._subscription.positions]
                 self._subscription.assign(assigned)
@@ -257,13 +259,15 @@ class GroupMembership(ABC):
             await self._boundary.hand_over(partial(self._revoke, places))
 
     async def _finish(self, places: list[TopicPartition]) -> None:
-        """With auto-commit: once the user polls, hand out nothing more of these, and commit what is finished."""
+        """Withhold further records of these partitions once the user polls, and commit the processed ones, with
+        auto-commit.
+        """
         if places and self._config.enable_auto_commit:
             await self._boundary.hand_over(partial(self._withhold, places))
             await self._listener.commit_processed(places)
 
     async def _withhold(self, places: list[TopicPartition]) -> None:
-        # The user polls, so whatever was handed out is finished.
+        # The user polls, so all returned records are processed.
         self._subscription.withhold(places)
 
     async def _revoke(self, places: list[TopicPartition]) -> None:

@@ -1,7 +1,7 @@
-"""Where a consumer's background tasks meet its user: the calls that ask for records.
+"""The synchronization of a consumer's background tasks with its user's calls for records.
 
-A rebalance takes partitions away and runs the user's listeners, and an error wants to be raised. Neither may happen
-while the user is busy with records, so both wait here for the user's next `poll`, as in Kafka's ConsumerCoordinator.
+A rebalance revokes partitions and runs the user's listeners, and an error must be raised. Neither may happen while
+the user processes records, so both wait here for the user's next `poll`, as in Kafka's ConsumerCoordinator.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from ..errors import anew
 
 
 class PollBoundary:
-    """A meeting place of background tasks (`hand_over`, `tell`, `wake`) and the user's task (`arrive`, `meet`, `wait`).
+    """A hand-over between background tasks (`hand_over`, `tell`, `wake`) and the user's task (`arrive`, `meet`,
+    `wait`).
 
-    Holds at most one step or error for each background task, as each task waits until its own was dealt with.
+    It holds at most one step or error of each background task, as each task waits until its own was handled.
     """
 
     def __init__(self) -> None:
         self.is_pending = False
-        """Whether `meet` has something to do."""
+        """Whether `meet` has a step to run or an error to raise."""
         self._steps: deque[_Step] = deque()
         self._errors: deque[_ToldError] = deque()
         self._meeting = trio.Lock()
@@ -34,7 +35,7 @@ class PollBoundary:
     # --- background tasks ---
 
     async def hand_over(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Have the user's next poll run `act` once, and wait until it has ended, in whatever way.
+        """Let the user's next poll run `act` once, and wait until `act` has ended, also by an exception.
 
         If the caller is cancelled before `act` has begun, `act` never runs.
         """
@@ -49,9 +50,9 @@ class PollBoundary:
                 self._note_pending()
 
     async def tell(self, error: Exception) -> None:
-        """Have the user's next poll raise `error`, and wait until the user polls again after that.
+        """Let the user's next poll raise `error`, and wait until the user polls again after that.
 
-        Whether the error persists is for the caller to find out then: the user may have acted on it.
+        The caller then checks whether the error persists: the user may have acted on it.
         """
         told = _ToldError(error)
         self._errors.append(told)
@@ -65,7 +66,7 @@ class PollBoundary:
         await self._arrival.wait()
 
     def wake(self) -> None:
-        """Have whoever waits in `wait` look again: there are records, or something to do."""
+        """Wake the task that waits in `wait`: there are records, or steps to run."""
         self._news.set()
 
     def absence_s(self) -> float:
@@ -75,14 +76,14 @@ class PollBoundary:
     # --- the user's task ---
 
     def arrive(self) -> None:
-        """Note that the user asks for records."""
+        """Note that the user polls."""
         self._arrived_at = trio.current_time()
         self._arrival.set()
 
     async def meet(self) -> None:
-        """Run the steps that were handed over, then raise the first error that was told.
+        """Run the steps that were handed over, then raise the first pending error.
 
-        A step that fails, or is cancelled, raises from here and does not run again.
+        A step that fails, or is cancelled, raises its exception here and does not run again.
         """
         async with self._meeting:
             while self._steps:
@@ -100,9 +101,10 @@ class PollBoundary:
                 raise anew(told.error)
 
     async def wait(self) -> None:
-        """Wait for records or something to do; who waits here is polling, however long it takes.
+        """Wait for records or steps to run; a user who waits here is polling, however long the wait is.
 
-        Nothing is missed that came after the caller has looked, as long as the caller has not awaited since.
+        No wake-up is missed after the caller's last check, provided that the caller has not awaited since that
+        check.
         """
         if self._news.is_set():
             self._news = trio.Event()
@@ -123,7 +125,7 @@ class PollBoundary:
 
 
 class _Step:
-    """An act of a rebalance that waits for the user's next poll."""
+    """A step of a rebalance that waits for the user's next poll."""
 
     __slots__ = ("act", "is_over")
 
@@ -133,7 +135,7 @@ class _Step:
 
 
 class _ToldError:
-    """An error that waits to be raised."""
+    """An error that waits for the user's next poll."""
 
     __slots__ = ("error", "is_raised")
 

@@ -1,4 +1,4 @@
-"""Where a consumer begins: the first offset of each newly assigned partition, and a new one for those out of range."""
+"""The first offset of each newly assigned partition, and a new offset for a position that is out of range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Positions = dict[TopicPartition, PartitionPosition]
 
 
 class PositionFinder:
-    """Looks for what the group has committed, else for what `auto.offset.reset` says, whenever it is woken."""
+    """The task that finds positions, when woken: the committed offset, else the one by `auto.offset.reset`."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class PositionFinder:
         self._wanted = trio.Event()
 
     def wake(self) -> None:
-        """Have another look: partitions were assigned, or found to be out of range."""
+        """Check for missing positions again: partitions were assigned, or positions found to be out of range."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Find positions until cancelled. The user's next poll raises what will not change by itself."""
+        """Find positions until cancelled. The user's next poll raises permanent failures."""
         while True:
             self._wanted = trio.Event()
             try:
@@ -60,9 +60,9 @@ class PositionFinder:
             await self._wanted.wait()
 
     async def _find_committed(self) -> Positions:
-        """Settle what the group has committed offsets of; returns the partitions that need another position.
+        """Set the positions of partitions with committed offsets; return the partitions that need another position.
 
-        A partition that is assigned while this waits for an answer is none of these: its turn comes next.
+        A partition that is assigned while this call waits for an answer is not returned: the next call handles it.
         """
         positions = self._subscription.positions
         wanted = {place: positions[place] for place in self._subscription.unpositioned()}
@@ -80,7 +80,7 @@ class PositionFinder:
         return wanted
 
     async def _reset(self, wanted: Positions) -> None:
-        """Give these positions by `auto.offset.reset`: they have none yet, or one that is out of range."""
+        """Set these positions by `auto.offset.reset`: they are missing, or out of range."""
         if not wanted:
             return
         if self._config.auto_offset_reset == "none":
@@ -105,16 +105,17 @@ class PositionFinder:
         )
 
     def _settle(self, place: TopicPartition, position: PartitionPosition, offset: int) -> None:
-        """Give a partition its first offset, unless the user has sought one meanwhile, or the partition is gone.
+        """Set a partition's first offset, unless the user has sought meanwhile, or the partition was revoked.
 
-        A partition that went and came back has another position: what was found for the former one is out of date.
+        A partition that was revoked and assigned again has another position object: the offset found for the former
+        one is stale.
         """
         if self._subscription.positions.get(place) is position and position.offset is None:
             position.seek(offset)
 
 
 def _place_to_go_on(known: CommittedOffset | None, position: PartitionPosition) -> int | None:
-    """The offset to read on from by what is committed; None if nothing is."""
+    """Return the offset to continue at by the committed offset; None without one."""
     doubtful = position.on_unknown_outcome
     if doubtful is None:
         return None if known is None else known.offset

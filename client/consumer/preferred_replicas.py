@@ -1,4 +1,4 @@
-"""Followers that leaders have told a consumer to read from, as they are in its rack (KIP-392)."""
+"""The followers in a consumer's rack that leaders have named to read from (KIP-392)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .subscription import TopicPartition
 
 
 class PreferredReplicas:
-    """By partition the broker to read from instead of the leader.
+    """The broker to read each partition from instead of its leader.
 
-    Each is good for a while (Kafka: ``metadata.max.age.ms``), then the leader is asked again; and for as long as it
-    serves: after any trouble the leader is asked at once.
+    Each entry is valid for ``metadata.max.age.ms`` (as in Kafka), then the leader is asked again; after any failure
+    the leader is asked at once.
     """
 
     def __init__(self, lease_ms: int) -> None:
@@ -23,7 +23,7 @@ class PreferredReplicas:
         self._leased[place] = (node, trio.current_time() + self._lease_s)
 
     def get(self, place: TopicPartition) -> int | None:
-        """The broker to read from; None for the leader."""
+        """Return the broker to read from; None for the leader."""
         node, ends_at = self._leased.get(place, (None, 0.0))
         if node is not None and trio.current_time() >= ends_at:
             del self._leased[place]
@@ -31,5 +31,5 @@ class PreferredReplicas:
         return node
 
     def forget(self, place: TopicPartition) -> bool:
-        """Read it from its leader again; whether it was read elsewhere."""
+        """Read a partition from its leader again; return whether it was read from another broker."""
         return self._leased.pop(place, None) is not None

@@ -1,4 +1,4 @@
-"""What happens in a consumer when partitions come and go, and what its user wants to happen."""
+"""The actions of a consumer and of its user on assignment and revocation."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ class UserListener:
         on_revoked: RebalanceListener | None,
         on_lost: RebalanceListener | None,
     ) -> None:
-        """Await these from now on."""
+        """Replace the user's listeners."""
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost
 
     async def commit_processed(self, places: list[TopicPartition]) -> None:
-        """As `AssignmentListener.commit_processed`."""
+        """Commit processed offsets, see `AssignmentListener.commit_processed`."""
         await self._committer.commit_before_revocation(places)
 
     async def on_revoked(self, places: list[TopicPartition]) -> None:
-        """As `AssignmentListener.on_revoked`."""
+        """Await the user's listener, see `AssignmentListener.on_revoked`."""
         if self._on_revoked is not None:
             await self._on_revoked(places)
 
     async def on_lost(self, places: list[TopicPartition]) -> None:
-        """As `AssignmentListener.on_lost`."""
+        """Await the user's listener, see `AssignmentListener.on_lost`."""
         if self._on_lost is not None:
             await self._on_lost(places)
 
     async def on_assigned(self, places: list[TopicPartition]) -> None:
-        """Look for the positions of new partitions, unless the user's listener seeks some."""
+        """Find the positions of new partitions, except those that the user's listener seeks."""
         self._fetcher.drop_stale()
         try:
             if self._on_assigned is not None:

@@ -1,4 +1,4 @@
-"""The task that keeps a consumer's metadata fresh, and finds the topics that match a subscribed pattern."""
+"""The task that refreshes a consumer's metadata, and finds the topics that match a subscribed pattern."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class TopicWatch:
-    """Looks at the topics every `metadata.max.age.ms`, and whenever another pattern is subscribed to.
+    """A periodic check of the topics: every `metadata.max.age.ms`, and whenever another pattern is subscribed to.
 
-    `on_change` is called when the subscribed topics have changed, `on_look` after each look.
+    `on_change` is called when the subscribed topics have changed, `on_look` after each check.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TopicWatch:
         self._wanted = trio.Event()
 
     def subscribe(self, topics: frozenset[str] | re.Pattern[str]) -> None:
-        """Note what the user subscribes to; the topics of a pattern are found in the background."""
+        """Note the user's subscription; the topics of a pattern are found in the background."""
         if isinstance(topics, re.Pattern):
             self._pattern = topics
             self._wanted.set()
@@ -56,11 +56,11 @@ class TopicWatch:
         self._on_change()
 
     async def topics_known(self) -> None:
-        """Wait until it is known which topics are subscribed to."""
+        """Wait until the subscribed topics are known."""
         await self._topics_known.wait()
 
     async def run(self) -> None:
-        """Look until cancelled. The user's next poll raises what will not change by itself."""
+        """Check the topics until cancelled. The user's next poll raises permanent failures."""
         while True:
             self._wanted = trio.Event()
             try:

@@ -1,18 +1,19 @@
-"""Copying topics from one cluster to another, batch by batch, without opening the batches: `gregor mirror`.
+"""Mirroring of topics from one cluster to another, batch by batch, without decoding the batches: `gregor mirror`.
 
-`mirror.py` reads and hands on; `outgoing.py` says what a batch becomes on the way; `topics.py` finds and creates
-topics. Where the copy goes on after a kill -9 is for the writer to know:
+`mirror.py` reads and forwards batches; `outgoing.py` converts a batch for the target; `topics.py` finds and creates
+topics. The writer determines where the copy continues after a kill -9:
 
-- `numbered_writer.py`, to a Gregor broker, keeps the source's offsets. A batch is its own receipt there: the copy goes
-  on where the target's log ends, and a batch that comes twice is recognised by its offsets.
-- `journal_writer.py`, to any Kafka, appends with new offsets. Before batches are sent, a journal of them (where the
-  target's log ends, and how many records each will take from which stretch of the source) is committed as the text of
-  a group's offset at the target. After a crash the log's end says how many of them have arrived. Those sent again
-  carry the same producer id and sequence numbers, so that one still on its way from before the crash is recognised.
+- `numbered_writer.py`, to a Gregor broker, keeps the source's offsets. The offsets of a batch prove its arrival: the
+  copy continues where the target's log ends, and a repeated batch is recognised by its offsets.
+- `journal_writer.py`, to any Kafka, appends with new offsets. Before batches are sent, a journal of them (the end of
+  the target's log, and for each batch its record count and its range of source offsets) is committed as the metadata
+  of a group's offset at the target. After a crash the end of the log tells how many of them have arrived. Repeated
+  batches have the same producer id and sequence numbers, so that a batch still in flight from before the crash is
+  recognised.
 
-Both need the mirror to be the only one that writes to the target's partition, and say so if it is not. Formats v0 and
-v1 have no sequence numbers; for them a request that the target reads only after the restarted mirror has looked at its
-log would be doubled.
+Both require that only the mirror writes to the target's partition, and report any other writer. Formats v0 and v1
+have no sequence numbers; with them a request that the target reads only after the restarted mirror has read the end
+of the log would be stored twice.
 """
 
 from .errors import MirrorError

@@ -1,7 +1,7 @@
-"""What a mirror raises of its own accord."""
+"""The errors that a mirror raises itself."""
 
 from ..errors import ClientError
 
 
 class MirrorError(ClientError):
-    """The copy cannot go on without someone's decision: source or target are not what the progress says of them."""
+    """The mirror cannot continue without a decision of the user: source or target contradict the recorded progress."""

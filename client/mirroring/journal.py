@@ -1,13 +1,13 @@
-"""How far one partition's copy has come, and what is about to be sent: written down before it is sent.
+"""The progress of one partition's copy, and the batches about to be sent: committed before they are sent.
 
-The text stands in the metadata of the offset that the mirror's group commits at the target; the offset itself is the
-source's, the next to be copied::
+The journal is the metadata of the offset that the mirror's group commits at the target; the offset itself is the next
+source offset to copy::
 
     gregor-mirror 1;producer id;epoch;sequence;target offset;12,12,o3,8/20
 
-Everything before the source's offset lies before the target offset, and nothing of what comes after it. What follows
-is what is sent next, in order: so many records from as many offsets of the source, or, where records are missing
-there, `8/20`: 8 records from 20 offsets. `o` are batches of format v0 or v1, which take no sequence numbers.
+All records before the source offset, and no others, are before the target offset. The steps after it are the batches
+that are sent next, in order: a number of records from as many source offsets or, where records are missing at the
+source, `8/20`: 8 records from 20 offsets. `o` marks batches of format v0 or v1, which have no sequence numbers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .outgoing import Outgoing
 
 HEAD = "gregor-mirror 1"
 MAX_TEXT_BYTES = 4_000
-"""Within Kafka's default of `offset.metadata.max.bytes`, 4096."""
+"""The largest size of a journal, below Kafka's default of `offset.metadata.max.bytes`, 4096."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a partition's copy is: the next offsets at both ends, and how the next batch is numbered."""
+    """The position of a partition's copy: the next offsets at both ends, and the sequence number of the next batch."""
 
     source_offset: int
     target_offset: int
@@ -36,7 +36,7 @@ class Position:
     sequence: int
 
     def after(self, step: Step) -> Position:
-        """The position behind what `step` sends."""
+        """Return the position after `step` has been sent."""
         return replace(
             self,
             source_offset=self.source_offset + step.source_width,
@@ -47,7 +47,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch to be sent: its records, and how many of the source's offsets it covers."""
+    """A batch to be sent: its record count, and the number of source offsets that it covers."""
 
     record_count: int
     source_width: int
@@ -59,27 +59,27 @@ class Step:
 
     @classmethod
     def parse(cls, text: str) -> Step:
-        """Read one back. Raises ValueError."""
+        """Parse a step from its text. Raises ValueError."""
         count, slash, width = text.removeprefix("o").partition("/")
         return cls(int(count), int(width) if slash else int(count), text.startswith("o"))
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A position that is reached, and the steps that may have been taken since."""
+    """A confirmed position, and the steps that may have been sent since."""
 
     position: Position
     steps: tuple[Step, ...] = ()
 
     def committed(self) -> CommittedOffset:
-        """As the group's offset."""
+        """Return the journal as the group's committed offset and its metadata."""
         at = self.position
         fields = [HEAD, at.producer_id, at.producer_epoch, at.sequence, at.target_offset]
         return CommittedOffset(at.source_offset, ";".join(map(str, [*fields, ",".join(map(str, self.steps))])))
 
     @classmethod
     def read(cls, entry: CommittedOffset) -> Journal:
-        """Raises MirrorError if the text is not a journal: the group is somebody else's."""
+        """Parse a journal. Raises MirrorError if the text is not a journal: the group is used for something else."""
         try:
             head, *numbers, steps = entry.metadata.split(";")
             producer_id, epoch, sequence, target_offset = map(int, numbers)
@@ -91,9 +91,9 @@ class Journal:
             raise MirrorError(f"{entry.metadata!r} is no mirror's journal: another use of its group?") from fault
 
     def resumed(self, target_end: int) -> Position:
-        """Where to go on if the target's log ends at `target_end`.
+        """Return the position to continue at if the target's log ends at `target_end`.
 
-        Raises MirrorError where that cannot be by this mirror's doing.
+        Raises MirrorError if this mirror's steps cannot lead to that end.
         """
         position = self.position
         for step in self.steps:
@@ -112,9 +112,10 @@ class Journal:
 
 
 def steps_that_fit(start: Position, waiting: Iterable[Outgoing]) -> list[tuple[Outgoing, Step]]:
-    """The first of `waiting` that one journal can list; at least one.
+    """Return the first of `waiting` that one journal can list; at least one.
 
-    An old format, whose repetition nobody would notice, goes alone: nothing may follow it while its fate is unknown.
+    A batch of an old format, whose repetition the target cannot detect, is sent alone: no batch may follow it while
+    its outcome is unknown.
     """
     taken: list[tuple[Outgoing, Step]] = []
     source_offset, size = start.source_offset, 0

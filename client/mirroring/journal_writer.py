@@ -1,4 +1,6 @@
-"""Writes to any Kafka, which numbers the records itself; see `journal.py` for how a crash loses and doubles nothing."""
+"""The writer to any Kafka, which numbers the records itself; `journal.py` keeps a crash from losing or doubling
+records.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SECONDS_BETWEEN_REMINDERS = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A batch under way: where it must end up, and where the copy is then."""
+    """A batch in flight: its expected target offset, and the position after it."""
 
     delivery: Delivery
     offset: int
@@ -37,10 +39,10 @@ class _Sent:
 
 
 class JournalWriter:
-    """A `MirrorWriter`. `group_id` is where its journals are; with `appends` it may begin behind what others wrote.
+    """A `MirrorWriter` with journals in the group `group_id`; with `appends` it may start behind other records.
 
-    `distrusted` are partitions whose sequence numbers the target refuses, having lost what it knew of them: they get
-    a new producer id. It outlives the writer.
+    `distrusted` are partitions whose sequence numbers the target refuses because it has lost their state: they get a
+    new producer id. This set outlives the writer.
     """
 
     def __init__(
@@ -59,11 +61,14 @@ class JournalWriter:
         self._takes_old_formats: bool | None = None
 
     def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
-        """See `MirrorWriter`."""
+        """Prepare for a topic that exists at the target, see `MirrorWriter.topic_ready`."""
         self._max_batch_bytes[topic] = max_batch_bytes
 
     async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """See `MirrorWriter`. A partition without a journal has to be empty at the target, or `appends` be set."""
+        """Return the next offsets to copy, see `MirrorWriter.positions`.
+
+        A partition without a journal must be empty at the target, unless `appends` is set.
+        """
         committed = await self._admin.committed_offsets(self._group_id, places)
         ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
         found: dict[TopicPartition, int | None] = {}
@@ -92,13 +97,13 @@ class JournalWriter:
         return found
 
     async def write(self, fetched: Sequence[FetchedBatches]) -> int:
-        """See `MirrorWriter`."""
+        """Append batches, see `MirrorWriter.write`."""
         waiting: dict[TopicPartition, deque[Outgoing]] = {}
         for item in fetched:
             place = (item.topic, item.partition)
             at = self._at[place]
             if at.source_offset != item.first_offset:
-                # The first of all, or what lies between is gone at the source.
+                # The first batches of the partition, or the source has deleted the offsets in between.
                 self._at[place] = replace(at, source_offset=item.first_offset)
             self._unsettled.add(place)
             outgoing = deque(renumbered(item.batches, item.first_offset, await self._rules(item.topic)))
@@ -114,9 +119,11 @@ class JournalWriter:
         return count
 
     async def settle(self) -> None:
-        """See `MirrorWriter`: the group's offsets are then the next ones to copy.
+        """Commit the position of each partition, see `MirrorWriter.settle`: the group's offsets are the next ones to
+        copy.
 
-        Now and then those of quiet partitions too: brokers forget offsets after `offsets.retention.minutes`.
+        The positions of idle partitions are committed again at intervals: brokers delete offsets after
+        `offsets.retention.minutes`.
         """
         now = trio.current_time()
         if now - self._all_settled_at > SECONDS_BETWEEN_REMINDERS:
@@ -127,7 +134,7 @@ class JournalWriter:
             await self._commit(journals)
             self._unsettled.clear()
 
-    # --- one round: a journal, then what is in it ---
+    # --- one round: the journal, then its batches ---
 
     async def _send_round(self, waiting: dict[TopicPartition, deque[Outgoing]]) -> int:
         plans: dict[TopicPartition, list[tuple[Outgoing, Step]]] = {}
@@ -149,7 +156,9 @@ class JournalWriter:
         return count
 
     async def _send(self, place: TopicPartition, entry: tuple[Outgoing, Step]) -> _Sent:
-        """Hand a batch to the producer; `_at` runs ahead of what has arrived until the round is over."""
+        """Pass a batch to the producer; until the round has ended, `_at` is the position after all batches sent, not
+        all confirmed.
+        """
         outgoing, step = entry
         at = self._at[place]
         payload = outgoing.with_producer(at.producer_id, at.producer_epoch, at.sequence)
@@ -165,7 +174,7 @@ class JournalWriter:
                 if error.code in LOST_SEQUENCE_CODES:
                     self._distrusted.add(place)
                 raise
-            # A batch that the target had already may come back without its offset.
+            # A batch that the target had already may be acknowledged without its offset.
             if metadata.offset not in (sent.offset, -1):
                 raise MirrorError(
                     f"somebody else writes to {place[0]}-{place[1]} of the target: "
@@ -175,7 +184,7 @@ class JournalWriter:
     async def _commit(self, journals: Mapping[TopicPartition, CommittedOffset]) -> None:
         await self._admin.alter_group_offsets(self._group_id, journals)
 
-    # --- what the target is like ---
+    # --- the target ---
 
     async def _rules(self, topic: str) -> TargetRules:
         if self._takes_old_formats is None:

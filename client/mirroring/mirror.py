@@ -1,4 +1,4 @@
-"""The mirror: reads batches from one cluster and has them written to another, from where the writer says."""
+"""The mirror: reads batches from one cluster and lets a writer append them to another, from the writer's positions."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ FETCH_BYTES = 32 << 20
 PARTITION_FETCH_BYTES = 4 << 20
 RETRY_SECONDS = 1.0
 TRIES_WITHOUT_PROGRESS = 5
-"""After so many in a row a mirror that was to run once gives up."""
+"""The number of failed attempts in a row after which a mirror with `once` gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """What to copy and how.
+    """The options of a mirror.
 
-    `group_id` names the progress at a target that is not to keep offsets; by default it is made from the source's
-    cluster id. `appends` lets a copy begin behind records that the target has already. `max_bytes_per_second` bounds
-    the rate, 0 not at all.
+    `group_id` names the group of the progress at a target that does not keep offsets; the default is derived from
+    the source's cluster id. `appends` lets a copy start behind records that the target has already.
+    `max_bytes_per_second` limits the rate; 0 means no limit.
     """
 
     topics: re.Pattern[str]
@@ -60,7 +60,7 @@ class MirrorOptions:
 
 @dataclass(slots=True)
 class MirrorProgress:
-    """What a mirror has done since it was started; `lags` are offsets still to come, by partition."""
+    """The progress of a mirror since its start; `lags` are the offsets still to copy, by partition."""
 
     records: int = 0
     size_bytes: int = 0
@@ -69,12 +69,12 @@ class MirrorProgress:
 
     @property
     def lag(self) -> int:
-        """Of all partitions."""
+        """The sum of the lags of all partitions."""
         return sum(self.lags.values())
 
 
 class Mirror:
-    """Copies the topics that match from one cluster to another; `run` does the work."""
+    """A copier of the topics that match from one cluster to another; `run` does the work."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Mirror:
         self._distrusted: set[TopicPartition] = set()
 
     async def run(self) -> None:
-        """Copy until cancelled, or with `once` until all is copied that was there at the start.
+        """Copy until cancelled, or with `once` until everything is copied that existed at the start.
 
-        Broken connections and the like are waited out, going on exactly where the copy was. Raises MirrorError,
-        BrokerError for refusals that will not change, ConfigError.
+        After lost connections and other passing failures the copy continues exactly at its position. Raises
+        MirrorError, BrokerError for permanent refusals, ConfigError.
         """
         failures = 0
         async with (
@@ -112,12 +112,12 @@ class Mirror:
                     is_hopeless = self._options.once and failures >= TRIES_WITHOUT_PROGRESS
                     if not _may_pass(failure) or is_hopeless:
                         raise
-                    logger.warning("going on from the last certain position: %s", failure)
+                    logger.warning("continuing from the last confirmed position: %s", failure)
                     self.progress.recoveries += 1
                 await trio.sleep(RETRY_SECONDS)
 
     async def _copy(self, source: Admin, target: Admin) -> None:
-        """One attempt, from wherever the writer finds that the copy is."""
+        """Run one attempt, from the writer's positions."""
         async with (
             self._writer(source, target) as writer,
             Consumer(
@@ -142,7 +142,7 @@ class Mirror:
                     return
 
     def _portion(self, size_bytes: int) -> int:
-        """How much to read at once: what may be copied in half a second, if there is a bound."""
+        """Return the bytes to read at once: the bytes of half a second if the rate is limited."""
         rate = self._options.max_bytes_per_second
         return max(min(size_bytes, int(rate / 2)), 1) if rate else size_bytes
 
@@ -166,12 +166,12 @@ class Mirror:
             )
             yield JournalWriter(producer, target, group_id, self._distrusted, appends=self._options.appends)
 
-    # --- which topics, and from where ---
+    # --- topics and positions ---
 
     async def _take_up_topics(
         self, source: Admin, target: Admin, writer: MirrorWriter, consumer: Consumer
     ) -> dict[TopicPartition, int]:
-        """Begin with topics and partitions that are new; returns where each of them ends now."""
+        """Start the copy of new topics and partitions; return the end offset of each of them now."""
         known = set(consumer.assignment())
         places = []
         topics = await matching_topics(source, self._options.topics)
@@ -214,7 +214,7 @@ class Mirror:
 
 
 def _start(place: TopicPartition, found: int | None, start: int, end: int) -> int:
-    """Where to read on from: the writer's position, if that is within the source's log."""
+    """Return the offset to continue at: the writer's position, if that is within the source's log."""
     if found is None:
         return start
     if found < start:
@@ -235,7 +235,7 @@ def _is_there(consumer: Consumer, place: TopicPartition, end: int) -> bool:
 
 
 def _may_pass(failure: Exception) -> bool:
-    """Whether it is worth while to go on from the last certain position."""
+    """Return whether the copy may continue from the last confirmed position after this failure."""
     if isinstance(failure, BrokerError):
         passing = LOST_SEQUENCE_CODES | {ErrorCode.OFFSET_OUT_OF_RANGE}
         return is_retriable(failure) or failure.code in passing

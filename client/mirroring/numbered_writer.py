@@ -1,4 +1,4 @@
-"""Writes to a Gregor broker with the source's offsets: where the target's log ends, the copy goes on."""
+"""The writer to a Gregor broker with the source's offsets: the copy continues where the target's log ends."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ MAX_REQUEST_BYTES = 8 << 20
 
 
 class NumberedWriter:
-    """A `MirrorWriter` that needs no progress of its own."""
+    """A `MirrorWriter` that needs no stored progress."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
-        """See `MirrorWriter`; batches that keep their offsets may have any size."""
+        """Prepare for a topic, see `MirrorWriter.topic_ready`; batches that keep their offsets may have any size."""
 
     async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """See `MirrorWriter`; an empty log begins with whatever comes first."""
+        """Return the next offsets to copy, see `MirrorWriter.positions`; an empty log may start at any offset."""
         ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
         starts = await self._admin.list_offsets(dict.fromkeys(places, EARLIEST))
         found: dict[TopicPartition, int | None] = {}
         for place in places:
             start, end = starts[place], ends[place]
-            assert start is not None, "a log has a beginning"
-            assert end is not None, "a log has an end"
+            assert start is not None, "EARLIEST has an offset in every log"
+            assert end is not None, "LATEST has an offset in every log"
             found[place] = None if end.offset == start.offset == 0 else end.offset
         return found
 
     async def write(self, fetched: Sequence[FetchedBatches]) -> int:
-        """See `MirrorWriter`."""
+        """Append batches, see `MirrorWriter.write`."""
         by_leader: defaultdict[int, list[FetchedBatches]] = defaultdict(list)
         for item in fetched:
             by_leader[await self._admin.leader(item.topic, item.partition)].append(item)
@@ -56,7 +56,7 @@ class NumberedWriter:
         return sum(batch.record_count or 1 for item in fetched for batch in item.batches)
 
     async def settle(self) -> None:
-        """See `MirrorWriter`: the logs' ends say it all."""
+        """Do nothing, see `MirrorWriter.settle`: the ends of the logs are the progress."""
 
     async def _send(self, leader: int, records: Mapping[TopicPartition, bytes]) -> None:
         topics: dict[str, AppendNumberedTopic] = {}
@@ -71,7 +71,7 @@ class NumberedWriter:
 
 
 def _check(topic: str, part: AppendNumberedPartitionResponse, records: bytes) -> None:
-    """Raise what an answer says, or that the log goes further than what was sent."""
+    """Raise the error of an answer, or MirrorError if the log ends after the batches that were sent."""
     name = f"{topic}-{part.index}"
     *_, last = iter_batches(records)
     if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or part.log_end_offset > last.last_offset + 1:
@@ -83,7 +83,7 @@ def _check(topic: str, part: AppendNumberedPartitionResponse, records: bytes) ->
 
 
 def _portions(fetched: Sequence[FetchedBatches]) -> Iterator[dict[TopicPartition, bytes]]:
-    """All batches, in requests of a bounded size but of at least one batch; in order within a partition."""
+    """Yield all batches, in requests of a bounded size but of at least one batch; in order within a partition."""
     records: defaultdict[TopicPartition, bytearray] = defaultdict(bytearray)
     size = 0
     for item in fetched:

@@ -1,14 +1,14 @@
-"""What a batch of the source becomes at the target.
+"""The conversion of a source's batch for the target.
 
-As it is, but for a v2 header's producer and flags, wherever that can be. It is built anew, which costs a decompression
-and a compression, only
+A batch is sent unchanged, except for the producer and flags in a v2 header, wherever possible. It is rebuilt, which
+costs a decompression and a compression, only
 
-- where compaction has left holes in a v2 batch and the target numbers records itself: its relative offsets would be
-  refused. (v0 and v1 sets go as they are: a Gregor broker resets their honour-ship, a Kafka numbers them anew.)
-- where the source stamped it with its own time (LogAppendTime), which only a broker may claim: the records keep the
-  time as their own;
-- where records before the one asked for are in it, or it is larger than the target's topic takes;
-- where it is v0 or v1 and the target's broker takes these no more (Kafka 4).
+- where compaction has removed records of a v2 batch and the target numbers records itself: the target would refuse the
+  relative offsets. (v0 and v1 sets are sent unchanged: a Gregor broker resets their offsets, Kafka assigns new ones.)
+- where the source has set its own time (LogAppendTime), which only a broker may do: the records keep that time as
+  their own;
+- where the batch holds records before the requested offset, or is larger than the target's topic allows;
+- where the batch is v0 or v1 and the target's broker does not accept these formats any more (Kafka 4).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..consumer.consumer_record import INFLATION_LIMIT_BYTES
 from ..producer.raw_batch import produced_again
 
 MAX_RUN_BYTES = 512 * 1024
-"""How many bytes of uncompressed v0 or v1 messages go together."""
+"""The largest size of uncompressed v0 or v1 messages that are sent together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetRules:
-    """What the target takes: `max_batch_bytes` is its topic's max.message.bytes."""
+    """The limits of the target: `max_batch_bytes` is its topic's max.message.bytes."""
 
     max_batch_bytes: int
     takes_old_formats: bool
@@ -37,9 +37,9 @@ class TargetRules:
 
 @dataclass(slots=True)
 class Outgoing:
-    """What is sent as one: `record_count` records, all that is to be kept of the source up to `source_end`.
+    """A unit to be sent: `record_count` records, which are all that remains of the source up to `source_end`.
 
-    `source` is the v2 batch that only waits for its header, `payload` the bytes of anything else.
+    `source` is a v2 batch that only needs a new header, `payload` the bytes of anything else.
     """
 
     record_count: int
@@ -50,7 +50,7 @@ class Outgoing:
     payload: bytes | bytearray = b""
 
     def with_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-        """The bytes to send, with this identity in them where the format has a place for it."""
+        """Return the bytes to send, with this producer id, epoch and sequence where the format has these fields."""
         view = self.source
         if view is None:
             if self.is_legacy:
@@ -60,7 +60,7 @@ class Outgoing:
 
 
 def renumbered(batches: Iterable[BatchView], first_offset: int, rules: TargetRules) -> Iterator[Outgoing]:
-    """What is sent to a target that numbers the records itself. Raises BrokerError for batches that are damaged."""
+    """Yield the batches for a target that numbers the records itself. Raises BrokerError for damaged batches."""
     run: Outgoing | None = None
     for batch in batches:
         is_plain_message = batch.magic < v2.MAGIC and not batch.is_compressed and _goes_as_it_is(batch, rules)
@@ -80,7 +80,7 @@ def renumbered(batches: Iterable[BatchView], first_offset: int, rules: TargetRul
 
 def _renumbered(batch: BatchView, first_offset: int, rules: TargetRules) -> Iterator[Outgoing]:
     if batch.magic == v2.MAGIC and batch.record_count == 0:
-        # Compaction keeps such for its producer's sake.
+        # Compaction keeps an empty batch to preserve its producer's last sequence number.
         return
     begins_before = batch.stored_offset < first_offset if batch.magic == v2.MAGIC else batch.last_offset < first_offset
     if not _goes_as_it_is(batch, rules) or begins_before:
@@ -118,7 +118,7 @@ def _joined(run: Outgoing | None, batch: BatchView) -> Outgoing:
 
 
 def _rebuilt(batch: BatchView, first_offset: int, rules: TargetRules) -> Iterator[Outgoing]:
-    """The records from `first_offset` on in new v2 batches, halved until the target takes them."""
+    """Rebuild the records from `first_offset` on in new v2 batches, halved until the target accepts the size."""
     records = [
         record for record in iter_records(batch, limit_bytes=INFLATION_LIMIT_BYTES) if record.offset >= first_offset
     ]
@@ -138,9 +138,9 @@ def _built(records: list[Record], codec: Codec, source_end: int, rules: TargetRu
 
 
 def with_offsets_kept(batch: BatchView, first_offset: int) -> bytes:
-    """The bytes for a target that keeps the source's offsets: the header of v2 loses its producer and its flags.
+    """Return the bytes for a target that keeps the source's offsets: a v2 header without its producer and flags.
 
-    Empty if compaction has left no records in it. Raises BrokerError for batches that are damaged.
+    The result is empty if compaction has left no records in the batch. Raises BrokerError for damaged batches.
     """
     if batch.magic == v2.MAGIC:
         if batch.record_count == 0:

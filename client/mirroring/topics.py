@@ -1,4 +1,4 @@
-"""The topics of a mirror: those that match at the source, and what they are at the target."""
+"""The topics of a mirror: those that match at the source, and their counterparts at the target."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ OF_ITS_OWN_CLUSTER = re.compile(
     r"(follower|leader)\.replication\.throttled\.replicas|message\.timestamp\..*|unclean\.leader\.election\.enable"
     r"|min\.insync\.replicas|remote\..*|gregor\..*"
 )
-"""Settings that are not copied. Those of time stamps would change or refuse what the source has accepted."""
+"""The settings that are not copied.
+
+The ones of time stamps would change or refuse records that the source has accepted.
+"""
 
 
 async def check_clusters_differ(source: Admin, target: Admin) -> None:
-    """Raise MirrorError if both are the same cluster, where each topic would be copied to itself at every run.
+    """Raise MirrorError if source and target are the same cluster: each run would copy each topic to itself.
 
     Clusters without an id (before Kafka 0.10.1) are the same if their brokers are.
     """
@@ -40,7 +43,7 @@ async def check_clusters_differ(source: Admin, target: Admin) -> None:
 
 
 async def matching_topics(source: Admin, pattern: re.Pattern[str]) -> list[TopicMetadata]:
-    """The topics whose whole name matches; never the cluster's internal ones."""
+    """Return the topics whose whole name matches, without the cluster's internal topics."""
     names = [name for name in await source.list_topics() if pattern.fullmatch(name)]
     return await source.describe_topics(names) if names else []
 
@@ -48,7 +51,7 @@ async def matching_topics(source: Admin, pattern: re.Pattern[str]) -> list[Topic
 async def prepare_topic(
     source: Admin, target: Admin, topic: TopicMetadata, replication_factor: int = BROKER_DEFAULT
 ) -> int:
-    """Create the topic at the target with the source's settings, or give it the partitions that it lacks.
+    """Create the topic at the target with the source's settings, or add the partitions that it lacks.
 
     Returns the target's max.message.bytes. Raises BrokerError, DeadlineExceededError.
     """
@@ -68,7 +71,7 @@ async def prepare_topic(
 
 
 async def _configs(source: Admin, name: str) -> dict[str, str]:
-    """What was set for the topic, and the size of its batches wherever that was set."""
+    """Return the settings of the topic itself, and max.message.bytes wherever that was set."""
     if not await source.speaks(ApiKey.DESCRIBE_CONFIGS):
         return {}
     return {

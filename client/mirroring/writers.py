@@ -1,4 +1,4 @@
-"""What the mirror asks of whoever writes to the target."""
+"""The interface of a mirror's writers to the target."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..consumer.subscription import TopicPartition
 
 
 class MirrorWriter(Protocol):
-    """Appends to the target, and knows from there alone how far it has come."""
+    """A writer that appends to the target, and reads the progress of the copy from the target alone."""
 
     def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
-        """A topic is there at the target now, and takes batches of up to that size."""
+        """Prepare for a topic that exists at the target now, and accepts batches of up to `max_batch_bytes`."""
 
     async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The next offset of the source for each, None where the copy begins; whatever happened before.
+        """Return the next source offset of each partition, None where the copy starts, also after a crash.
 
         Raises ClientError, BrokerError.
         """
 
     async def write(self, fetched: Sequence[FetchedBatches]) -> int:
-        """Append all records of these, one entry for a partition; returns how many.
+        """Append all records of these entries, one entry per partition; return the number of records.
 
-        After an exception only `positions` tells what was written. Raises ClientError, BrokerError.
+        After an exception only `positions` returns what was written. Raises ClientError, BrokerError.
         """
 
     async def settle(self) -> None:
-        """Note how far the copy has come where others can see it. Raises ClientError, BrokerError."""
+        """Store the progress of the copy so that others can read it. Raises ClientError, BrokerError."""

@@ -29,7 +29,7 @@ class Outages:
         self._warn_at: dict[str, float] = {}
 
     def failed(self, address: str, failure: Exception, began_at: float) -> None:
-        """Log an address that cannot be reached for SECONDS_BEFORE_A_WARNING, then every SECONDS_BETWEEN_WARNINGS.
+        """Report an address that cannot be reached for SECONDS_BEFORE_A_WARNING, then every SECONDS_BETWEEN_WARNINGS.
 
         `began_at` is the start of the failed attempt, on trio's clock.
         """
