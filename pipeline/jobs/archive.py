@@ -1,9 +1,9 @@
-"""Archive topics as Parquet or in Delta Lake, by topic and date or hour, exactly once over kill -9.
+"""Archive topics as Parquet files or in Delta Lake, by topic and date or hour, exactly once even after kill -9.
 
-Each round reads ranges of offsets from where the archive's manifest ends, writes their rows, and then counts by one
-entry of the manifest. A run that is broken off leaves files that do not count and that the next one removes. Only
-committed records are archived; values that cannot be decoded go to a table of dead letters, with the reason. With
---group the archive's positions are also committed as offsets of that group, so that lag tools see them.
+Each round reads ranges of offsets from the end of the archive's manifest, writes their rows, and then adds one entry
+to the manifest, which makes the rows count. If a run is interrupted, the next run removes its files that do not
+count. Only committed records are archived; values that cannot be decoded go to a table of dead letters, with the
+reason. With --group the archive's positions are also committed as offsets of that group, so that lag tools see them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from .sources import add_broker_arguments, broker_options
 FILES_A_COMPACTION = 500
 """With --follow and --compact: after so many new files."""
 
-HELP = "topics to Parquet or Delta Lake, exactly once"
+HELP = "copy topics to Parquet or Delta Lake, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where, how often."""
     add_broker_arguments(parser)
     add_archive_arguments(parser)
-    parser.add_argument("--group", metavar="NAME", help="commit positions as this group's offsets too")
+    parser.add_argument("--group", metavar="NAME", help="also commit positions as offsets of this group")
     often = parser.add_mutually_exclusive_group()
-    often.add_argument("--once", action="store_true", help="end when all is archived that is there now (default)")
-    often.add_argument("--follow", action="store_true", help="go on until interrupted")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="S", help="with --follow: look so often")
+    often.add_argument("--once", action="store_true", help="stop at the present end of the topics (default)")
+    often.add_argument("--follow", action="store_true", help="continue until interrupted")
+    parser.add_argument(
+        "--interval", type=float, default=10.0, metavar="S", help="with --follow: seconds between rounds"
+    )
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:

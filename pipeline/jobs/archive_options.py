@@ -34,7 +34,7 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         "--values",
         type=Values,
         choices=list(Values),
-        help="what becomes of values; batches archives no records but stored batches, for `restore` "
+        help="how values are stored; batches archives stored batches instead of records, for `restore` "
         "(default: as the archive has it, raw for a new one)",
     )
     made.add_argument(
@@ -42,16 +42,18 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[ID=]FILE",
-        help="an Avro schema, for JSON too; with the id of its writer (repeatable, the last is the table's)",
+        help="an Avro schema, also for JSON; with the writer's id (repeatable; the last one is the table's)",
     )
     made.add_argument(
         "--by", type=Period, choices=list(Period), help="a folder for each date (default) or hour of the records"
     )
-    made.add_argument("--max-bytes", type=int, default=512 * MIB, help="about so much in one round (default: 512 MiB)")
+    made.add_argument(
+        "--max-bytes", type=int, default=512 * MIB, help="approximate size of one round (default: 512 MiB)"
+    )
     made.add_argument(
         "--compact",
         action="store_true",
-        help="make few files of many small ones: at the end, and with --follow after each 500 new ones",
+        help="merge small files: at the end, and with --follow after each 500 new files",
     )
 
 

@@ -1,12 +1,13 @@
-"""Audit topics, in brokers, log directories or archives: gaps, duplicates, skew, order of times; one against the other.
+"""Audit topics in brokers, log directories or archives for gaps, duplicates, skew and time order, and compare them.
 
-Headers tell of a log: MARKERS are offsets of control batches, COMPACTED what compaction has taken out of batches (and
-between batches too where the topic is compacted), MISSING what nobody accounts for; DUPLICATES are batches whose
-producer and sequence number were there before; TIMES-BACK batches that are older than the one before; SKEW is the
-partition's share of records, 1 being an even one. --contents reads the records too and counts EQUAL ones; --against
-compares them with another place. Of an archive every row is read, and held against the checksums in its manifest.
+A log is audited by its batch headers. MARKERS are offsets of control batches; COMPACTED are offsets that compaction has
+removed from batches (in a compacted topic also between batches); MISSING are all other absent offsets. DUPLICATES are
+batches with a producer and sequence number that occurred before, TIMES-BACK are batches older than the batch before.
+SKEW is the partition's share of records, where 1 is an even share. --contents also reads the records and counts EQUAL
+ones; --against compares the records with another place. Of an archive every row is read and checked against the
+checksums in the manifest.
 
-The exit code is 1 if anything is missing, doubled or different.
+The exit code is 1 if any record is missing, doubled or different.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..logs.log_audit import LogAudit
     from ..statistics.record_contents import Contents, Records
 
-HELP = "gaps, duplicates, skew, order of times; one place against another"
+HELP = "find gaps, duplicates, skew and wrong time order; compare two places"
 
 
 @dataclass(slots=True)
@@ -59,17 +60,19 @@ class Finding:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to look at, and what to hold it against."""
     add_source_arguments(parser)
-    parser.add_argument("--archive", type=path_argument, metavar="DIR", help="or audit this archive")
-    parser.add_argument("--contents", action="store_true", help="read records too, and count equal ones")
+    parser.add_argument("--archive", type=path_argument, metavar="DIR", help="audit this archive instead")
+    parser.add_argument("--contents", action="store_true", help="also read records, and count equal ones")
     against = parser.add_mutually_exclusive_group()
     against.add_argument("--against-bootstrap-server", metavar="HOST:PORT,...", help="compare with these brokers")
     against.add_argument(
-        "--against-log-dir", action="append", type=directory_argument, metavar="DIR", help="or with this log directory"
+        "--against-log-dir",
+        action="append",
+        type=directory_argument,
+        metavar="DIR",
+        help="compare with this log directory",
     )
-    against.add_argument("--against-archive", type=path_argument, metavar="DIR", help="or with this archive")
-    parser.add_argument(
-        "--compacted", default="", metavar="NAME,...", help="topics of log directories that are compacted"
-    )
+    against.add_argument("--against-archive", type=path_argument, metavar="DIR", help="compare with this archive")
+    parser.add_argument("--compacted", default="", metavar="NAME,...", help="compacted topics of the log directories")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:

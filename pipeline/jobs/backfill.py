@@ -1,7 +1,7 @@
-"""Bring log directories into an archive: what it does not have yet, exactly once, beside what `archive` brings.
+"""Copy records of log directories that an archive lacks to the archive, exactly once, in addition to `archive`.
 
-The broker of the directories need not run. Only what is decided is read: records of aborted transactions are left out,
-and a partition is read up to the first transaction that is still open. Run it again after it was broken off.
+The broker of the directories need not run. Records of aborted transactions are left out, and a partition is read up to
+the first transaction that is still open. If the job was interrupted, run it again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .archive_options import Tally, add_archive_arguments, finish, lock_of, open
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
 
-HELP = "log directories into an archive"
+HELP = "copy log directories to an archive"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=directory_argument,
         metavar="DIR",
-        help="read this (repeatable)",
+        help="log directory to read (repeatable)",
     )
-    parser.add_argument("--topics", metavar="GLOB,...", help="only these (default: all)")
+    parser.add_argument("--topics", metavar="GLOB,...", help="only these topics (default: all)")
     add_data_loss_argument(parser)
     add_archive_arguments(parser)
 

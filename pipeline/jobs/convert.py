@@ -1,8 +1,8 @@
 """Convert log directories between message formats, segment by segment in parallel, verified record by record.
 
-Offsets, keys and values stay what they are; what the wanted format cannot hold (headers, times, transactions) is
-counted and told. The result is a log directory of its own: start a broker on it, or read it with kafka_log. Segments
-that are there already are not made again; the broker of the directory that is read need not be down.
+Offsets, keys and values do not change; the job reports how many records lose what the target format cannot store
+(headers, timestamps, transactions). The result is a new log directory: start a broker with it, or read it with
+kafka_log. Segments that exist are not converted again; the broker of the source directory may be running.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=directory_argument,
         metavar="DIR",
-        help="read this (repeatable)",
+        help="log directory to read (repeatable)",
     )
-    parser.add_argument("--to-log-dir", required=True, type=path_argument, metavar="DIR", help="write here")
+    parser.add_argument("--to-log-dir", required=True, type=path_argument, metavar="DIR", help="log directory to write")
     parser.add_argument("--to-format", required=True, type=int, choices=(0, 1, 2), help="message format version")
-    parser.add_argument("--topics", action="append", default=[], metavar="GLOB", help="only these (default: all)")
+    parser.add_argument(
+        "--topics", action="append", default=[], metavar="GLOB", help="only these topics (default: all)"
+    )
     parser.add_argument(
         "--zstd-as",
         choices=[codec.name.lower() for codec in OLD_CODECS],
         default="gzip",
-        help="what takes zstd's place below format 2, which has no zstd (default: %(default)s)",
+        help="codec to use instead of zstd, which only format 2 has (default: %(default)s)",
     )
 
 

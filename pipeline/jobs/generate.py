@@ -1,9 +1,9 @@
-"""Make a topic up: seeded records by size, keys, skew, compressibility, format and codec, at any scale.
+"""Generate a topic from a seed, with records by size, keys, skew, compressibility, format and codec, at any scale.
 
-The same options give the same records at every run, byte for byte in segment files. With --log-dir the job writes
-segment files that a broker can be started on (and that the format kafka_log reads); with --bootstrap-server it
-produces. Either goes on where a run that was broken off has ended: what a partition has of records is taken for the
-recipe's first ones. A topic that is made keeps its records for ever (retention.ms=-1), as their times are in 2020.
+The same options give the same records in every run, and byte for byte the same segment files. With --log-dir the job
+writes segment files that a broker can use (and that the format kafka_log reads); with --bootstrap-server it produces.
+An interrupted job continues where it ended: records that a partition has are taken for the first generated ones. A
+topic that the job creates keeps its records without limit (retention.ms=-1), as their timestamps are in 2020.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..spark_tasks import run_tasks
 from ..synthetic.synthetic import Recipe
 from .desk import Desk, Summary
 
-HELP = "make topics up, in a broker or as segment files"
+HELP = "generate topics, in a broker or as segment files"
 
 SEGMENT_BYTES = 256 << 20
 
@@ -38,20 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to make, and where."""
     parser.add_argument("--topic", required=True, help="name of the topic")
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--log-dir", type=path_argument, metavar="DIR", help="write segment files here")
-    target.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="or produce to these brokers")
-    parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="about so large (default: 256 MiB)")
+    target.add_argument("--log-dir", type=path_argument, metavar="DIR", help="write segment files to this directory")
+    target.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="produce to these brokers instead")
+    parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="approximate size (default: 256 MiB)")
     made = parser.add_argument_group("records")
-    made.add_argument("--records", type=int, default=100_000, help="how many in all (default: 100,000)")
+    made.add_argument("--records", type=int, default=100_000, help="number of all records (default: 100,000)")
     made.add_argument("--partitions", type=int, default=3)
     made.add_argument("--value-bytes", type=int, default=1000, help="size of a value (default: 1,000)")
-    made.add_argument("--keys", type=int, default=0, help="how many different keys; 0 for records without (default)")
-    made.add_argument("--key-skew", type=float, default=0.0, help="0: all keys alike; 1: Zipf's law (default: 0)")
+    made.add_argument("--keys", type=int, default=0, help="number of different keys; 0: no keys (default)")
+    made.add_argument(
+        "--key-skew", type=float, default=0.0, help="0: all keys equally frequent; 1: Zipf's law (default: 0)"
+    )
     made.add_argument("--repetitive", type=float, default=0.5, help="share of a value that compresses (default: 0.5)")
     made.add_argument("--format", type=int, choices=(0, 1, 2), default=2, dest="magic", help="message format version")
     made.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
-    made.add_argument("--batch-records", type=int, default=500, help="records a batch (default: 500)")
-    made.add_argument("--seed", type=int, default=1, help="another seed makes other records (default: 1)")
+    made.add_argument("--batch-records", type=int, default=500, help="records in a batch (default: 500)")
+    made.add_argument("--seed", type=int, default=1, help="seed of the records (default: 1)")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:

@@ -1,11 +1,11 @@
-"""Copy topics between clusters in raw batches, fetched and produced inside tasks, exactly once.
+"""Copy topics between clusters in raw batches, which tasks fetch and produce, exactly once.
 
-Batches stay as they are, codec and all; markers and records of aborted transactions are left out. Each partition goes
-to the partition of the same number, so keyed records stay where their key belongs. Progress stands at the target, as
-offsets of the group pipeline.NAME. --offsets-map keeps a table of which offsets became which.
+Batches do not change, nor does their codec; transaction markers and records of aborted transactions are left out.
+Each partition is copied to the partition of the same number, so keys keep their partitions. Progress is stored at the
+target, as offsets of the group pipeline.NAME. --offsets-map keeps a table of source and target offsets.
 
-`gregor mirror` does the same without Spark, and without end; this one spreads partitions over a cluster of machines and
-ends when all is copied that is there now.
+`gregor mirror` does the same without Spark, and without end; this one spreads partitions over a cluster of machines
+and ends when all is copied that is there now.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sources import add_data_loss_argument
 if TYPE_CHECKING:
     from ..sink.shallow_mirror import MirrorWork
 
-HELP = "topics from one cluster to another, batch by batch"
+HELP = "copy topics between clusters, batch by batch"
 
 MIB = 1 << 20
 
@@ -34,14 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where, which topics."""
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
     parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
-    parser.add_argument("--topics", required=True, metavar="REGEX", help="which topics; the whole name has to match")
-    parser.add_argument("--name", default="mirror", help="names the progress; another one copies anew (%(default)s)")
+    parser.add_argument("--topics", required=True, metavar="REGEX", help="copy topics whose whole name matches")
     parser.add_argument(
-        "--offsets-map", type=path_argument, metavar="DIR", help="keep a table of offsets there, as Parquet"
+        "--name", default="mirror", help="name of the progress; a new name copies all again (%(default)s)"
+    )
+    parser.add_argument(
+        "--offsets-map", type=path_argument, metavar="DIR", help="keep a table of offsets in this directory, as Parquet"
     )
     add_data_loss_argument(parser)
     parser.add_argument(
-        "--transaction-bytes", type=int, default=16 * MIB, metavar="N", help="about so much a transaction (16 MiB)"
+        "--transaction-bytes",
+        type=int,
+        default=16 * MIB,
+        metavar="N",
+        help="approximate size of a transaction (16 MiB)",
     )
 
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
     """From where, to where; `brokers` says what is written to."""
     parser.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
-    parser.add_argument("--topics", metavar="NAME,...", help="only these (default: all)")
+    parser.add_argument("--topics", metavar="NAME,...", help="only these topics (default: all)")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
-    parser.add_argument("--prefix", default="", help="put this before the names of topics")
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics at the target")
     parser.add_argument(
         "--config",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of topics that are made (default: retention.ms=-1)",
+        help="a configuration of created topics (default: retention.ms=-1)",
     )
 
 

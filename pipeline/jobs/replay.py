@@ -1,8 +1,8 @@
-"""Replay an archive into topics: each row to its partition, in order, with its key, time and headers, exactly once.
+"""Replay an archive to topics: each row to its partition, in order, with key, timestamp and headers, exactly once.
 
-Every transaction also commits, as offsets of the group pipeline.NAME at the target, how far the archive was read. A
-replay that was broken off goes on there; one that is done does nothing. Topics that are not there are made with as many
-partitions as they had. The archive needs values raw, string, or JSON without a schema; for one of batches see restore.
+Every transaction also commits the position in the archive, as offsets of the group pipeline.NAME at the target. An
+interrupted replay continues there; a completed one does nothing. Missing topics are created with their former number of
+partitions. The archive's values must be raw, string, or JSON without a schema; for an archive of batches see restore.
 
 --where takes a condition in Spark SQL over the columns key, value, partition, offset, timestamp, headers ...
 """
@@ -26,17 +26,23 @@ if TYPE_CHECKING:
     from ..archive.replaying import ReplayOptions, ReplayReceipt
     from ..sink.exact_copy import CopyTarget
 
-HELP = "an archive into topics, exactly once"
+HELP = "copy an archive to topics, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """From where, to where, which rows, how fast."""
     add_target_arguments(parser, "write through these brokers")
-    parser.add_argument("--name", default="replay", help="names the progress; another one replays anew (%(default)s)")
-    parser.add_argument("--since", type=milliseconds, metavar="TIME", help="records from then on: ISO 8601, or ms")
-    parser.add_argument("--until", type=milliseconds, metavar="TIME", help="records before then")
-    parser.add_argument("--where", metavar="SQL", help="only rows for which this is true")
-    parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records a second in all (default: any)")
+    parser.add_argument(
+        "--name", default="replay", help="name of the progress; a new name replays all again (%(default)s)"
+    )
+    parser.add_argument(
+        "--since", type=milliseconds, metavar="TIME", help="only records from this time on: ISO 8601, or ms"
+    )
+    parser.add_argument("--until", type=milliseconds, metavar="TIME", help="only records before this time")
+    parser.add_argument("--where", metavar="SQL", help="only rows for which this condition is true")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, metavar="N", help="records per second in total (default: no limit)"
+    )
     parser.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
 
 

@@ -1,8 +1,8 @@
 """Restore topics from an archive of batches: the same batches at the same offsets, in a Gregor broker.
 
-The archive is one that was made with --values batches. Topics are made with as many partitions as they had; a restore
-that was broken off goes on where the log ends. Records of aborted transactions and markers are not in the archive:
-their offsets stay empty, as after compaction.
+The archive must have been made with --values batches. Topics are created with their former number of partitions; an
+interrupted restore continues at the end of the log. Records of aborted transactions and transaction markers are not in
+the archive: their offsets stay empty, as after compaction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..spark_tasks import run_tasks
 from .desk import Desk, Summary
 from .out_of_archive import add_target_arguments, make_target_topics, target_settings
 
-HELP = "an archive of batches into a broker, at the same offsets"
+HELP = "copy an archive of batches to a broker, at the same offsets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,9 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=directory_argument,
         metavar="DIR",
-        help="or read this log directory (repeatable)",
+        help="read this log directory instead (repeatable)",
     )
-    source.add_argument("--topics", metavar="NAME,...", help="which topics; log directories take globs (default: all)")
+    source.add_argument("--topics", metavar="NAME,...", help="topics to read; globs for log directories (default: all)")
     _add_option_argument(source, "kafka_raw or kafka_log")
 
 
@@ -31,7 +31,7 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     """Through which brokers, and which topics, for jobs that need a broker."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="read through these brokers")
-    source.add_argument("--topics", metavar="NAME,...", help="which topics (default: all)")
+    source.add_argument("--topics", metavar="NAME,...", help="topics to read (default: all)")
     _add_option_argument(source, "kafka_raw")
 
 
@@ -77,7 +77,7 @@ def add_data_loss_argument(parser: argparse.ArgumentParser) -> None:
         "--fail-on-data-loss",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="end with an error where records were removed before they were read (default), or go on behind them",
+        help="stop with an error if records were removed before they were read (default), or continue after them",
     )
 
 

@@ -1,10 +1,10 @@
-"""Statistics of topics: the table of KIP-794's tests per partition, compression ratios with what KIP-126's estimator
-would have made of them, latencies, and histograms of batch sizes; as a table, as Parquet, as one HTML page.
+"""Compute statistics of topics, as a table, Parquet or an HTML page: the table of KIP-794's tests for each partition,
+compression ratios with the estimates of KIP-126's estimator, latencies, and histograms of batch sizes.
 
 The first table needs batch headers alone. --compression inflates every batch and replays each partition's ratios
-through the estimator of KIP-126: `SPLITS` is how many batches it would have let grow too large. --latency-header names
-a record header with the time of sending (milliseconds, as digits or as eight bytes): latency is the record's timestamp,
-which should be LogAppendTime, less that.
+through the estimator of KIP-126: `SPLITS` counts batches that the estimator would have let grow too large.
+--latency-header names a record header with the time of sending (milliseconds, as digits or as eight bytes): latency
+is the record's timestamp, which should be LogAppendTime, less that time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
     parser.add_argument("--compression", action="store_true", help="inflate batches and replay KIP-126's estimator")
     parser.add_argument("--latency-header", metavar="NAME", help="a record header with the time of sending")
-    parser.add_argument("--parquet", type=path_argument, metavar="FILE", help="write the table there too")
+    parser.add_argument("--parquet", type=path_argument, metavar="FILE", help="also write the table to this file")
     parser.add_argument("--html", type=path_argument, metavar="FILE", help="write one self-contained page with plots")
 
 
