@@ -27,7 +27,7 @@ from ..errors import anew
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
-    from .batch import ProducerBatch
+    from .delivered_batch import DeliveredBatch
     from .record_checks import Headers
 
 MAX_RECORD_OVERHEAD = 21
@@ -95,7 +95,7 @@ class Delivery:
     __slots__ = ("_batch", "_index", "timestamp")
 
     def __init__(self, batch: OpenBatch, index: int, timestamp: int) -> None:
-        self._batch: ProducerBatch = batch  # type: ignore[assignment]  # There are no others.
+        self._batch: DeliveredBatch = batch  # type: ignore[assignment]  # There are no others.
         self._index = index
         self.timestamp = timestamp
         hide_from_collector(self)
@@ -164,7 +164,7 @@ class Delivery:
         timestamp = append_time if append_time != NO_TIMESTAMP else self.timestamp
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
-    def _whereabouts(self) -> ProducerBatch:
+    def _whereabouts(self) -> DeliveredBatch:
         """Return the batch that holds the record now: a split replaces one batch by two (KIP-126)."""
         while halves := self._batch.halves:
             first, second = halves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
@@ -13,12 +13,24 @@ from ...protocol.errors import DecodeError, ErrorCode
 from ...protocol.schema import Message
 from ..errors import ConnectionLostError
 
-if TYPE_CHECKING:
-    from .connection import Connection
-
 Response = TypeVar("Response", bound=Message)
 
 CORRELATION_ID_SIZE = 4
+
+
+class AnsweringConnection(Protocol):
+    """A connection that a request was sent over, as the pending answer uses it; see `connection.Connection`."""
+
+    @property
+    def node(self) -> object:
+        """The address of the broker, for error messages."""
+
+    @property
+    def close_reason(self) -> str:
+        """Why the connection was closed."""
+
+    def close(self, reason: str) -> None:
+        """Close the connection."""
 
 
 class PendingAnswer(Generic[Response]):
@@ -42,7 +54,7 @@ class PendingAnswer(Generic[Response]):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: AnsweringConnection,
         key: AnyApiKey,
         version: int,
         answer_class: type[Response],

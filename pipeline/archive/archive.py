@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from .description import ArchiveDescription, TableFormat
-from .manifest import ArchivedBatch, Manifest, ManifestError
+from .manifest import Manifest, ManifestError
+from .manifest_entry import ArchivedBatch
 from .row_table import ParquetFiles, RowTable
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ..spark_tasks import run_tasks
-from .manifest import ArchivedBatch, Manifest
+from .manifest import Manifest
+from .manifest_entry import ArchivedBatch
 from .part_files import part_name, part_writer
 
 if TYPE_CHECKING:

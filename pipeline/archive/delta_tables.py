@@ -15,7 +15,8 @@ from ..delta_lake import delta_session
 from ..errors import PipelineError
 from .compaction import SMALL_BYTES, WANTED_BYTES
 from .description import ArchiveDescription, Period, Values
-from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, Manifest, ManifestError
+from .manifest import DATA, DEAD_LETTERS, Manifest, ManifestError
+from .manifest_entry import ArchivedBatch
 from .row_table import parquet_frame
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from ..kafka.offset_options import Bound, Bounds, WhenNoneIsYounger
 from ..logs.log_files import PartitionFiles, ReadOnlyFiles, list_partitions
 from ..logs.log_plan import PlanOptions, plan
 from ..logs.log_transactions import read_transactions
-from .manifest import Manifest, OffsetRange
+from .manifest import Manifest
+from .manifest_entry import OffsetRange
 from .range_rows import LoggedRange
 from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
 

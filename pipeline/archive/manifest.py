@@ -16,13 +16,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..errors import PipelineError
 from .durable_files import PART, sync, sync_folders, write_json
+from .manifest_entry import ArchivedBatch, OffsetRange
 from .manifest_state import ManifestState
 
 DATA = "data"
@@ -42,34 +43,6 @@ LOADS = 5
 
 class ManifestError(PipelineError):
     """The manifest is damaged or does not fit what is asked; `str()` is one line that names file and reason."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class OffsetRange:
-    """Offsets of one partition, from `from_offset` up to but not with `until_offset`."""
-
-    topic: str
-    partition: int
-    from_offset: int
-    until_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedBatch:
-    """One entry. `files` are those that tasks wrote, relative to the root; `topic_ids` are by topic, as text."""
-
-    number: int
-    ranges: Sequence[OffsetRange]
-    files: Sequence[str]
-    rows: int
-    dead_letters: int
-    checksum: int
-    """Sum over all rows, modulo 2**63: see `checksums`."""
-    topic_ids: dict[str, str]
-    partition_counts: dict[str, int] = field(default_factory=dict)
-    """How many partitions each topic had."""
-    replaces: Sequence[str] = ()
-    """Files of earlier entries that count no more: this entry's files have their rows."""
 
 
 class Manifest:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from .manifest import ArchivedBatch
+from .manifest_entry import ArchivedBatch
 
 Place = tuple[str, int]
 Span = tuple[int, int]

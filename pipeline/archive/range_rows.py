@@ -17,7 +17,7 @@ from ..kafka.fetching import FetchOptions, FetchRange, fetch_pieces
 from ..logs.log_plan import LogRange
 from ..logs.log_reading import ReadOptions, read_range
 from ..logs.log_transactions import hides_aborted
-from .manifest import OffsetRange
+from .manifest_entry import OffsetRange
 
 STORED_BATCHES = pa.schema(
     [

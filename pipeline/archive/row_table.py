@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from .compaction import merge_small_files
 from .durable_files import sync_folders
-from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, Manifest, ManifestError
+from .manifest import DATA, DEAD_LETTERS, Manifest, ManifestError
+from .manifest_entry import ArchivedBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

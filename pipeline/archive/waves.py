@@ -12,8 +12,8 @@ from ..kafka.clients import commit_positions
 from ..kafka.cluster_view import ClusterView, TopicView
 from ..kafka.fetch_plan import limit_bytes, split_ranges
 from ..kafka.fetching import FetchOptions
-from ..kafka.kafka_raw import ReadPlan
 from ..kafka.offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
+from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from ..spark_tasks import context_of
 from .range_rows import FetchedRange

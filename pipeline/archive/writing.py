@@ -15,7 +15,8 @@ from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
 from .description import ArchiveDescription, Values
-from .manifest import DATA, DEAD_LETTERS, ArchivedBatch, OffsetRange
+from .manifest import DATA, DEAD_LETTERS
+from .manifest_entry import ArchivedBatch, OffsetRange
 from .part_files import PartFiles
 from .range_rows import STORED_BATCHES, RowSource
 from .value_formats import ValueFormat

@@ -38,7 +38,8 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Archive what is there, and with --follow what comes."""
     from ..archive.waves import WaveOptions, archive_wave
     from ..kafka.cluster_view import ClusterView
-    from ..kafka.kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..kafka.kafka_raw import KNOWN_OPTIONS
+    from ..kafka.read_plan import ReadPlan
     from ..options import SourceOptions
 
     settings = {"kafka.isolation.level": "read_committed"}

@@ -240,7 +240,8 @@ def _all_records(options: argparse.Namespace, desk: Desk, only: Collection[str] 
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
-    from ..kafka.kafka_raw import KNOWN_OPTIONS, ReadPlan
+    from ..kafka.kafka_raw import KNOWN_OPTIONS
+    from ..kafka.read_plan import ReadPlan
     from ..options import SourceOptions, names_of
     from ..statistics.record_contents import archived_records, fetched_records, logged_records
 

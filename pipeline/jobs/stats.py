@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..local_paths import path_argument
+from ..statistics.topic_statistics import TopicStatistics
 from .desk import Desk, Summary
-from .passes import Place, make_pass
+from .passes import make_pass
 from .sources import add_source_arguments
 
 if TYPE_CHECKING:
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 TASKS_A_CORE = 4
 HELP = "batch sizes, rates, compression and latencies per partition; --html for plots"
-
-
-@dataclass(slots=True)
-class TopicStatistics:
-    """What the passes found, by (topic, partition)."""
-
-    batches: dict[Place, BatchStatistics]
-    compression: dict[Place, CompressionReplay] = field(default_factory=dict)
-    latencies: dict[Place, Latencies] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

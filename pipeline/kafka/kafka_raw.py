@@ -25,7 +25,6 @@ that was deleted and made anew has another id, and is not gone on with. For the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -38,18 +37,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..columns.listed_ranges import ListedRanges
-from ..columns.record_batches import ANY_TIME
-from ..columns.schemas import Mode
 from ..errors import OptionError
-from ..logs.log_reading import ReadOptions
 from ..options import SourceOptions
 from .cluster_view import ClusterView
-from .fetch_plan import split_ranges
-from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
-from .offset_options import OFFSET_OPTIONS, Partition, ending_bounds, starting_bounds, strategy
-from .topic_choice import CHOICES, TopicChoice, partitions_of, resolve_end, resolve_start
-from .wire import WireSettings
+from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds
+from .read_plan import ReadPlan
+from .topic_choice import CHOICES, partitions_of, resolve_end, resolve_start
 
 KNOWN_OPTIONS = (
     *CHOICES,
@@ -112,49 +105,6 @@ class KafkaRawSource(DataSource):
         return KafkaSinkStreamWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
 
 
-class ReadPlan:
-    """What the options say, for the batch and the stream reader alike. Raises OptionError for bad ones."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
-        self.settings = WireSettings.from_options(options)
-        self.choice = TopicChoice.from_options(options)
-        self.strategy = strategy(options)
-        self.fails_on_data_loss = options.boolean("failOnDataLoss", True)
-        self.read_committed = options.is_read_committed
-        self.min_partitions = options.optional_integer("minPartitions", least=1)
-        self.max_records = options.optional_integer("maxRecordsPerPartition", least=1)
-        self._fetch = FetchOptions(
-            settings=self.settings,
-            max_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),
-            read_committed=self.read_committed,
-        )
-        self._read = ReadOptions(
-            mode=options.mode,
-            batch_rows=options.batch_rows,
-            checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
-            with_values=options.with_values,
-            with_headers=options.with_headers,
-            with_uncompressed_size=options.boolean("uncompressedSize", False),
-            least_timestamp=ANY_TIME,
-            fails_on_data_loss=self.fails_on_data_loss,
-        )
-
-    def tasks(self, start: dict[Partition, int], end: dict[Partition, int]) -> list[InputPartition]:
-        """A task for each range, or one that lists them all in `mode=ranges`; at least one."""
-        ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
-        if self.options.mode is Mode.RANGES or not ranges:
-            return [ListedRanges(tuple(map(_range_row, ranges)))]
-        return list(ranges)
-
-    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """What a task gives."""
-        if isinstance(partition, ListedRanges):
-            yield partition.batch(self.options.arrow_schema())
-        else:
-            yield from fetch_rows(partition, self._fetch, self._read)
-
-
 class KafkaRawReader(DataSourceReader):
     """Asks for the offsets on the driver, fetches in tasks."""
 
@@ -177,12 +127,3 @@ class KafkaRawReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Raises PipelineError."""
         return self._plan.rows(partition)
-
-
-def _range_row(item: FetchRange) -> dict[str, Any]:
-    return {
-        "topic": item.topic,
-        "partition": item.partition,
-        "fromOffset": item.first_offset,
-        "untilOffset": item.end_offset,
-    }

@@ -22,8 +22,8 @@ from ..errors import DataLossError, OptionError, PipelineError
 from ..options import SourceOptions
 from .cluster_view import ClusterView, TopicView
 from .fetch_plan import limit_bytes, limit_rows
-from .kafka_raw import ReadPlan
 from .offset_options import EARLIEST, ENDING, LATEST, Partition, parse_duration_ms, starting_bounds
+from .read_plan import ReadPlan
 from .topic_choice import partitions_of, resolve_start
 
 

@@ -13,8 +13,8 @@ from ..archive.range_rows import FetchedRange, LoggedRange
 from ..archive.reading import ArchivedPartition
 from ..kafka.cluster_view import ClusterView
 from ..kafka.fetching import FetchOptions, FetchRange
-from ..kafka.kafka_raw import ReadPlan
 from ..kafka.offset_options import Bound, Bounds, Partition, WhenNoneIsYounger, ending_bounds, starting_bounds
+from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from ..logs.log_plan import PlanOptions, plan
 from .checksums import MODULUS, content_hashes, sum_of_places, unique_count

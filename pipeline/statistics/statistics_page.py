@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-if TYPE_CHECKING:
-    from ..jobs.stats import TopicStatistics
+from .topic_statistics import TopicStatistics
 
 STYLE = """body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}
 td,th{padding:.3em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"""

@@ -21,7 +21,8 @@ from pyarrow import parquet
 
 from gregor.client import Admin, Producer
 from gregor.pipeline.archive import compaction, manifest, writing
-from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError
+from gregor.pipeline.archive.manifest import Manifest, ManifestError
+from gregor.pipeline.archive.manifest_entry import ArchivedBatch
 from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.errors import DataLossError, OptionError
 from gregor.pipeline.jobs import archive as archive_job

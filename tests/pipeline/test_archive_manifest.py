@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gregor.pipeline.archive import manifest as manifests
-from gregor.pipeline.archive.manifest import ArchivedBatch, Manifest, ManifestError, OffsetRange
+from gregor.pipeline.archive.manifest import Manifest, ManifestError
+from gregor.pipeline.archive.manifest_entry import ArchivedBatch, OffsetRange
 from gregor.pipeline.archive.manifest_state import ManifestState
 from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.archive.writer_lock import WriterLock

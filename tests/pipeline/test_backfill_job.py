@@ -13,7 +13,8 @@ import trio
 
 from gregor.client import Producer
 from gregor.pipeline.archive import compaction, writing
-from gregor.pipeline.archive.manifest import Manifest, ManifestError, OffsetRange
+from gregor.pipeline.archive.manifest import Manifest, ManifestError
+from gregor.pipeline.archive.manifest_entry import OffsetRange
 from tests.broker_process import BrokerProcess, running_broker
 from tests.pipeline.archive_rows import arguments, make_topic, produce, rows_of
 from tests.pipeline.job_desk import run_job, run_tasks_here

@@ -12,9 +12,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from gregor.pipeline.errors import DataLossError, OptionError, PipelineError
 from gregor.pipeline.kafka.fetch_plan import limit_rows, split_ranges
 from gregor.pipeline.kafka.fetching import FetchRange
-from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
+from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader
 from gregor.pipeline.kafka.kafka_raw_stream import KafkaRawStreamReader
 from gregor.pipeline.kafka.offset_options import parse_duration_ms
+from gregor.pipeline.kafka.read_plan import ReadPlan
 from gregor.pipeline.options import SourceOptions
 from tests.broker_process import BrokerProcess
 from tests.pipeline.topics import START_MS, delete_records, delete_topic, fill, make_topic, new_topic, transact

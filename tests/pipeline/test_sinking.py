@@ -13,7 +13,8 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 from gregor.client.producer.partitioner import partition_for_key
 from gregor.pipeline.columns.schemas import HEADERS, TIMESTAMP
 from gregor.pipeline.errors import OptionError, PipelineError
-from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader, ReadPlan
+from gregor.pipeline.kafka.kafka_raw import KNOWN_OPTIONS, KafkaRawReader
+from gregor.pipeline.kafka.read_plan import ReadPlan
 from gregor.pipeline.options import SourceOptions
 from gregor.pipeline.sink.kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter, KafkaSinkWriter, sink_options
 from gregor.pipeline.sink.sinking import SinkOptions, SinkReceipt, SinkTask, write_rows

@@ -1,0 +1,72 @@
+"""The options of a `kafka_raw` source as a plan: the tasks of a read, and the rows of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ..columns.listed_ranges import ListedRanges
+from ..columns.record_batches import ANY_TIME
+from ..columns.schemas import Mode
+from ..logs.log_reading import ReadOptions
+from ..options import SourceOptions
+from .fetch_plan import split_ranges
+from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
+from .offset_options import Partition, strategy
+from .topic_choice import TopicChoice
+from .wire import WireSettings
+
+
+class ReadPlan:
+    """What the options say, for the batch and the stream reader alike. Raises OptionError for bad ones."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.settings = WireSettings.from_options(options)
+        self.choice = TopicChoice.from_options(options)
+        self.strategy = strategy(options)
+        self.fails_on_data_loss = options.boolean("failOnDataLoss", True)
+        self.read_committed = options.is_read_committed
+        self.min_partitions = options.optional_integer("minPartitions", least=1)
+        self.max_records = options.optional_integer("maxRecordsPerPartition", least=1)
+        self._fetch = FetchOptions(
+            settings=self.settings,
+            max_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),
+            read_committed=self.read_committed,
+        )
+        self._read = ReadOptions(
+            mode=options.mode,
+            batch_rows=options.batch_rows,
+            checks_crc=options.boolean("checkCrc", options.mode is Mode.RECORDS),
+            with_values=options.with_values,
+            with_headers=options.with_headers,
+            with_uncompressed_size=options.boolean("uncompressedSize", False),
+            least_timestamp=ANY_TIME,
+            fails_on_data_loss=self.fails_on_data_loss,
+        )
+
+    def tasks(self, start: dict[Partition, int], end: dict[Partition, int]) -> list[InputPartition]:
+        """A task for each range, or one that lists them all in `mode=ranges`; at least one."""
+        ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
+        if self.options.mode is Mode.RANGES or not ranges:
+            return [ListedRanges(tuple(map(_range_row, ranges)))]
+        return list(ranges)
+
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What a task gives."""
+        if isinstance(partition, ListedRanges):
+            yield partition.batch(self.options.arrow_schema())
+        else:
+            yield from fetch_rows(partition, self._fetch, self._read)
+
+
+def _range_row(item: FetchRange) -> dict[str, Any]:
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "fromOffset": item.first_offset,
+        "untilOffset": item.end_offset,
+    }
