@@ -1,6 +1,6 @@
-"""The controller: which brokers live, who leads which partition, who is in sync, where replicas are to be.
+"""The controller: which brokers are alive, which lead partitions, which are in sync, and where replicas are placed.
 
-Each subject is a module of decisions: from the metadata as it is to the records that change it, with nothing kept in
-between. `controller.py` commits what they decide; `sessions.py` alone remembers something: who was heard of when.
-There is one controller in a cluster, and other nodes reach it through `apis.py`, over a listener of its own.
+Each subject is a module of pure decisions: from the present metadata to the records that change it. `controller.py`
+commits these records; only `sessions.py` keeps state of its own: the time of each broker's last contact. A cluster has
+one controller, which other nodes reach over its own listener (`node/controller_apis.py`).
 """

@@ -1,4 +1,4 @@
-"""The controller itself: takes what brokers report, decides by the modules beside it, and commits the outcome."""
+"""The controller itself: handles brokers' requests, decides with the modules of this package, and commits records."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 NAMED_PARTITIONS = 10
-"""How many partitions a line of the log names."""
+"""Maximum number of partitions in one log line."""
 LATE_S = 1.0
-"""A controller that wakes so much later than it wanted was stopped; what brokers sent meanwhile is not read yet."""
+"""A controller that wakes this much too late was paused, and has not yet read the brokers' requests."""
 
 
 class NextState(Enum):
-    """What a heartbeat makes of a broker (Kafka `BrokerControlState`)."""
+    """The state of a broker after a heartbeat (Kafka `BrokerControlState`)."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -57,7 +57,7 @@ class NextState(Enum):
 
 
 class Controller:
-    """Decides about one cluster, whose metadata it alone changes."""
+    """A controller of one cluster, which alone changes the cluster's metadata."""
 
     def __init__(self, metadata: MetadataStore, config: BrokerConfig) -> None:
         self._metadata = metadata
@@ -72,10 +72,10 @@ class Controller:
         return self._metadata.state
 
     async def run(self) -> None:
-        """Fence brokers that fall silent and bring leadership home, until cancelled."""
+        """Fence brokers whose session times out, and elect preferred leaders, until cancelled."""
         now = trio.current_time()
         for broker in self._state.brokers.values():
-            # Who was alive for the controller before this one gets time to be heard of.
+            # Brokers that the previous controller held for alive get a new session timeout.
             if self._sessions.get(broker.node_id) is None:
                 self._sessions.begin(broker.node_id, broker.epoch, now)
         async with trio.open_nursery() as nursery:
@@ -88,14 +88,14 @@ class Controller:
             self._new_configs.set()
 
     async def _elect_where_allowed(self) -> None:
-        """Elect leaders for partitions without one once their topics allow what they did not (unclean elections)."""
+        """Elect leaders for partitions without one when their configuration newly allows it (unclean elections)."""
         while True:
             await self._new_configs.wait()
             self._new_configs = trio.Event()
             try:
                 self._commit(liveness.elections_of_leaderless(self._state, self._allows_unclean))
             except BrokerError as error:
-                logger.error("partitions stay without a leader: %s", error)
+                logger.error("no leaders elected for partitions without one: %s", error)
 
     async def _watch_sessions(self) -> None:
         while True:
@@ -105,7 +105,7 @@ class Controller:
                 await self._new_session.wait()
                 continue
             if trio.current_time() > due + LATE_S:
-                logger.warning("this process stood still: every broker gets a new session")
+                logger.warning("this process was paused: restarting the session of every broker")
                 self._sessions.begin_all_anew(trio.current_time())
             for node_id in self._sessions.expired(trio.current_time()):
                 self._sessions.end(node_id)
@@ -115,7 +115,7 @@ class Controller:
         broker = self._state.brokers.get(node_id)
         if broker is None or broker.is_fenced:
             return
-        logger.warning("broker %d has not been heard of for %d ms", node_id, self._config.broker_session_timeout_ms)
+        logger.warning("broker %d has sent no heartbeat for %d ms", node_id, self._config.broker_session_timeout_ms)
         try:
             self._commit(liveness.fencing(self._state, broker, self._allows_unclean))
         except BrokerError as error:
@@ -129,10 +129,10 @@ class Controller:
                 try:
                     self._commit(liveness.preferred_elections(self._state))
                 except BrokerError as error:
-                    logger.error("leadership stays where it is: %s", error)
+                    logger.error("preferred leader election failed: %s", error)
 
     def _commit(self, records: Iterable[Message]) -> None:
-        """Commit what was decided, if it is anything. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        """Commit the decided records, if there are any. Raises BrokerError KAFKA_STORAGE_ERROR."""
         decided = list(records)
         if decided:
             self._metadata.commit(decided)
@@ -144,9 +144,9 @@ class Controller:
     # --- brokers
 
     def register(self, request: BrokerRegistrationRequest, *, is_here: bool = False) -> int:
-        """Register a broker, fenced; returns its epoch. ``is_here``: it lives in the controller's own process.
+        """Register a broker, fenced; return its epoch. ``is_here``: the broker runs in the controller's own process.
 
-        Raises BrokerError as `registration.registering`.
+        Raises BrokerError as `registration.registering` does.
         """
         node_id, now = request.broker_id, trio.current_time()
         known = self._state.brokers.get(node_id)
@@ -172,7 +172,7 @@ class Controller:
         lost = list(directories.leaderless_for_a_lost_directory(self._state, broker))
         if lost:
             logger.warning(
-                "broker %d has come without the log directory with the last in-sync replica of %d partitions (%s%s): "
+                "broker %d has registered without the directory of the last in-sync replica of %d partitions (%s%s): "
                 "they have no leader until that directory is back, or one of the other replicas is elected "
                 "(kafka-leader-election.sh --election-type unclean)",
                 broker.node_id,
@@ -182,7 +182,7 @@ class Controller:
             )
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """Note that a broker lives, and what it wants. Raises BrokerError as `registered`."""
+        """Record a broker's heartbeat and its requested state. Raises BrokerError as `registered` does."""
         broker = self.registered(request.broker_id, request.broker_epoch)
         session = self._sessions.get(broker.node_id)
         if session is None:
@@ -203,7 +203,7 @@ class Controller:
         )
 
     def registered(self, node_id: int, epoch: int) -> BrokerState:
-        """The broker in its present life. Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED."""
+        """Return the broker with this epoch. Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED."""
         broker = self._state.brokers.get(node_id)
         if broker is None:
             raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED)
@@ -212,13 +212,13 @@ class Controller:
         return broker
 
     def has_read(self, node_id: int, offset: int) -> None:
-        """Note that a broker has all metadata below ``offset``: it asks for what follows."""
+        """Record that a broker has all metadata below ``offset``, from which it fetches."""
         session = self._sessions.get(node_id)
         if session is not None:
             session.read_offset = max(session.read_offset, offset - 1)
 
     def observers(self, now_ms: int) -> list[ReplicaState]:
-        """The brokers that follow the metadata log over the network, as DescribeQuorum shows them."""
+        """Return the brokers that follow the metadata log over the network, for DescribeQuorum."""
         now = trio.current_time()
         found = []
         for node_id in sorted(self._state.brokers):
@@ -252,7 +252,7 @@ class Controller:
         return NextState.FENCED if request.want_fence else NextState.UNFENCED
 
     def _next_of_shutdown(self, broker: BrokerState, session: Session) -> NextState:
-        """Wait until others know that they lead, so that no client is sent in circles."""
+        """Return the next state of a broker in shutdown, which waits until the other brokers know the new leaders."""
         if session.shutdown_offset is None:
             return NextState.CONTROLLED_SHUTDOWN
         others = (
@@ -282,7 +282,7 @@ class Controller:
             self._sessions.end(broker.node_id)
 
     def unregister(self, node_id: int) -> None:
-        """Forget a broker that will not come back. Raises BrokerError BROKER_ID_NOT_REGISTERED."""
+        """Remove a broker from the cluster for good. Raises BrokerError BROKER_ID_NOT_REGISTERED."""
         broker = self._state.brokers.get(node_id)
         if broker is None:
             raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered")
@@ -292,7 +292,7 @@ class Controller:
     # --- partitions
 
     def alter_partitions(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        """Give partitions the in-sync sets that their leader wants, each for itself.
+        """Set the in-sync replicas of partitions as their leader requests, independently for each partition.
 
         Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """
@@ -318,7 +318,7 @@ class Controller:
         return session is None or broker is None or not directories.is_in(partition, broker, session.unwritable)
 
     def assign_directories(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """Note which log directories a broker's replicas are in, each for itself (KIP-858).
+        """Record which log directories a broker's replicas are in, independently for each replica (KIP-858).
 
         Raises BrokerError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """

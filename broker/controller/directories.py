@@ -1,7 +1,7 @@
-"""Replicas and the log directories that they are in (KIP-858): what it means that one fails, or is not there any more.
+"""Replicas and their log directories (KIP-858): the consequences of a failed or missing directory.
 
-A replica whose directory its broker has not got any more holds nothing. It is not elected, although it was the last one
-in sync, as it would have the others cut their logs to its empty one; Kafka's controller elects it.
+A replica whose directory its broker has lost holds no records. It is not elected, even if it was the last one in sync,
+as the other replicas would then truncate their logs to its empty one; Kafka's controller elects it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from .liveness import AllowsUnclean, is_active, leaving_one, may_lead_in, partit
 def assigning(
     state: ClusterState, broker: BrokerState, topic: TopicState, partition: PartitionState, directory: UUID
 ) -> PartitionChangeRecord | None:
-    """The record that a broker's replica is in this directory; None if that is known.
+    """Return the record that assigns a broker's replica to this directory; None if the metadata says so already.
 
     Raises BrokerError: NOT_LEADER_OR_FOLLOWER if the broker has no replica, INVALID_REQUEST if it has no such
-    directory, INELIGIBLE_REPLICA where the replica was the last one in sync, in a directory that is lost, and others
-    still hold what was replicated: it must not count as what it was. Once another one leads, it may be asked again.
+    directory, INELIGIBLE_REPLICA if the replica was the last one in sync, in a directory that is lost, and other
+    replicas still hold the replicated records: it must not count as in sync. The broker may retry once another replica
+    leads.
     """
     node_id = broker.node_id
     if node_id not in partition.replicas:
@@ -50,7 +51,8 @@ def assigning(
 def failing(
     state: ClusterState, broker: BrokerState, failed: Collection[UUID], unclean: AllowsUnclean
 ) -> Iterator[Message]:
-    """Records that take what is in these directories of a broker out of service, unless that is known."""
+    """Yield the records that take the replicas in failed directories of a broker out of service, unless they are
+    already."""
     online = [directory for directory in broker.log_dirs if directory not in failed]
     if len(online) == len(broker.log_dirs) or not online:
         return
@@ -61,9 +63,9 @@ def failing(
 
 
 def handing_over(state: ClusterState, broker: BrokerState, unwritable: Collection[UUID]) -> Iterator[Message]:
-    """Records by which others lead, and are in sync alone, what is in directories that take no writes.
+    """Yield records that move leadership and in-sync membership away from replicas in unwritable directories.
 
-    What has no other in-sync replica stays, as it can still be read.
+    A partition without another in-sync replica keeps its leader, as it can still be read.
     """
     for topic, partition in _in_sync_in(state, broker, unwritable):
         may_lead = may_lead_in(state, partition, gone=broker.node_id)
@@ -77,7 +79,10 @@ def handing_over(state: ClusterState, broker: BrokerState, unwritable: Collectio
 def _in_sync_in(
     state: ClusterState, broker: BrokerState, directories: Collection[UUID]
 ) -> Iterator[tuple[TopicState, PartitionState]]:
-    """Partitions that a broker leads or is in sync in, and has in one of these directories, or in its only one."""
+    """Yield partitions in which a broker is leader or in sync and whose replica is in one of these directories.
+
+    A replica without an assigned directory counts as being in the broker's only directory.
+    """
     for topic, partition in partitions_of(state):
         if broker.node_id in (partition.leader, *partition.isr):
             directory = partition.directory_of(broker.node_id)
@@ -88,12 +93,12 @@ def _in_sync_in(
 
 
 def is_in(partition: PartitionState, broker: BrokerState, directories: Collection[UUID]) -> bool:
-    """Whether a broker's replica is in one of these directories."""
+    """Return whether a broker's replica is in one of these directories."""
     return bool(directories) and partition.directory_of(broker.node_id) in directories
 
 
 def leaderless_for_a_lost_directory(state: ClusterState, broker: BrokerState) -> Iterator[str]:
-    """Names of partitions that wait for a directory which their broker has not got any more."""
+    """Yield names of partitions without a leader because their broker has lost the replica's directory."""
     for topic, partition in partitions_of(state):
         others = without(partition.replicas, [broker.node_id])
         is_lost = partition.isr == [broker.node_id] and not state.holds(partition, broker.node_id)

@@ -1,8 +1,8 @@
-"""Who leads a partition, and what becomes of its replicas: one decision, one record (Kafka `PartitionChangeBuilder`).
+"""Leader elections, and the changes of replicas that follow: one decision, one record (Kafka `PartitionChangeBuilder`).
 
-A leader comes from the in-sync replicas, in the order of the assignment; the present one stays if it can. If none of
-them is active the partition has no leader, and its in-sync set stays as it is, so that only a replica that has
-everything can lead it later. An unclean election gives that up.
+A leader is chosen from the in-sync replicas, in the order of the assignment; the present leader stays if possible. If
+none of them is active the partition has no leader, and its in-sync set stays as it is, so that only a replica with all
+records can become leader later. An unclean election gives up this guarantee.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
 from ..metadata.state import NO_CHANGE, NO_LEADER, PartitionState
 
 MayLead = Callable[[int], bool]
-"""Whether a broker is active (registered, not fenced, not about to stop) and still has its replica of a partition."""
+"""Tells whether a broker is active (registered, not fenced, not in shutdown) and still has its replica."""
 
 
 class Election(Enum):
-    """How far an election may go."""
+    """A type of election, which limits the candidates."""
 
     ONLINE = auto()
     """The present leader if it can stay, else another in-sync replica."""
     PREFERRED = auto()
     """The first replica if it can lead, else as ONLINE."""
     UNCLEAN = auto()
-    """As ONLINE, and if there is nobody in sync any active replica, which loses records."""
+    """As ONLINE, or any active replica if none is in sync, which loses records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to become of a partition, apart from its leader; None keeps what is."""
+    """A target state of a partition, apart from its leader; None keeps the present value."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -49,9 +49,9 @@ def change_of(
     target: Target = Target(),
     election: Election = Election.ONLINE,
 ) -> PartitionChangeRecord | None:
-    """The record that takes a partition to its target, with a leader where there can be one; None for no change.
+    """Return the record that moves a partition to its target, with a leader if possible; None for no change.
 
-    A reassignment whose new replicas are all in sync is finished on the way.
+    A reassignment whose new replicas are all in sync is completed by the same record.
     """
     isr = list(partition.isr if target.isr is None else target.isr) or partition.isr
     replicas = list(partition.replicas if target.replicas is None else target.replicas)
@@ -73,14 +73,14 @@ def change_of(
         record.adding_replicas = adding
     if removing != partition.removing:
         record.removing_replicas = removing
-    # A replica that was taken away may not know it: a new epoch keeps it from fetching on.
+    # A removed replica may not know of its removal: a new leader epoch keeps it from fetching.
     if leader != partition.leader or not set(partition.replicas) <= set(replicas):
         record.leader = leader
     return record if changes_anything(record) else None
 
 
 def electing(topic_id: UUID, partition: PartitionState, may_lead: MayLead, election: Election) -> PartitionChangeRecord:
-    """The record of an election that somebody asks for (KIP-460).
+    """Return the record of a requested election (KIP-460).
 
     Raises BrokerError ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
@@ -100,13 +100,13 @@ def electing(topic_id: UUID, partition: PartitionState, may_lead: MayLead, elect
 
 
 def changes_anything(record: PartitionChangeRecord) -> bool:
-    """Whether a record says more than which partition it is about."""
+    """Return whether a record changes any field of its partition."""
     lists = (record.isr, record.replicas, record.adding_replicas, record.removing_replicas, record.directories)
     return record.leader != NO_CHANGE or any(value is not None for value in lists)
 
 
 def without(replicas: Iterable[int], removed: Iterable[int]) -> list[int]:
-    """Replicas in their order, those of ``removed`` left out."""
+    """Return the replicas in their order, without those of ``removed``."""
     left_out = set(removed)
     return [replica for replica in replicas if replica not in left_out]
 

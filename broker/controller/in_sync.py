@@ -1,4 +1,5 @@
-"""AlterPartition: a leader asks for another in-sync set (KIP-497; Kafka `ReplicationControlManager.alterPartition`)."""
+"""AlterPartition: changes of in-sync sets that leaders request (KIP-497; Kafka
+`ReplicationControlManager.alterPartition`)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from .liveness import may_lead_in
 
 ANY_EPOCH = -1
 FIRST_VERSION_WITH_NEW_LEADER = 1
-"""From here on leaders know NEW_LEADER_ELECTED; older ones are told that they are fenced."""
+"""First version whose leaders know NEW_LEADER_ELECTED; older ones get FENCED_LEADER_EPOCH."""
 
 
 def wanted_isr(wanted: PartitionData) -> list[tuple[int, int]]:
-    """The broker ids and epochs that a leader wants in sync; an epoch of -1 is any."""
+    """Return the broker ids and epochs of the requested in-sync set; an epoch of -1 is any."""
     if wanted.new_isr_with_epochs:
         return [(replica.broker_id, replica.broker_epoch) for replica in wanted.new_isr_with_epochs]
     return [(node_id, ANY_EPOCH) for node_id in wanted.new_isr]
@@ -30,11 +31,11 @@ def altering(
     leader_id: int,
     is_writable: Callable[[PartitionState, int], bool] = lambda *_: True,
 ) -> PartitionChangeRecord | None:
-    """The record that gives a partition the in-sync set that its leader wants; None if it has it.
+    """Return the record that sets the in-sync set that the leader requests; None if it is set already.
 
-    Nobody joins whose replica is lost, or is not ``is_writable``.
-    Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, NOT_CONTROLLER (the leader knows more than we
-    do), INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
+    A replica that is lost, or not ``is_writable``, cannot join.
+    Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, NOT_CONTROLLER (the leader has newer metadata
+    than this controller), INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
     partition = find_partition(topic, wanted.partition_index)
     if wanted.leader_epoch < partition.leader_epoch:
@@ -69,14 +70,14 @@ def _check_members(state: ClusterState, partition: PartitionState, isr: Sequence
 
 
 def find_partition(topic: TopicState, index: int) -> PartitionState:
-    """A partition of a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return a partition of a topic. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
     if not 0 <= index < len(topic.partitions):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic.partitions[index]
 
 
 def altered(partition: PartitionState) -> PartitionDataResponse:
-    """How a partition is now, as its leader is told."""
+    """Return the present state of a partition, as an answer to its leader."""
     return PartitionDataResponse(
         partition_index=partition.index,
         leader_id=partition.leader,
@@ -87,5 +88,5 @@ def altered(partition: PartitionState) -> PartitionDataResponse:
 
 
 def refused(index: int, code: ErrorCode) -> PartitionDataResponse:
-    """An answer that says only what went wrong."""
+    """Return an answer with an error and no state."""
     return PartitionDataResponse(partition_index=index, error_code=code, leader_id=0, leader_epoch=0)

@@ -1,6 +1,7 @@
-"""What the coming and going of a broker means for partitions (Kafka `ReplicationControlManager`).
+"""Consequences of a broker's start or stop for partitions (Kafka `ReplicationControlManager`).
 
-All functions give records; brokers are active as the metadata says unless they are named as gone or come.
+All functions yield records; the activity of a broker is taken from the metadata, except for brokers named as ``gone``
+or ``come``.
 """
 
 from __future__ import annotations
@@ -17,45 +18,45 @@ BEGIN = 1
 """Values of BrokerRegistrationChangeRecord (Kafka `BrokerRegistrationFencingChange`)."""
 
 AllowsUnclean = Callable[[TopicState], bool]
-"""Whether replicas that are not in sync may lead a topic (`unclean.leader.election.enable`)."""
+"""Tells whether replicas that are not in sync may lead a topic (`unclean.leader.election.enable`)."""
 
 
 def partitions_of(state: ClusterState) -> Iterator[tuple[TopicState, PartitionState]]:
-    """Every partition with its topic."""
+    """Yield every partition with its topic."""
     for topic in state.topics.values():
         for partition in topic.partitions:
             yield topic, partition
 
 
 def leads_any(state: ClusterState, node_id: int) -> bool:
-    """Whether a broker leads a partition."""
+    """Return whether a broker leads a partition."""
     return any(partition.leader == node_id for _, partition in partitions_of(state))
 
 
 def may_lead_in(
     state: ClusterState, partition: PartitionState, *, gone: int | None = None, come: int | None = None
 ) -> MayLead:
-    """Who may lead a partition, now that one broker is gone, or has come."""
+    """Return the test which brokers may lead a partition, with one broker taken as stopped or as started."""
     return lambda node_id: (
         node_id != gone and (node_id == come or is_active(state, node_id)) and state.holds(partition, node_id)
     )
 
 
 def is_active(state: ClusterState, node_id: int) -> bool:
-    """Whether a broker may lead and be in sync."""
+    """Return whether a broker may lead and be in sync."""
     broker = state.brokers.get(node_id)
     return broker is not None and broker.is_active
 
 
 def fencing(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) -> Iterator[Message]:
-    """Fence a broker: it leads nothing and is in sync nowhere, unless it is the last that was."""
+    """Fence a broker: remove it as leader, and from in-sync sets in which it is not the last member."""
     if not broker.is_fenced:
         yield BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCE)
     yield from _leaving(state, broker.node_id, unclean)
 
 
 def shutting_down(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) -> Iterator[Message]:
-    """Begin a broker's controlled shutdown: others lead what they can."""
+    """Start a broker's controlled shutdown: move leadership to other brokers where possible."""
     yield BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=BEGIN
     )
@@ -63,9 +64,9 @@ def shutting_down(state: ClusterState, broker: BrokerState, unclean: AllowsUncle
 
 
 def restarting(state: ClusterState, node_id: int, unclean: AllowsUnclean) -> Iterator[Message]:
-    """A broker has ended without a word and is back already: its log may be shorter than it was.
+    """Handle a broker that has restarted without a shutdown: its logs may be shorter than before.
 
-    A partition that has no other replica stays as it is: nobody else could tell the difference.
+    A partition without other replicas keeps its state: no other replica could have more records.
     """
     for topic, partition in partitions_of(state):
         if len(partition.replicas) > 1 and node_id in (partition.leader, *partition.isr):
@@ -81,7 +82,7 @@ def _leaving(state: ClusterState, node_id: int, unclean: AllowsUnclean) -> Itera
 def leaving_one(
     topic: TopicState, partition: PartitionState, node_id: int, may_lead: MayLead, unclean: AllowsUnclean
 ) -> Iterator[PartitionChangeRecord]:
-    """The record by which a broker leads a partition no more, and is not in sync unless it is the last that was."""
+    """Yield the record that removes a broker as leader, and from the in-sync set unless it is the last member."""
     record = change_of(
         topic.topic_id,
         partition,
@@ -94,7 +95,7 @@ def leaving_one(
 
 
 def unfencing(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) -> Iterator[Message]:
-    """Unfence a broker: it leads what has no leader and can be led by it."""
+    """Unfence a broker, and elect it for partitions without a leader where it may lead."""
     yield BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE)
     yield from elections_of_leaderless(state, unclean, come=broker.node_id)
 
@@ -102,7 +103,7 @@ def unfencing(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) 
 def elections_of_leaderless(
     state: ClusterState, unclean: AllowsUnclean, *, come: int | None = None
 ) -> Iterator[PartitionChangeRecord]:
-    """Leaders for partitions that have none and can have one, now that one broker has come."""
+    """Elect leaders for partitions without one where possible, with one broker taken as started."""
     for topic, partition in partitions_of(state):
         if partition.leader == NO_LEADER:
             election = Election.UNCLEAN if unclean(topic) else Election.ONLINE
@@ -113,7 +114,7 @@ def elections_of_leaderless(
 
 
 def preferred_elections(state: ClusterState) -> Iterator[PartitionChangeRecord]:
-    """Give leadership back to first replicas that are in sync and active."""
+    """Move leadership back to preferred replicas that are in sync and active."""
     for topic, partition in partitions_of(state):
         if partition.leader not in (NO_LEADER, partition.replicas[0]):
             record = change_of(

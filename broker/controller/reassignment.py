@@ -1,4 +1,4 @@
-"""Moving replicas: new ones are added, and the old ones go once the new ones are in sync (KIP-455)."""
+"""Reassignment of replicas: new replicas are added, and old ones removed once the new ones are in sync (KIP-455)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .elections import MayLead, Target, change_of, without
 
 
 def is_under_way(partition: PartitionState) -> bool:
-    """Whether replicas of a partition are being moved."""
+    """Return whether a reassignment of the partition is in progress."""
     return bool(partition.adding or partition.removing)
 
 
 def reassigning(
     topic_id: UUID, partition: PartitionState, wanted: Sequence[int], *, registered: Sequence[int], may_lead: MayLead
 ) -> PartitionChangeRecord | None:
-    """The record that begins to move a partition to the brokers ``wanted``; None if it is there.
+    """Return the record that starts a reassignment to the brokers ``wanted``; None if the partition is there already.
 
-    A reassignment under way is replaced. Raises BrokerError INVALID_REPLICA_ASSIGNMENT.
+    A reassignment in progress is replaced. Raises BrokerError INVALID_REPLICA_ASSIGNMENT.
     """
     validate_replicas(wanted, registered)
     before = without(partition.replicas, partition.adding)
@@ -34,7 +34,7 @@ def reassigning(
 
 
 def cancelling(topic_id: UUID, partition: PartitionState, may_lead: MayLead) -> PartitionChangeRecord | None:
-    """The record that ends a reassignment where it began.
+    """Return the record that cancels a reassignment and restores the old replicas.
 
     Raises BrokerError NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT if none of the old replicas is in sync.
     """

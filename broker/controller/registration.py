@@ -1,4 +1,4 @@
-"""How a broker becomes one of the cluster's (Kafka `ClusterControlManager.registerBroker`, KIP-631)."""
+"""Registration of brokers in the cluster (Kafka `ClusterControlManager.registerBroker`, KIP-631)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def registering(
     is_heard_of: bool,
     unclean: AllowsUnclean,
 ) -> Iterator[Message]:
-    """Records that register a broker, fenced, the last of them with its epoch; ``next_epoch`` is for a new life of it.
+    """Yield records that register a broker, fenced, the last one with its epoch; a new process gets ``next_epoch``.
 
     Raises BrokerError INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION; DUPLICATE_BROKER_REGISTRATION if another process
-    with that id ``is_heard_of``. A process that has the same log directories is the same broker, as it holds their
-    locks: unlike Kafka we need not wait until its predecessor's session has timed out.
+    with that id has a valid session (``is_heard_of``). A process with the same log directories is the same broker, as
+    it holds their locks: unlike Kafka, this controller need not wait until the session of the previous process has
+    timed out.
     """
     if request.cluster_id != cluster_id:
         raise BrokerError(
@@ -83,6 +84,6 @@ def _shares_directory(known: list[UUID], announced: list[UUID]) -> bool:
 
 
 def unregistering(state: ClusterState, broker: BrokerState, unclean: AllowsUnclean) -> Iterator[Message]:
-    """Records that make the cluster forget a broker that will not come back (KIP-500)."""
+    """Yield the records that remove a broker from the cluster for good (KIP-500)."""
     yield from fencing(state, broker, unclean)
     yield UnregisterBrokerRecord(broker_id=broker.node_id, broker_epoch=broker.epoch)

@@ -1,4 +1,4 @@
-"""When each broker was last heard of, and how far it has read the metadata (Kafka `BrokerHeartbeatManager`)."""
+"""The time of each broker's last contact, and its offset in the metadata log (Kafka `BrokerHeartbeatManager`)."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ NOTHING_READ = -1
 
 @dataclass(slots=True)
 class Session:
-    """One broker's life as the controller sees it; times are seconds of a clock that never goes back."""
+    """A broker's session as the controller sees it; times are seconds of a monotonic clock."""
 
     epoch: int
     last_contact: float
     read_offset: int = NOTHING_READ
     """The last metadata record that the broker has read."""
     shutdown_offset: int | None = None
-    """Once the broker wants to stop: the record by which others lead what it led."""
+    """In a controlled shutdown: the offset of the record that moves the broker's leadership to other brokers."""
     ends: bool = True
-    """Whether silence ends it; a broker in the controller's own process is as alive as the controller."""
+    """Whether the session can time out; that of a broker in the controller's own process cannot."""
     unwritable: frozenset[UUID] = frozenset()
-    """Log directories that take no writes, for want of space as a rule."""
+    """Log directories that accept no writes, usually because the disk is full."""
 
 
 class BrokerSessions:
-    """The sessions of all brokers that are registered, fenced or not."""
+    """A registry of the sessions of all registered brokers, fenced or not."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._sessions: dict[int, Session] = {}
 
     def begin(self, node_id: int, epoch: int, now: float, *, ends: bool = True) -> Session:
-        """Begin a broker's session, or begin it anew."""
+        """Start a broker's session, or restart it."""
         session = self._sessions[node_id] = Session(epoch, now, ends=ends)
         return session
 
     def get(self, node_id: int) -> Session | None:
-        """The session of a broker, if it has one."""
+        """Return the session of a broker, None if it has none."""
         return self._sessions.get(node_id)
 
     def end(self, node_id: int) -> None:
-        """Forget a broker."""
+        """Remove a broker's session."""
         self._sessions.pop(node_id, None)
 
     def is_valid(self, node_id: int, now: float) -> bool:
-        """Whether the broker has been heard of lately."""
+        """Return whether the broker has a session that has not timed out."""
         session = self._sessions.get(node_id)
         return session is not None and not self._is_over(session, now)
 
     def expired(self, now: float) -> Iterator[int]:
-        """Brokers that have been silent for too long."""
+        """Yield brokers whose session has timed out."""
         return (node_id for node_id, session in list(self._sessions.items()) if self._is_over(session, now))
 
     def begin_all_anew(self, now: float) -> None:
-        """Count every broker as heard of now."""
+        """Restart the timeout of every session."""
         for session in self._sessions.values():
             session.last_contact = now
 
     def next_expiry(self) -> float:
-        """When the next session ends if nothing is heard; infinity if none can."""
+        """Return the time of the next session timeout; infinity if there is none."""
         ends = (session.last_contact + self._timeout_s for session in self._sessions.values() if session.ends)
         return min(ends, default=float("inf"))
 

@@ -1,4 +1,4 @@
-"""What the broker does when a log directory fails, or refuses writes for a while (KIP-112, KIP-858)."""
+"""Handling of log directories that fail, or refuse writes for a while (KIP-112, KIP-858)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .replication.replicas import Replicas
 logger = logging.getLogger(__name__)
 
 PROBE_S = 1.0
-"""Between two looks whether a directory takes writes again."""
+"""Pause between two checks whether a directory accepts writes again."""
 NAMES_TOLD = 10
-"""Partitions that one line in the log names."""
+"""Maximum number of partitions in one log line."""
 
 
 class Directories:
-    """Watches over the log directories of one broker while `run` is running."""
+    """A monitor of the log directories of one broker, active while `run` runs."""
 
     def __init__(self, logs: LogManager, replicas: Replicas) -> None:
         self._logs = logs
@@ -31,22 +31,22 @@ class Directories:
         self._change = trio.Event()
 
     async def wait_for_change(self) -> None:
-        """Return when the health of a directory has changed, and partitions of a failed one are offline.
+        """Wait until the health of a directory has changed and the partitions of a failed one are offline.
 
         See `LogDirectories.failed_ids` and `unwritable_ids`.
         """
         await self._change.wait()
 
     async def run(self) -> None:
-        """Act on changes until cancelled.
+        """Handle changes of directories' health until cancelled.
 
-        Raises StorageUnavailableError, one line for the operator, when the broker cannot go on: no directory is left,
-        or the one with the metadata log has failed (Kafka halts in both cases).
+        Raises StorageUnavailableError, one line for the operator, when the broker cannot continue: all directories have
+        failed, or the one with the metadata log (Kafka halts in both cases).
         """
         token = trio.lowlevel.current_trio_token()
 
         def tell() -> None:
-            # A fault may be met in a worker thread that ends after the event loop.
+            # A fault may occur in a worker thread that ends after the event loop.
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(self._notice)
 
@@ -89,7 +89,7 @@ class Directories:
         logger.warning("%d partitions of %s are offline: %s", len(lost), directory.path, told or "none")
 
     async def _probe(self) -> None:
-        """Find out now and then whether directories that refuse writes take them again."""
+        """Check periodically whether directories that refuse writes accept them again."""
         while True:
             await trio.sleep(PROBE_S)
             if self._logs.health.unwritable_ids():

@@ -1,6 +1,6 @@
-"""Partitions that move to another log directory (KIP-113): one after the other, a little at a time.
+"""Moves of partitions to another log directory (KIP-113): one after the other, a little at a time.
 
-Served are partitions that this broker alone has; those with other replicas stay where they are.
+Only partitions without other replicas are moved.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class LogMoves:
-    """The moves that were asked for."""
+    """A queue of the requested moves."""
 
     def __init__(self, logs: LogManager, clock: Clock, moved: Callable[[Partition], None] | None = None) -> None:
-        """Call `moved` with each partition whose log is in another directory now."""
+        """Call `moved` with each partition whose log has moved to another directory."""
         self._logs = logs
         self._clock = clock
         self._waiting: deque[tuple[Partition, LogMove]] = deque()
@@ -33,7 +33,8 @@ class LogMoves:
         self._moved = moved
 
     def start(self, partition: Partition, target: LogDirectory) -> None:
-        """Move a partition there, and nowhere else; to where it is, that is to stay. Raises OSError, BrokerError."""
+        """Start the move of a partition, or cancel it if ``target`` is its present directory. Raises OSError,
+        BrokerError."""
         log = partition.log
         move = self._logs.move_of(log.topic, log.partition)
         if self._logs.directory_of(log.topic, log.partition) is target:
@@ -43,7 +44,7 @@ class LogMoves:
             self._asked.set()
 
     async def run(self) -> None:
-        """Do what was asked for, until cancelled."""
+        """Execute queued moves, until cancelled."""
         while True:
             while self._waiting:
                 await self._run(*self._waiting.popleft())
@@ -57,17 +58,17 @@ class LogMoves:
             if move.is_over or partition.role is not None:
                 return
             partition.log = self._logs.finish_move(move)
-            logger.info("%s-%d is in %s now", log.topic, log.partition, move.target.path)
+            logger.info("%s-%d was moved to %s", log.topic, log.partition, move.target.path)
             if self._moved is not None:
                 self._moved(partition)
         except (BrokerError, OSError) as fault:
-            logger.error("%s stays where it is: %s", log.directory, fault)
+            logger.error("%s could not be moved: %s", log.directory, fault)
         finally:
             if not move.is_over:
                 self._logs.give_up_move(log.topic, log.partition)
 
     async def _follow(self, move: LogMove) -> None:
-        """Copy until nothing is left, or nothing is to be moved any more."""
+        """Copy until all is copied or the move is cancelled."""
         while not move.is_over and move.step():
             flush = move.due_flush(self._clock.now_ms())
             if flush is not None:

@@ -1,4 +1,4 @@
-"""What a broker does now and then: retention, compaction, flushes that are due, checkpoints, removal of files."""
+"""Periodic tasks of a broker: retention, compaction, due flushes, checkpoints, removal of files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..config import BrokerConfig
 logger = logging.getLogger(__name__)
 
 MOST_BUFFER_BYTES = 2**31 - 1
-"""As much of `log.cleaner.dedupe.buffer.size` as one compaction takes, as in Kafka."""
+"""Largest share of `log.cleaner.dedupe.buffer.size` that one compaction takes, as in Kafka."""
 
 LONGEST_FLUSH_PAUSE_MS = 10_000
-"""Between two looks for logs to be forced to the disk. Kafka never looks unless log.flush.scheduler.interval.ms says
-so; here `flush.ms` counts without it, and finished segments need not wait."""
+"""Largest pause between two checks for due flushes. Kafka never checks unless log.flush.scheduler.interval.ms is set;
+here `flush.ms` is effective without it, and finished segments are flushed as well."""
 
 SHORTEST_PAUSE_S = 0.05
-"""Between two looks for anything, whatever the configuration says."""
+"""Smallest pause between two checks of any kind, whatever the configuration."""
 
 
 class _Chore:
-    """Something to be done again and again; `begin` does what is quick and gives what is slow."""
+    """A periodic task; `begin` does its quick part and returns its slow part."""
 
     def __init__(self, begin: Callable[[], list[Slow]], pause_ms: Callable[[], float]) -> None:
         self.begin = begin
@@ -37,10 +37,10 @@ class _Chore:
 
 
 async def maintain_logs(logs: LogManager, config: BrokerConfig, clock: Clock) -> None:
-    """Look after the logs, each thing in its own interval, until cancelled (Kafka ``LogManager.startup``).
+    """Maintain the logs, each task at its own interval, until cancelled (Kafka ``LogManager.startup``).
 
-    What is quick runs here, where appends run too; what waits for the disk runs in a worker thread, one step at a time.
-    A step that was begun is finished: the files must not change under `LogManager.close`.
+    Quick work runs in the event loop, as appends do; work that waits for the disk runs in a worker thread, one step at
+    a time. A step that was started is completed: files must not change during `LogManager.close`.
     """
 
     def flush_pause_ms() -> float:
@@ -76,10 +76,10 @@ async def _do(chore: _Chore) -> None:
 
 
 async def compact_logs(logs: LogManager, config: BrokerConfig) -> None:
-    """Compact what needs it most, up to ``log.cleaner.threads`` logs at a time, until cancelled (Kafka ``LogCleaner``).
+    """Compact the dirtiest logs, up to ``log.cleaner.threads`` at a time, until cancelled (Kafka ``LogCleaner``).
 
-    When nothing needs it, the next look is after ``log.cleaner.backoff.ms``. All ``log.cleaner.*`` settings but
-    ``log.cleaner.enable`` count from the next look on.
+    If no log needs compaction, the next check is after ``log.cleaner.backoff.ms``. All ``log.cleaner.*`` settings
+    except ``log.cleaner.enable`` take effect at the next check.
     """
     if not config.log_cleaner_enable:
         return
@@ -104,13 +104,13 @@ async def compact_logs(logs: LogManager, config: BrokerConfig) -> None:
 
 
 def compaction_limits(config: BrokerConfig, throttle: IoThrottle) -> CompactionLimits:
-    """What one compaction may take; all of them share the memory."""
+    """Return the limits of one compaction; all compactions share the memory."""
     share_bytes = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
     return CompactionLimits(min(share_bytes, MOST_BUFFER_BYTES), config.log_cleaner_io_buffer_load_factor, throttle)
 
 
 class _Compactions:
-    """Those that run, each in a worker thread."""
+    """A set of the running compactions, each in a worker thread."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -118,7 +118,7 @@ class _Compactions:
         self.running: set[Compaction] = set()
 
     async def run(self, job: Compaction) -> None:
-        """Run one of `running` and put what it made in place."""
+        """Run one compaction of `running` and install its result."""
         cleaner = self._logs.cleaner
         try:
             await trio.to_thread.run_sync(job.run)
@@ -138,6 +138,6 @@ class _Compactions:
             self._one_ended.set()
 
     async def wait_for_an_end(self) -> None:
-        """Until one of them has ended."""
+        """Wait until a compaction has ended."""
         self._one_ended = trio.Event()
         await self._one_ended.wait()

@@ -1,4 +1,4 @@
-"""A partition as the broker sees it: its log, its role among the replicas, and who waits for it to grow."""
+"""A partition of this broker: its log, its role among the replicas, and its waiters."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ NO_LEADER_EPOCH = -1
 
 
 class PartitionWaiter(Protocol):
-    """What wants to hear of a partition's changes (a `purgatory.ParkedFetch`)."""
+    """A waiter that is notified of a partition's changes (such as `purgatory.ParkedFetch`)."""
 
     def appended(self, size_bytes: int) -> None:
-        """So many bytes of records were added."""
+        """Handle an append of so many bytes."""
 
     def changed(self) -> None:
-        """The partition was deleted or truncated, its leader changed, or its stable end moved: look again."""
+        """Handle any other change: deletion, truncation, a new leader, or a moved stable offset."""
 
 
 Settle = Callable[[ErrorCode], None]
-"""Told NONE once a record is replicated, or why it will not be."""
+"""Called with NONE once a record is replicated, or with the error."""
 REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-"""What it is told of a record below the high watermark, whatever has become of the in-sync replicas meanwhile."""
+"""Codes for a record below the high watermark, also if in-sync replicas were lost meanwhile."""
 
 
 @dataclass(order=True, slots=True)
 class UnreplicatedAppend:
-    """Somebody who waits for the high watermark to pass ``offset``."""
+    """A callback that waits for the high watermark to pass ``offset``."""
 
     offset: int
     order: int
@@ -54,14 +54,15 @@ class UnreplicatedAppend:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRecord:
-    """A record that this broker has appended as leader; if it leads anew, another one may be in its place."""
+    """A record that this broker has appended as leader; in a later leader epoch the offset may hold another record."""
 
     partition: Partition
     offset: int
     leader_epoch: int
 
     async def replicated(self, timeout_s: float) -> None:
-        """As `Partition.replicated`; the record of a former leader epoch counts as lost, unless there are no others."""
+        """Wait as `Partition.replicated` does; a record of a former leader epoch counts as lost, if there are
+        followers."""
         partition = self.partition
         if partition.role is not None and partition.leader_epoch != self.leader_epoch:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -70,15 +71,15 @@ class WrittenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """The role of a replica that does not lead; `leader_id` is -1 while nobody does."""
+    """A role of a replica that does not lead; `leader_id` is -1 while there is no leader."""
 
     leader_id: int
 
 
 class Partition:
-    """One partition's log, its role and its waiters.
+    """A partition with its log, its role and its waiters.
 
-    The only replica of a partition has no role: it leads, and the rest of this class costs it nothing.
+    The only replica of a partition has no role: it leads, and the replication code of this class costs it nothing.
     """
 
     __slots__ = (
@@ -109,14 +110,14 @@ class Partition:
         self._unreplicated: list[UnreplicatedAppend] = []
         """A heap."""
         self._undeleted: list[tuple[int, Promise[bool]]] = []
-        """What waits for the followers to give up what is below an offset."""
+        """Promises that wait until the followers have deleted the records below an offset."""
         self._order = itertools.count()
         self._rules_config: LogConfig | None = None
         self._rules = AppendRules()
 
     @property
     def append_rules(self) -> AppendRules:
-        """What the topic's present configuration asks of records."""
+        """The rules for records that follow from the topic's present configuration."""
         config = self.log.config
         if config is not self._rules_config:
             self._rules, self._rules_config = rules_of(config), config
@@ -126,21 +127,21 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker's replica takes records from producers."""
+        """Whether this broker's replica accepts records from producers."""
         return not isinstance(self.role, Following)
 
     @property
     def leadership(self) -> Leadership | None:
-        """What is known of the followers, if this replica leads and there are any."""
+        """The state of the followers, if this replica leads and there are any."""
         return self.role if isinstance(self.role, Leadership) else None
 
     def check_leader(self) -> None:
-        """Raise BrokerError NOT_LEADER_OR_FOLLOWER where another broker leads, or none."""
+        """Raise BrokerError NOT_LEADER_OR_FOLLOWER if another broker leads, or none."""
         if isinstance(self.role, Following):
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} is not led here")
 
     def lead_alone(self, leader_epoch: int) -> None:
-        """Be the only replica. All that is in the log counts as replicated."""
+        """Become the only replica: all records in the log count as replicated."""
         self.leader_epoch = leader_epoch
         self.role = None
         self.log.sole_replica = True
@@ -149,7 +150,7 @@ class Partition:
         self.wake_waiters()
 
     def become_leader(self, state: PartitionState, rules: ReplicationRules) -> bool:
-        """Lead, or go on leading with what the controller says now; returns whether this is a new leader epoch."""
+        """Become leader, or apply the controller's newer state; return whether this is a new leader epoch."""
         leadership = self.leadership
         if leadership is not None and leadership.leader_epoch == state.leader_epoch:
             leadership.update(state)
@@ -164,7 +165,7 @@ class Partition:
         return True
 
     def become_follower(self, state: PartitionState) -> bool:
-        """Copy from the leader that ``state`` names, if any; returns whether leader or epoch are others than before."""
+        """Become a follower of the leader in ``state``, if there is one; return whether leader or epoch changed."""
         role = Following(state.leader)
         if self.role == role and self.leader_epoch == state.leader_epoch:
             return False
@@ -176,19 +177,19 @@ class Partition:
         return True
 
     def retire(self) -> None:
-        """Serve nobody any more: the topic was deleted, or the replica is somewhere else now."""
+        """Stop serving clients: the topic was deleted, or this broker has no replica any more."""
         self.role = Following(-1)
         self._fail_waiting()
         self.wake_waiters()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch <= ``epoch``, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279).
+        """Return (largest known epoch <= ``epoch``, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279).
 
-        A leader's own epoch is known before its first record, and ends at the log's end.
+        A leader's own epoch is known before its first record, and ends at the log end offset.
         """
         log = self.log
         if epoch < NO_LEADER_EPOCH and log.leader_epoch == NO_LEADER_EPOCH:
-            # The leader's own epoch is the first that is known, and the one asked for ended where that begins.
+            # The leader's own epoch is the first known one, and the requested one ended at its start.
             return epoch, log.log_start_offset
         if not log.leader_epoch < epoch <= self.leader_epoch:
             return log.end_offset_for_epoch(epoch)
@@ -199,7 +200,7 @@ class Partition:
     # --- appending ---
 
     def takes(self, acks: int) -> bool:
-        """Whether an append with these acks is not refused for want of leadership or followers."""
+        """Return whether leadership and in-sync replicas allow an append with these acks."""
         leadership = self.leadership
         return self.role is None or (leadership is not None and (acks >= 0 or leadership.has_enough_in_sync))
 
@@ -210,9 +211,9 @@ class Partition:
         leader_epoch: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendResult:
-        """Append to the log and wake who waits for records.
+        """Append to the log and notify waiters.
 
-        Raises BrokerError as `PartitionLog.append`, NOT_LEADER_OR_FOLLOWER.
+        Raises BrokerError as `PartitionLog.append` does, and NOT_LEADER_OR_FOLLOWER.
         """
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
         if self.role is not None:
@@ -232,9 +233,9 @@ class Partition:
         return result
 
     def append_numbered(self, records: Buffer) -> AppendResult:
-        """As `append`, for batches that have their offsets already: those that a mirror brings.
+        """Append batches that have their offsets already, as `gregor mirror` sends them.
 
-        Raises BrokerError as `PartitionLog.append_as_follower`, NOT_LEADER_OR_FOLLOWER.
+        Raises BrokerError as `PartitionLog.append_as_follower` does, and NOT_LEADER_OR_FOLLOWER.
         """
         self.check_leader()
         result = self.log.append_as_follower(records)
@@ -255,7 +256,7 @@ class Partition:
             self.advance_high_watermark()
 
     def check_in_sync(self) -> None:
-        """Raise BrokerError NOT_ENOUGH_REPLICAS if an append with acks=all would be in too few logs to be safe."""
+        """Raise BrokerError NOT_ENOUGH_REPLICAS if there are too few in-sync replicas for acks=all."""
         leadership = self.leadership
         if leadership is not None and not leadership.has_enough_in_sync:
             raise BrokerError(
@@ -265,10 +266,10 @@ class Partition:
             )
 
     async def replicated(self, offset: int, timeout_s: float) -> None:
-        """Wait until all in-sync replicas hold the record at ``offset``, which this one has appended as leader.
+        """Wait until all in-sync replicas have the record at ``offset``, which this one has appended as leader.
 
-        Raises BrokerError: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another one leads first,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if they have become too few.
+        Raises BrokerError: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another broker becomes leader first,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few in-sync replicas are left.
         """
         if self.role is None:
             return
@@ -282,7 +283,7 @@ class Partition:
             raise BrokerError(code)
 
     def when_replicated(self, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
-        """The same for those who cannot wait: ``settle`` is called, perhaps at once, with NONE or what went wrong."""
+        """Call ``settle``, perhaps at once, when the record at ``offset`` is replicated, or with the error."""
         if self.log.high_watermark > offset:
             settle(self._code_of_replicated())
             return
@@ -295,7 +296,7 @@ class Partition:
         return ErrorCode.NONE if is_safe else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def give_up_late(self, now: float) -> None:
-        """Tell those whose time is over so; to be called now and then with trio's time."""
+        """Fail appends whose deadline has passed; call this periodically with trio's time."""
         late = [waiting for waiting in self._unreplicated if waiting.deadline <= now]
         if late:
             self._unreplicated = [waiting for waiting in self._unreplicated if waiting.deadline > now]
@@ -304,11 +305,11 @@ class Partition:
                 waiting.settle(ErrorCode.REQUEST_TIMED_OUT)
 
     def is_replicated(self, offset: int) -> bool:
-        """Whether `replicated` would return at once."""
+        """Return whether `replicated` would return at once."""
         return self.role is None or self.log.high_watermark > offset
 
     async def deleted_everywhere(self, offset: int, timeout_s: float) -> int:
-        """Wait until no replica has records below ``offset``; returns the least offset that any has.
+        """Wait until no replica has records below ``offset``; return the smallest log start offset of all replicas.
 
         Raises BrokerError REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER.
         """
@@ -326,13 +327,13 @@ class Partition:
     # --- the high watermark ---
 
     def follower_fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
-        """A follower has fetched from ``offset`` on; may move the high watermark and ask for it to be in sync.
+        """Record a follower's fetch from ``offset`` on; this may advance the high watermark and extend the in-sync set.
 
-        Raises BrokerError NOT_LEADER_OR_FOLLOWER where this one does not lead, or that one has no replica.
+        Raises BrokerError NOT_LEADER_OR_FOLLOWER if this broker does not lead, or the other one has no replica.
         """
         leadership = self.leadership
         if leadership is None or node_id not in leadership.followers:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is no follower of this one")
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is not a follower of this partition")
         leadership.fetched(node_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch)
         self.advance_high_watermark()
         if self._undeleted:
@@ -343,14 +344,14 @@ class Partition:
             self._undeleted = [entry for entry in self._undeleted if not entry[1].is_kept]
 
     def drop_laggards(self) -> None:
-        """Ask for an in-sync set without those who lag; to be called now and then, as time alone makes laggards."""
+        """Request an in-sync set without followers that lag; call this periodically, as lag grows with time."""
         leadership = self.leadership
         if leadership is not None:
             leadership.drop_laggards()
             self.advance_high_watermark()
 
     def advance_high_watermark(self) -> None:
-        """Move the leader's high watermark to where it may be, and let those go on who waited for that."""
+        """Advance the leader's high watermark as far as possible, and complete the appends that waited for it."""
         leadership = self.leadership
         if leadership is not None and leadership.advance():
             self._high_watermark_moved()
@@ -375,22 +376,22 @@ class Partition:
     # --- waiters ---
 
     def wake_waiters(self) -> None:
-        """Make parked fetches look at this partition again."""
+        """Notify delayed fetches that they must check this partition again."""
         for waiter in [*self._waiters, *self._followers_waiting]:
             waiter.changed()
 
     def watch(self, waiter: PartitionWaiter, *, is_follower: bool = False) -> None:
-        """Tell ``waiter`` of every change from now on; followers hear of records that consumers may not have yet."""
+        """Notify ``waiter`` of every change from now on; followers also of records above the high watermark."""
         (self._followers_waiting if is_follower else self._waiters).add(waiter)
 
     def unwatch(self, waiter: PartitionWaiter) -> None:
-        """Forget a waiter."""
+        """Remove a waiter."""
         self._waiters.discard(waiter)
         self._followers_waiting.discard(waiter)
 
 
 def rules_of(config: LogConfig) -> AppendRules:
-    """What a topic with this configuration accepts."""
+    """Return the rules for records of a topic with this configuration."""
     kept = TimestampType.LOG_APPEND_TIME if config.is_log_append_time else TimestampType.CREATE_TIME
     return AppendRules(
         max_message_bytes=config.max_message_bytes,

@@ -1,4 +1,4 @@
-"""Which partitions this broker has."""
+"""The registry of this broker's partitions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .partition import Partition
 
 
 class PartitionRegistry:
-    """The partitions of this broker, by topic and index."""
+    """A registry of the partitions of this broker, by topic and index."""
 
     def __init__(
         self, partitions: Iterable[Partition] = (), *, exists: Callable[[str, int], bool] = lambda *_: False
     ) -> None:
-        """``exists`` tells whether the cluster has a partition, here or elsewhere."""
+        """Register ``partitions``; ``exists`` tells whether the cluster has a partition, here or elsewhere."""
         self._exists = exists
         self._topics: dict[str, dict[int, Partition]] = {}
         self._encoded: dict[bytes, dict[int, Partition]] = {}
@@ -30,30 +30,33 @@ class PartitionRegistry:
         return sum(map(len, self._topics.values()))
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if this broker has no such one."""
+        """Return the partition, or None if this broker does not have it."""
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def find_encoded(self, topic: bytes, index: int) -> Partition | None:
-        """As `find`, by the name's bytes on the wire."""
+        """Return the partition as `find` does, by the bytes of the topic's name."""
         partitions = self._encoded.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition. Raises BrokerError as `why_missing` says."""
+        """Return the partition. Raises BrokerError with the code of `why_missing`."""
         partition = self.find(topic, index)
         if partition is None:
             raise BrokerError(self.why_missing(topic, index))
         return partition
 
     def led(self, topic: str, index: int) -> Partition:
-        """The partition, which is led here. Raises BrokerError as `get`, NOT_LEADER_OR_FOLLOWER."""
+        """Return the partition, of which this broker is leader.
+
+        Raises BrokerError as `get` does, and NOT_LEADER_OR_FOLLOWER.
+        """
         partition = self.get(topic, index)
         partition.check_leader()
         return partition
 
     def why_missing(self, topic: str, index: int) -> ErrorCode:
-        """Return what to tell a client that asks for a partition that is not here.
+        """Return the error code for a client that requests a partition that is not here.
 
         That is KAFKA_STORAGE_ERROR for a partition whose log is offline here, NOT_LEADER_OR_FOLLOWER for one that other
         brokers have, else UNKNOWN_TOPIC_OR_PARTITION.
@@ -64,7 +67,7 @@ class PartitionRegistry:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def of_topic(self, topic: str) -> dict[int, Partition]:
-        """The partitions of one topic by index, not to be changed; empty if there is no such topic."""
+        """Return the partitions of one topic by index, not to be changed; empty if there are none."""
         return self._topics.get(topic, {})
 
     def add(self, partition: Partition) -> None:
@@ -76,15 +79,15 @@ class PartitionRegistry:
 
     @property
     def offline_count(self) -> int:
-        """How many partitions of this broker have a log that cannot be used."""
+        """The number of partitions of this broker whose log is offline."""
         return len(self._offline)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether this broker has the partition, and its log cannot be used."""
+        """Return whether this broker has a replica of the partition whose log is offline."""
         return (topic, index) in self._offline
 
     def take_offline(self, topic: str, index: int) -> Partition | None:
-        """Serve a partition no more whose log cannot be used (Kafka `HostedPartition.Offline`), until `add`."""
+        """Stop serving a partition whose log is offline (Kafka `HostedPartition.Offline`), until `add`."""
         partition = self.remove(topic, index)
         self._offline.add((topic, index))
         if partition is not None:
@@ -92,7 +95,7 @@ class PartitionRegistry:
         return partition
 
     def remove(self, topic: str, index: int) -> Partition | None:
-        """Stop serving a partition; its waiters look again and find it gone."""
+        """Stop serving a partition; its waiters are notified and find it missing."""
         self._offline.discard((topic, index))
         partitions = self._topics.get(topic)
         partition = None if partitions is None else partitions.pop(index, None)

@@ -1,1 +1,1 @@
-"""What a fetch needs behind its handler: sessions, reading, waiting, and conversion for clients of other formats."""
+"""The parts behind the Fetch handler: fetch sessions, reading, delayed fetches, and conversion of record formats."""

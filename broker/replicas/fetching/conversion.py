@@ -1,9 +1,9 @@
-"""Parts that convert stored records while they are sent, for clients that do not read the format they are stored in.
+"""Parts of an answer that convert stored records while sending, for clients that do not read the stored format.
 
-The rules, sizes and chunks are those of `protocol.records.lazy`, the memory is that of `conversion_pool`; here are the
-file and the waiting. A plan keeps numbers only. When its turn to be sent comes, the segment is read a chunk at a time
-into a buffer that conversions share, converted into another one, and sent: an answer of 250 partitions holds nothing of
-its own, and the chunk stays in the processor's caches all the way. (Reading costs less than mapping, whose page faults
+The rules, sizes and chunks are those of `protocol.records.lazy`, the memory is that of `conversion_pool`; this module
+reads the file and waits for clients. A plan keeps only numbers. When it is sent, the segment is read a chunk at a time
+into a buffer that conversions share, converted into another buffer, and sent: an answer of 250 partitions holds no
+memory of its own, and the chunk stays in the processor's caches. (Reading costs less than mapping, whose page faults
 take longer than the copy.)
 """
 
@@ -39,24 +39,24 @@ from ...server.worker_threads import run_in_worker
 from .conversion_pool import NOBODY, ConversionMemory, ConversionPool, Lease
 
 PLAN_IN_THREAD_BYTES = 32 * 1024
-"""A first batch that is compressed and at least this large is converted in a worker thread to learn its size."""
+"""A compressed first batch of at least this size is converted in a worker thread to compute its converted size."""
 INFLATED_HERE_BYTES = 256 * 1024
-"""How far a smaller first batch may inflate to be converted in the event loop's thread after all."""
+"""Largest decompressed size of a smaller first batch that is converted in the event loop's thread."""
 SENT_BYTES = 256 * 1024
-"""How much of a large record is given to the socket at a time."""
+"""Bytes of a large record that are passed to the socket at a time."""
 LEGACY_MAGICS = 0b011
 """Bits of `LogSlice.magics` for formats v0 and v1."""
 
 
 _stretch_numbers = itertools.count(NOBODY + 1)
-"""A memory knows whose bytes it holds by number: a reference back would make a cycle of the two."""
+"""A memory identifies the stretch whose bytes it holds by number: an object reference would make a cycle."""
 
 
 class SliceStretch:
-    """A slice's bytes, a window at a time (a `Stretch`), read into a memory that others may use in between.
+    """A view of a slice's bytes, a window at a time (a `Stretch`), read into a memory that others may use in between.
 
-    Larger windows, which a batch above the chunk's size takes, are mapped, for this conversion alone: pieces of large
-    records are views of them, and must last until they are sent.
+    Windows above the chunk size, for large batches, are mapped for this conversion alone: pieces of large records are
+    views of the mapping, which must last until they are sent.
     """
 
     __slots__ = ("_descriptor", "_map", "_mapped_at", "_number", "_start", "memory", "size_bytes")
@@ -66,13 +66,16 @@ class SliceStretch:
         self._descriptor = log_slice.descriptor
         self._start = log_slice.position
         self.memory = memory
-        """What it is read into; another one may take its place between two windows."""
+        """The memory into which windows are read; it may be replaced between two windows."""
         self._map: mmap.mmap | None = None
         self._mapped_at = (0, 0)
         self.size_bytes = log_slice.size_bytes
 
     def window(self, position: int, size_bytes: int) -> memoryview:
-        """See `Stretch.window`. Raises OSError, and EOFError if the file is shorter than the slice."""
+        """Return a window of the slice as `Stretch.window` does.
+
+        Raises OSError, and EOFError if the file is shorter than the slice.
+        """
         size_bytes = min(size_bytes, self.size_bytes - position)
         memory = self.memory
         if size_bytes > memory.chunk_bytes:
@@ -87,7 +90,7 @@ class SliceStretch:
         return window
 
     def give_back_pages(self) -> None:
-        """Unmap what was read of a mapped window; reading it again brings it back from the page cache."""
+        """Release the pages of a mapped window; another access reads them from the page cache again."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
@@ -102,9 +105,9 @@ class SliceStretch:
 
 
 class LazyConvertRecords:
-    """Records of one partition in another format (KIP-283); `plan` promises their `size`, `send_to` converts.
+    """A part with one partition's records in another format (KIP-283); `plan` computes its `size`, `send_to` converts.
 
-    Down to v0 or v1 as in Kafka, and by the same means up to v2, since logs here hold what old producers wrote.
+    It converts down to v0 or v1 as Kafka does, and also up to v2, since logs here keep the format of old producers.
     """
 
     __slots__ = (
@@ -146,9 +149,10 @@ class LazyConvertRecords:
         *,
         most_bytes: int | None = None,
     ) -> LazyConvertRecords:
-        """Promise a size for a slice that is not empty, in format ``to_magic``; ``costs`` are told what it takes.
+        """Return a part for a slice that is not empty, with its size in format ``to_magic``; add the CPU time to
+        ``costs``.
 
-        With ``most_bytes`` no more are promised. Takes the slice over.
+        ``most_bytes`` limits the size. The part becomes the owner of the slice.
         Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
         """
         conversion, cpu_ns = await plan_conversion(log_slice, to_magic, pool, most_bytes)
@@ -174,7 +178,7 @@ class LazyConvertRecords:
 
 
 class ConvertedSending:
-    """A conversion on its way to a client: first in the event loop's thread, from where that takes long in others."""
+    """A conversion that is being sent: at first in the event loop's thread, then in worker threads if it takes long."""
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class ConvertedSending:
         self._is_in_thread = False
 
     async def send_to(self, sink: Sink) -> None:
-        """Send all pieces; the slice is released at the end, or when a thread that was left behind is done with it."""
+        """Send all pieces, then release the slice; an abandoned worker thread releases it when it ends."""
         try:
             if self._conversion.is_compressed or not await self._convert_here(sink):
                 await self._convert_in_threads(sink)
@@ -204,7 +208,7 @@ class ConvertedSending:
                 self._end()
 
     async def _convert_here(self, sink: Sink) -> bool:
-        """Send what takes little time to convert; returns whether that is all."""
+        """Send the pieces that convert quickly; return whether these were all."""
         for piece in self._pieces:
             if piece is TAKES_LONG:
                 return False
@@ -236,7 +240,7 @@ class ConvertedSending:
         return piece
 
     def _before_wait(self) -> None:
-        """Let others have what this conversion can read or make again."""
+        """Release memory that this conversion can read or compute again."""
         self._stored.give_back_pages()
         self._lease.lend()
 
@@ -249,7 +253,7 @@ class ConvertedSending:
 
 
 class TimedPieces:
-    """The pieces of a conversion, with the CPU time that making them has taken so far."""
+    """An iterator over the pieces of a conversion that measures their CPU time."""
 
     __slots__ = ("_pieces", "cpu_ns")
 
@@ -268,21 +272,21 @@ class TimedPieces:
             self.cpu_ns += time.thread_time_ns() - began_ns
 
     def close(self) -> None:
-        """Give up the rest."""
+        """Discard the remaining pieces."""
         self._pieces.close()
 
 
 async def plan_conversion(
     log_slice: LogSlice, to_magic: int, pool: ConversionPool, most_bytes: int | None
 ) -> tuple[LazyConversion, int]:
-    """Promise a size, and tell how many nanoseconds of CPU that took.
+    """Return a planned conversion with its size, and the CPU time of planning in nanoseconds.
 
-    A batch that has to be decompressed for it is looked at in a worker thread, unless it is and stays small.
+    A batch that must be decompressed for the plan is read in a worker thread, unless it is small in both forms.
     Raises BrokerError as `plan_down_conversion` and `plan_up_conversion`.
     """
     stored = SliceStretch(log_slice, pool.shared)
     if not _begins_large_and_compressed(stored):
-        # What inflates beyond the limit is refused here, and judged in the thread.
+        # A batch that decompresses beyond the limit is refused here, and planned in the thread.
         with contextlib.suppress(RecompressionNeededError, BrokerError):
             return _timed_plan(stored, to_magic, log_slice, INFLATED_HERE_BYTES, most_bytes)
     del stored  # and what it may have mapped
@@ -308,7 +312,7 @@ async def plan_conversion(
 
 
 def _begins_large_and_compressed(stored: SliceStretch) -> bool:
-    """Whether the first batch is worth a thread. Looks at its head only: who waits for a thread must map nothing."""
+    """Return whether the first batch needs a worker thread, by its header: a waiting task must map nothing."""
     head = stored.window(0, v2.HEADER_SIZE)
     if len(head) < v0.MIN_MESSAGE_SIZE:
         return False
@@ -336,7 +340,7 @@ def _timed_plan(
 
 
 async def _send_piece(piece: Piece, sink: Sink, before_wait: Callable[[], None]) -> None:
-    """Send a piece; of one that is a view of a large record, no more is copied than a slow client waits for."""
+    """Send a piece, in parts if it is large, so that a slow client holds a copy of one part only."""
     if len(piece) <= SENT_BYTES:
         await sink.write_borrowed(piece, before_wait)
         return
@@ -345,7 +349,7 @@ async def _send_piece(piece: Piece, sink: Sink, before_wait: Callable[[], None])
 
 
 def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> bool:
-    """Whether any batch of a slice that is not empty cannot go to readers of ``to_magic`` as it is stored."""
+    """Return whether any batch of a slice that is not empty must be converted for readers of ``to_magic``."""
     if log_slice.magics >> (to_magic + 1) or (log_slice.receipts and to_magic > v0.MAGIC):
         return True
     if to_magic == v2.MAGIC and not log_slice.magics & LEGACY_MAGICS:
@@ -356,7 +360,7 @@ def must_convert(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -
 def keep_readable(log_slice: LogSlice, to_magic: int, memory: ConversionMemory) -> bool:
     """Cut a slice that is not empty before its first batch of a format newer than ``to_magic``.
 
-    Returns whether anything is left. Raises OSError and EOFError as `SliceStretch.window`.
+    Returns whether any bytes are left. Raises OSError and EOFError as `SliceStretch.window`.
     """
     if log_slice.magics >> (to_magic + 1):
         log_slice.cut(readable_bytes(SliceStretch(log_slice, memory), to_magic))

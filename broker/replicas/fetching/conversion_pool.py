@@ -1,11 +1,11 @@
-"""The memory of all conversions of one broker: one buffer for those in the event loop's thread, a few for the others.
+"""The memory of all conversions of one broker: one buffer for the event loop's thread, and one for each worker thread.
 
-Uncompressed records are converted in the event loop's thread, between two waits, in a memory that all share. Compressed
-ones take long, so that happens in worker threads, each with a memory of its own: there are as many as
-``gregor.message.codec.threads`` says, and who finds none waits, first come, first served.
+Uncompressed records are converted in the event loop's thread, between two waits, in a memory that all conversions
+share. Compressed records take long and are converted in worker threads, each with its own memory: there are
+``gregor.message.codec.threads`` of them, and further conversions wait in order of arrival.
 
-Nobody waits for a client while it keeps a memory from others. Before a task waits for its client it lends its memory
-back (`Lease.lend`); if another needs it, what was in it is gone, and is converted again when the client goes on.
+No task keeps a memory from others while it waits for its client. Before the wait it lends its memory (`Lease.lend`); if
+another task takes the memory, its content is lost and is converted again when the client continues.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ DEFAULT_THREADS = 2
 
 
 NOBODY = 0
-"""Number of no stretch."""
+"""The number that stands for no stretch."""
 
 
 class ConversionMemory:
-    """What conversions read into and write to, a chunk at a time."""
+    """A pair of buffers that conversions read into and write to, a chunk at a time."""
 
     __slots__ = ("chunk_bytes", "holder", "out", "position", "size_bytes", "stored")
 
@@ -32,7 +32,7 @@ class ConversionMemory:
         self.chunk_bytes = chunk_bytes
         self.stored = memoryview(bytearray(chunk_bytes))
         self.holder = NOBODY
-        """Number of the stretch whose bytes are in ``stored``: ``size_bytes`` from ``position`` on."""
+        """The number of the stretch whose bytes, ``size_bytes`` from ``position`` on, are in ``stored``."""
         self.position = 0
         self.size_bytes = 0
         # Small records grow when they are converted down; with room for twice the chunk most stay one piece.
@@ -40,26 +40,26 @@ class ConversionMemory:
 
 
 class ConversionPool:
-    """The memories of one broker's conversions; it never has more of them than at first."""
+    """A pool of one broker's conversion memories, whose number is fixed."""
 
     def __init__(self, chunk_bytes: int = DEFAULT_CHUNK_BYTES, threads: int = DEFAULT_THREADS) -> None:
         self.chunk_bytes = chunk_bytes
         self.shared = ConversionMemory(chunk_bytes)
-        """For conversions in the event loop's thread: others use it whenever a task waits."""
+        """For conversions in the event loop's thread, which share it: each uses it until its task waits."""
         self.limiter = trio.CapacityLimiter(threads)
         self._put, self._free = trio.open_memory_channel[ConversionMemory](threads)
         for _ in range(threads):
             self._put.send_nowait(ConversionMemory(chunk_bytes))
         self._lent: dict[Lease, None] = {}
-        """Leases whose task waits for its client; the one that has waited longest comes first."""
+        """Leases whose task waits for its client, the longest waiting one first."""
 
     @property
     def waiting_count(self) -> int:
-        """Tasks that wait for a memory."""
+        """The number of tasks that wait for a memory."""
         return self._free.statistics().tasks_waiting_receive
 
     async def take(self) -> ConversionMemory:
-        """Wait for a memory; give it back with `put_back`."""
+        """Wait for a memory and return it; give it back with `put_back`."""
         try:
             return self._free.receive_nowait()
         except trio.WouldBlock:
@@ -69,24 +69,24 @@ class ConversionPool:
         return await self._free.receive()
 
     def put_back(self, memory: ConversionMemory) -> None:
-        """Let others have a memory."""
+        """Return a memory to the pool."""
         self._put.send_nowait(memory)
 
     def lend(self, lease: Lease) -> None:
-        """Give the memory of a lease to whoever waits for one, or to the next who comes."""
+        """Offer the memory of a lease to the first task that waits for one, or to the next one."""
         self._lent[lease] = None
         if self.waiting_count:
             self.put_back(lease.forget())
 
     def unlend(self, lease: Lease) -> None:
-        """Undo `lend`, if nobody took the memory meanwhile."""
+        """Undo `lend`, unless another task has taken the memory."""
         self._lent.pop(lease, None)
 
 
 class Lease:
-    """One conversion's claim on a memory of the pool: it has one while it works, and perhaps while it waits.
+    """A conversion's claim on a memory of the pool; it has the memory while it works, and perhaps while it waits.
 
-    ``output`` is what the conversion writes to; it is emptied whenever the memory is lost.
+    ``output`` is the buffer into which the conversion writes; it is emptied whenever the memory is lost.
     """
 
     __slots__ = ("_memory", "_output", "_pool")
@@ -97,7 +97,7 @@ class Lease:
         self._memory: ConversionMemory | None = None
 
     async def hold(self) -> ConversionMemory:
-        """Wait for a memory unless there is one; nobody takes it before `lend` or `release`."""
+        """Wait for a memory, unless the lease has one; no other task takes it before `lend` or `release`."""
         if self._memory is None:
             self._memory = await self._pool.take()
             self._output.buffer = memoryview(self._memory.out)
@@ -106,12 +106,12 @@ class Lease:
         return self._memory
 
     def lend(self) -> None:
-        """Let others take the memory from now on; call it before waiting for a client."""
+        """Offer the memory to other tasks; call this before waiting for a client."""
         if self._memory is not None:
             self._pool.lend(self)
 
     def forget(self) -> ConversionMemory:
-        """Lose the memory, and all that was converted into it; returns it."""
+        """Give up the memory and all bytes converted into it; return the memory."""
         memory, self._memory = self._memory, None
         assert memory is not None
         self._pool.unlend(self)
@@ -119,6 +119,6 @@ class Lease:
         return memory
 
     def release(self) -> None:
-        """Give the memory back if there is one; for the end."""
+        """Return the memory to the pool, if the lease has one, at the end."""
         if self._memory is not None:
             self._pool.put_back(self.forget())

@@ -1,7 +1,7 @@
-"""Parked fetches without a task: followers', of which each acknowledged record needs one from each follower.
+"""Delayed fetches of followers without a task each: every acknowledged record needs one from each follower.
 
-What has woken them, mostly an append, goes on before they look: so they take along what is appended in the same turn of
-the event loop, and one task answers all of them.
+The event that wakes them, mostly an append, completes before they are checked again: so they include all records that
+are appended in the same turn of the event loop, and one task answers all of them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ...server.timers import Timer, TimerQueue
 
 
 class LateFetch(Protocol):
-    """A fetch whose answer is late (`handlers.fetch_now.FollowerFetch`)."""
+    """A delayed fetch without a task (`handlers.fetch_now.FollowerFetch`)."""
 
     deadline: float
     """In trio's clock."""
 
     def look_again(self, *, is_last: bool) -> bool:
-        """Answer if there is enough by now, or anyhow if this is the last time; returns whether it did.
+        """Answer if enough records are available or this is the last attempt; return whether it answered.
 
         Never raises.
         """
 
 
 class LateFetches:
-    """Those of one broker."""
+    """A set of the delayed fetches without a task of one broker."""
 
     def __init__(self) -> None:
         self._parked: set[LateFetch] = set()
@@ -36,29 +36,29 @@ class LateFetches:
         self._answering = trio.lowlevel.ParkingLot()
         self._timers = TimerQueue()
         self._alarm: Timer | None = None
-        """Goes off no later than the first deadline."""
+        """The timer of the earliest deadline, or an earlier time."""
 
     def __len__(self) -> int:
         return len(self._parked)
 
     def park(self, fetch: LateFetch) -> None:
-        """Answer it at its deadline, unless it is woken before."""
+        """Delay a fetch until it is woken, at most until its deadline."""
         self._parked.add(fetch)
         if self._alarm is None or fetch.deadline < self._alarm.deadline:
             self._set_alarm(fetch.deadline)
 
     def wake(self, fetch: LateFetch) -> None:
-        """Have it look again as soon as what goes on now is done."""
+        """Check a fetch again as soon as the present turn of the event loop is done."""
         self._woken.append(fetch)
         self._answering.unpark_all()
 
     def stop(self) -> None:
-        """Have all answer now."""
+        """Answer all delayed fetches now."""
         for fetch in list(self._parked):
             self._look_again(fetch, is_last=True)
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Answer delayed fetches until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             while True:

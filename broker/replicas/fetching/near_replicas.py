@@ -1,4 +1,4 @@
-"""Which replica a consumer shall read from: one in its own rack, if its leader is in another (KIP-392).
+"""Selection of the replica from which a consumer reads: one in its own rack, if the leader is in another (KIP-392).
 
 Source: Kafka `RackAwareReplicaSelector`, `ReplicaManager.findPreferredReadReplica`.
 """
@@ -15,18 +15,19 @@ from ..replication.leadership import Leadership
 
 @dataclass(frozen=True, slots=True)
 class RackAwareSelector:
-    """Finds replicas for one consumer."""
+    """A selector of replicas for one consumer."""
 
     rack: str
-    """Where the consumer says that it is (`client.rack`)."""
+    """The consumer's rack (`client.rack`)."""
     listener_name: str
-    """Over which it has come, and will go elsewhere."""
+    """The listener over which the consumer is connected, which the other broker must have."""
     brokers: Mapping[int, BrokerState]
 
     def find(self, partition: Partition, fetch_offset: int) -> int | None:
-        """The broker to read from at ``fetch_offset``; None where it is this one, or this one does not lead.
+        """Return the broker to read from at ``fetch_offset``; None for this broker, or if it does not lead.
 
-        Of the in-sync followers in the consumer's rack that hold the offset, it is the one that holds most.
+        Of the in-sync followers in the consumer's rack that have the offset, it is the one with the largest log end
+        offset.
         """
         leadership = partition.leadership
         if leadership is None or self._is_near(leadership.rules.node_id):

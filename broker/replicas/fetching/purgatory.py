@@ -1,13 +1,13 @@
-"""Parked fetches: requests that wait, up to ``max_wait_ms``, for ``min_bytes`` to come together.
+"""Delayed fetches: requests that wait, up to ``max_wait_ms``, until ``min_bytes`` are available.
 
-Why a parked fetch answers now (in the spirit of Kafka's DelayedFetch):
+The cases in which a delayed fetch is answered (as in Kafka's DelayedFetch):
 
 - Case A: as many bytes were appended to its partitions as were missing.
 - Case B: one of its partitions changed in another way: it was deleted or truncated, its leader changed, its last
-  stable offset moved, or its high watermark where that is not simply the log's end.
-- Case C: its deadline has come; the answer holds what there is.
-- Case D: its client hung up; there is no answer.
-- Case E: the broker stops; the answer holds what there is.
+  stable offset moved, or its high watermark if that is not simply the log end offset.
+- Case C: its deadline has passed; the answer has the available records.
+- Case D: its client disconnected; there is no answer.
+- Case E: the broker stops; the answer has the available records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .late_fetches import LateFetches
 
 
 class Wake(Enum):
-    """The case in which a parked fetch went on; a hang-up raises ClientGoneError instead."""
+    """A case that completes a delayed fetch; a disconnect raises ClientGoneError instead."""
 
     ENOUGH_BYTES = "A"
     PARTITION_CHANGED = "B"
@@ -32,7 +32,7 @@ class Wake(Enum):
 
 
 class ParkedFetch:
-    """One waiting request. It waits for its client's hang-up in a cancel scope, through which all else wakes it."""
+    """A delayed fetch with a task, which waits for a disconnect in a cancel scope that all other cases cancel."""
 
     __slots__ = ("_missing_bytes", "_scope", "wake")
 
@@ -50,14 +50,14 @@ class ParkedFetch:
         self._go_on(Wake.PARTITION_CHANGED)
 
     def stop(self) -> None:
-        """The broker stops."""
+        """Complete the fetch because the broker stops."""
         self._go_on(Wake.STOPPING)
 
     async def wait(self, hangup: Hangup) -> Wake:
-        """Wait for the first of the cases. Raises ClientGoneError in case D."""
+        """Wait for the first of the cases and return it. Raises ClientGoneError in case D."""
         with self._scope:
             await hangup.wait()
-            raise ClientGoneError("hung up while its fetch was parked")
+            raise ClientGoneError("disconnected while its fetch was delayed")
         return self.wake
 
     def _go_on(self, wake: Wake) -> None:
@@ -67,11 +67,11 @@ class ParkedFetch:
 
 
 class Purgatory:
-    """All parked fetches of a broker."""
+    """A registry of all delayed fetches of a broker."""
 
     def __init__(self) -> None:
         self.late = LateFetches()
-        """Those that wait without a task."""
+        """Delayed fetches without a task."""
         self._parked: set[ParkedFetch] = set()
         self._stopping = False
 
@@ -80,7 +80,7 @@ class Purgatory:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether no more fetches are to be parked."""
+        """Whether new fetches must not be delayed."""
         return self._stopping
 
     async def park(
@@ -92,9 +92,9 @@ class Purgatory:
         hangup: Hangup,
         is_follower: bool = False,
     ) -> Wake:
-        """Wait until ``missing_bytes`` more are in ``partitions``, or another case comes first.
+        """Wait until ``missing_bytes`` more are available in ``partitions``, or another case occurs.
 
-        ``deadline`` is in trio's clock. A follower waits for what was appended, others for what is replicated. Raises
+        ``deadline`` is in trio's clock. A follower waits for appended records, a consumer for replicated ones. Raises
         ClientGoneError if the client hangs up.
         """
         if self._stopping:
@@ -112,7 +112,7 @@ class Purgatory:
                 partition.unwatch(parked)
 
     def stop(self) -> None:
-        """Let all parked fetches answer, and park no more."""
+        """Answer all delayed fetches, and delay no more."""
         self._stopping = True
         for parked in list(self._parked):
             parked.stop()

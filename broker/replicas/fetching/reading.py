@@ -1,14 +1,15 @@
-"""Reading partitions for a Fetch: limits, isolation and errors, before anything is known of formats.
+"""Reads of partitions for a Fetch: limits, isolation levels and errors, independent of record formats.
 
 Rules (Kafka: ReplicaManager.readFromLog, Partition.fetchRecords):
 
-- Up to version 2 a partition's limit is hard, even in the middle of the first batch. Where that batch is converted, the
-  limit is that of the converted messages: whoever fetches gets those that fit (Kafka converts nothing then, and such a
-  consumer never gets on). From version 3 on (KIP-74) the
-  first partition that has data gives at least one batch, however large, and no other one gives a partial first batch.
+- Up to version 2 a partition's limit is hard, even in the middle of the first batch. If that batch is converted, the
+  limit applies to the converted messages: the client gets those that fit (Kafka converts nothing then, and such a
+  consumer makes no progress). From version 3 on (KIP-74) the first partition that has data gives at least one batch,
+  however large, and no other one gives a partial first batch.
 - Consumers read up to the high watermark, with ``read_committed`` up to the last stable offset; followers to the end.
-- Followers read from the leader only, and so do consumers before version 11, which may not know of others (KIP-392).
-- What a follower's fetch tells of its log counts once, when it comes, and not again when it has waited.
+- Followers read from the leader only, and so do consumers before version 11, which cannot be sent to other replicas
+  (KIP-392).
+- The positions in a follower's fetch are recorded once, when it arrives, and not again when it was delayed.
 """
 
 from __future__ import annotations
@@ -35,67 +36,67 @@ LAST_VERSION_WITH_HARD_LIMIT = 2
 FIRST_VERSION_FROM_FOLLOWERS = 11
 NO_OFFSET = -1
 MOST_TAGGED_BATCHES = 4096
-"""Batches of a partition in one answer with tags: each costs some microseconds."""
+"""Most batches of a partition in one answer with tags: each costs some microseconds."""
 CONSUMER = -1
-"""In the place of a replica's broker id."""
+"""The replica id of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much one request may return, and to whom."""
+    """A record of the limits of one request, and of its sender."""
 
     version: int
     max_bytes: int
     read_committed: bool
     replica_id: int = CONSUMER
-    """Broker id of the follower that asks."""
+    """Broker id of the fetching follower."""
     replica_epoch: int = -1
-    """Its broker epoch, -1 if it does not say."""
+    """The follower's broker epoch, -1 if it sends none."""
     wants_tags: bool = False
-    """Whether the enriched tags of the batches are to be told (`gregor_with_tags`)."""
+    """Whether the answer includes the enriched tags of the batches (`gregor_with_tags`)."""
     near_replicas: RackAwareSelector | None = None
-    """Who knows whether the consumer should rather read elsewhere (KIP-392)."""
+    """The selector of another replica for the consumer (KIP-392)."""
     throttle: ReplicationThrottle | None = None
-    """What lets a follower wait that is not in sync (KIP-73)."""
+    """The throttle of followers that are not in sync (KIP-73)."""
 
     @property
     def is_follower(self) -> bool:
-        """Whether another broker asks, to copy."""
+        """Whether a follower fetches."""
         return self.replica_id >= 0
 
     def must_wait(self, partition: Partition) -> bool:
-        """Whether a follower gets no records for the throttle's sake (Kafka `ReplicaManager.shouldLeaderThrottle`)."""
+        """Return whether the throttle delays a follower (Kafka `ReplicaManager.shouldLeaderThrottle`)."""
         if self.throttle is None or partition.leadership is None or self.replica_id in partition.leadership.in_sync:
             return False
         return self.throttle.must_wait(partition.topic, partition.index)
 
     @property
     def leader_only(self) -> bool:
-        """Whether no other replica will do."""
+        """Whether only the leader may serve the request."""
         return self.is_follower or self.version < FIRST_VERSION_FROM_FOLLOWERS
 
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What was found in one partition: the answer without its records, and where those lie."""
+    """A result of reading one partition: the answer without its records, and the slice of the log with the records."""
 
     fetched: FetchedPartition
     partition: Partition | None
     answer: PartitionData
     records: LogSlice | None = None
     most_bytes: int | None = None
-    """What the answer's records may take where the slice's first batch alone is larger."""
+    """Limit of the answer's records if the slice's first batch alone is larger."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of records, as stored."""
+        """The number of bytes of records, as stored."""
         if self.records is None:
             return 0
         return self.records.size_bytes if self.most_bytes is None else min(self.records.size_bytes, self.most_bytes)
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the request must not wait for more: there is an error or a diverging epoch or a replica to tell."""
+        """Whether the request must not be delayed: there is an error, a diverging epoch or a preferred replica."""
         answer = self.answer
         return (
             answer.error_code != ErrorCode.NONE
@@ -104,7 +105,7 @@ class PartitionRead:
         )
 
     def release(self) -> None:
-        """Let go of the records' file."""
+        """Release the slice of the log."""
         if self.records is not None:
             self.records.release()
             self.records = None
@@ -115,7 +116,8 @@ def read_partitions(
 ) -> list[PartitionRead]:
     """Read one partition after the other until ``limits.max_bytes`` are found.
 
-    Those that a follower has all of, and knows to have, are left out: there may be hundreds for one that has news.
+    Partitions of which a follower has all records and all state are left out: there may be hundreds of them for one
+    with changes.
     """
     reads = []
     remaining_bytes = limits.max_bytes
@@ -135,7 +137,7 @@ def read_partitions(
 
 
 def count_copied(reads: Iterable[PartitionRead], limits: FetchLimits) -> None:
-    """Count what a follower is answered with, for the throttle."""
+    """Count the records that are sent to a follower, for the throttle."""
     if limits.throttle is not None:
         for read in reads:
             if read.partition is not None:
@@ -143,12 +145,12 @@ def count_copied(reads: Iterable[PartitionRead], limits: FetchLimits) -> None:
 
 
 def failed_partition(index: int, code: ErrorCode) -> PartitionData:
-    """The answer for a partition that cannot be read (Kafka: FetchResponse.partitionResponse)."""
+    """Return the answer for a partition that cannot be read (Kafka: FetchResponse.partitionResponse)."""
     return PartitionData(partition_index=index, error_code=code, high_watermark=NO_OFFSET, records=b"")
 
 
 def _has_no_news(fetched: FetchedPartition, partition: Partition) -> bool:
-    """Whether a follower knows all there is to know of a partition; only in a session that is so."""
+    """Return whether a follower has all records and state of a partition, which is possible only in a session."""
     wanted, log = fetched.wanted, partition.log
     return (
         wanted.fetch_offset == fetched.known_high_watermark == log.high_watermark == log.log_end_offset
@@ -159,7 +161,7 @@ def _has_no_news(fetched: FetchedPartition, partition: Partition) -> bool:
 
 
 def _is_of_this_epoch(wanted: FetchPartition, partition: Partition) -> bool:
-    """Whether a follower follows this leader epoch, and has the epoch of the log's last record."""
+    """Return whether a follower has the present leader epoch, and the epoch of the log's last record."""
     return (
         wanted.last_fetched_epoch == partition.log.leader_epoch
         and wanted.current_leader_epoch == partition.leader_epoch
@@ -177,7 +179,7 @@ def _has_all(wanted: FetchPartition, partition: Partition, replica_id: int) -> b
 
 
 def _idles(fetched: FetchedPartition, partition: Partition, limits: FetchLimits) -> bool:
-    """Whether a fetch tells nothing new of a follower but that it lives, which is noted."""
+    """Return whether a fetch changes nothing but the follower's last fetch time, which is recorded."""
     wanted, leadership = fetched.wanted, partition.leadership
     return leadership is not None and leadership.idles(
         limits.replica_id,
@@ -188,7 +190,7 @@ def _idles(fetched: FetchedPartition, partition: Partition, limits: FetchLimits)
 
 
 def note_all_is_copied(found: Sequence[tuple[FetchedPartition, Partition | ErrorCode]], limits: FetchLimits) -> bool:
-    """Count the fetch of a follower that has all there is, and so has to wait; else return False and count nothing."""
+    """Record the fetch of a follower that is at the log ends, and return True; else return False and record nothing."""
     for fetched, partition in found:
         if isinstance(partition, ErrorCode) or not _has_all(fetched.wanted, partition, limits.replica_id):
             return False
@@ -278,7 +280,7 @@ def _read(
 
 
 def _advice_instead(partition: Partition, wanted: FetchPartition, limits: FetchLimits) -> PartitionData | None:
-    """An answer without records that sends the client elsewhere or back, None for one that is to get records.
+    """Return an answer that names another replica or a diverging epoch, None for a client that gets records.
 
     Raises BrokerError OFFSET_OUT_OF_RANGE.
     """
@@ -296,14 +298,14 @@ def _advice_instead(partition: Partition, wanted: FetchPartition, limits: FetchL
 
 
 def _upper_bound(log: PartitionLog, limits: FetchLimits) -> int:
-    """The offset that a read must not reach."""
+    """Return the end of the readable records, as an exclusive offset."""
     if limits.is_follower:
         return log.log_end_offset
     return log.last_stable_offset if limits.read_committed else log.high_watermark
 
 
 def _answer_of(partition: Partition) -> PartitionData:
-    """An answer without records."""
+    """Return an answer without records."""
     log = partition.log
     return PartitionData(
         partition_index=partition.index,
@@ -316,7 +318,7 @@ def _answer_of(partition: Partition) -> PartitionData:
 
 
 def _begins_incomplete(records: LogSlice) -> bool:
-    """Whether not even the first batch is whole: nothing that a client of today could use."""
+    """Return whether not even the first batch is complete, so that a modern client could not use it."""
     if records.size_bytes < OFFSET_AND_SIZE.size:
         return True
     _, size_bytes = OFFSET_AND_SIZE.unpack(os.pread(records.descriptor, OFFSET_AND_SIZE.size, records.position))
@@ -324,7 +326,7 @@ def _begins_incomplete(records: LogSlice) -> bool:
 
 
 def check_exact_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
-    """As `check_leader_epoch`, for requests in which -1 alone says nothing and any other negative epoch is an old one.
+    """Check a leader epoch as `check_leader_epoch` does, for requests in which only -1 means none.
 
     Source: Kafka `ListOffsetsRequest`, `OffsetsForLeaderEpochRequest`, whose epochs are absent only if they are -1.
     """
@@ -334,7 +336,7 @@ def check_exact_leader_epoch(partition: Partition, current_leader_epoch: int) ->
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
-    """Refuse a client whose metadata is older or newer than ours (KIP-320); a negative epoch says nothing.
+    """Refuse a client whose metadata is older or newer than this broker's (KIP-320); a negative epoch means none.
 
     Raises BrokerError FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
     """
@@ -346,7 +348,10 @@ def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> None:
 
 
 def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the log parts from what the client has read last (KIP-595). Raises BrokerError OFFSET_OUT_OF_RANGE."""
+    """Return the end of the last common epoch if the client's log diverges (KIP-595).
+
+    Raises BrokerError OFFSET_OUT_OF_RANGE.
+    """
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)

@@ -1,6 +1,6 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, and tells it only what changed.
+"""Incremental fetch sessions (KIP-227): the broker stores a client's partitions, and answers only with changes.
 
-What one Fetch request means, by session id and epoch (Kafka: FetchManager.newContext):
+The kinds of Fetch requests, by session id and epoch (Kafka: FetchManager.newContext):
 
 - *sessionless*: epoch -1, and every request before v7: all partitions are in the request, all go into the answer; a
   session that is named is closed.
@@ -25,13 +25,13 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EVICTION_AGE_MS = 120_000
-"""A session unused for so long may be evicted by any other (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""A session unused for this time may be evicted by any other (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 PartitionKey = tuple[str | UUID, int]
 
 
 class FetchedPartition:
-    """One partition that a request or a session asks for, and what the client knows of it."""
+    """A partition of a request or a session, with the state that the client already has."""
 
     __slots__ = ("key", "known_high_watermark", "known_log_start_offset", "topic", "topic_id", "wanted")
 
@@ -44,7 +44,7 @@ class FetchedPartition:
         self.known_log_start_offset = -1
 
     def learn(self, answer: PartitionData) -> bool:
-        """Remember what ``answer`` tells the client; returns whether it is news.
+        """Store the state in ``answer``; return whether it contains changes or records.
 
         The rule is that of Kafka's CachedPartition.maybeUpdateResponseData.
         """
@@ -57,14 +57,14 @@ class FetchedPartition:
             self.known_log_start_offset = answer.log_start_offset
             is_news = True
         if answer.error_code:
-            # When the error goes away the client must hear of it, so the high watermark counts as unknown.
+            # When the error ends the client must get an answer, so the high watermark counts as unknown.
             self.known_high_watermark = -1
             is_news = True
         return is_news
 
 
 def answer_has_records(answer: PartitionData) -> bool:
-    """Whether any bytes of records are in a partition's answer."""
+    """Return whether a partition's answer has any bytes of records."""
     records = answer.records
     if records is None:
         return False
@@ -75,22 +75,22 @@ Answers = list[tuple[FetchedPartition, PartitionData]]
 
 
 class FetchContext:
-    """What one request asks for, all partitions in the order to read them; this class itself is *sessionless*."""
+    """A list of the partitions of one request, in the order to read them; this class itself is *sessionless*."""
 
     error = ErrorCode.NONE
     session_id = NO_SESSION
-    """The session that goes on if no partition is answered."""
+    """The session id of the answer if no partition is answered."""
 
     def __init__(self, partitions: Collection[FetchedPartition]) -> None:
         self.partitions = partitions
 
     def select(self, answers: Answers) -> tuple[int, Answers]:
-        """The session id to answer with, and those of the ``answers`` that go out."""
+        """Return the session id for the answer, and those of the ``answers`` to send."""
         return NO_SESSION, answers
 
 
 class RefusedFetch(FetchContext):
-    """The request does not fit its session; the answer carries ``error`` and nothing else."""
+    """A request that does not fit its session; the answer has ``error`` and no partitions."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(())
@@ -98,7 +98,7 @@ class RefusedFetch(FetchContext):
 
 
 class FullFetch(FetchContext):
-    """All partitions are answered, and become a session if the cache has room."""
+    """A request with all partitions in the answer, which become a session if the cache has room."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class FullFetch(FetchContext):
 
 
 class IncrementalFetch(FetchContext):
-    """The session's partitions are read, those with news are answered."""
+    """A request that reads all partitions of its session; the answer has those with changes."""
 
     def __init__(self, session: FetchSession) -> None:
         super().__init__(list(session.partitions.values()))
@@ -131,14 +131,14 @@ class IncrementalFetch(FetchContext):
         news = [(partition, answer) for partition, answer in answers if partition.learn(answer)]
         for partition, answer in news:
             if answer_has_records(answer) and partition.key in self._session.partitions:
-                # To the end of the line, so that with a small max_bytes every partition gets its turn.
+                # Move the partition to the end, so that with a small max_bytes every partition gets its turn.
                 del self._session.partitions[partition.key]
                 self._session.partitions[partition.key] = partition
         return self._session.session_id, news
 
 
 class FetchSession:
-    """The partitions that one client fetches, in the order to read them."""
+    """A session's partitions of one client, in the order to read them."""
 
     __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
@@ -153,7 +153,7 @@ class FetchSession:
         self.used_ms = now_ms
 
     def update(self, request: FetchRequest) -> None:
-        """Apply what an incremental request adds, moves and forgets."""
+        """Apply the additions, changes and removals of an incremental request."""
         for partition in requested_partitions(request, self.uses_topic_ids):
             known = self.partitions.get(partition.key)
             if known is None:
@@ -167,7 +167,7 @@ class FetchSession:
 
 
 def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> list[FetchedPartition]:
-    """The partitions in a request; one that is listed twice counts once, with its last position."""
+    """Return the partitions in a request; a repeated partition counts once, with its last position."""
     partitions = [
         FetchedPartition(topic.topic, topic.topic_id, wanted, uses_topic_ids=uses_topic_ids)
         for topic in request.topics
@@ -179,10 +179,10 @@ def requested_partitions(request: FetchRequest, uses_topic_ids: bool) -> list[Fe
 
 
 class FetchSessionCache:
-    """All fetch sessions of a broker: at most ``max.incremental.fetch.session.cache.slots``.
+    """A cache of all fetch sessions of a broker, at most ``max.incremental.fetch.session.cache.slots``.
 
-    A new session takes the place of one that was not used for two minutes, else of one that is at least so old and has
-    fewer partitions; else the client stays without (Kafka: FetchSessionCacheShard.tryEvict).
+    A new session evicts one that was not used for two minutes, else one that is at least that old and has fewer
+    partitions; else the client gets no session (Kafka: FetchSessionCacheShard.tryEvict).
     """
 
     def __init__(self, slots: int) -> None:
@@ -194,12 +194,12 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def partitions_of(self, session_id: int) -> Collection[FetchedPartition]:
-        """What a session fetches; nothing if there is no such session."""
+        """Return the partitions of a session; none if there is no such session."""
         session = self._sessions.get(session_id)
         return () if session is None else session.partitions.values()
 
     def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
-        """What ``request`` asks for; closes, advances or updates the session that it names."""
+        """Return the context of ``request``; close, advance or update its session."""
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -227,7 +227,7 @@ class FetchSessionCache:
         return IncrementalFetch(session)
 
     def open(self, partitions: Collection[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> int:
-        """Open a session and return its id, or `NO_SESSION` where there is no room."""
+        """Open a session and return its id, or `NO_SESSION` if there is no room."""
         if not self._make_room(len(partitions), now_ms):
             return NO_SESSION
         session_id = self._random.randrange(1, 2**31)

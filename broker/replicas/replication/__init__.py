@@ -1,4 +1,4 @@
-"""Partitions with several replicas: what a leader knows of its followers, how followers copy, who is in sync.
+"""Partitions with several replicas: the leader's state of its followers, copying by followers, in-sync sets.
 
-`leadership` and `following` are values without tasks; `fetcher`, `in_sync_changes` and `replicas` give them life.
+`leadership` and `following` are state without tasks; `fetcher`, `in_sync_changes` and `replicas` have the tasks.
 """

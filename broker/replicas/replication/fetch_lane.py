@@ -1,7 +1,7 @@
-"""A follower's connection to its leader: one request at a time, sent and awaited in the task that copies.
+"""A follower's connection to its leader: one request at a time, sent and awaited by the fetching task.
 
-A copied batch waits for a fetch to go to the leader and come back, again and again; what a task switch costs, which a
-connection that many tasks share needs two of, is a good part of that.
+Replication is a sequence of round trips to the leader, of which task switches are a large part; a connection that many
+tasks share would need two of them for each request.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Address = tuple[str, int]
 
 CORRELATION_ID = Struct(">i")
 CORRELATION_ID_AT = 4
-"""After the API's key and version."""
+"""The position of the correlation id, after the API's key and version."""
 MAX_ANSWER_BYTES = 2**31 - 1
 READ_BYTES = 256 * 1024
 
 
 class GivenUpError(Exception):
-    """`FetchLane.give_up` was called while an answer was awaited."""
+    """An error for a request that `FetchLane.give_up` has cancelled."""
 
 
 class FetchLane:
-    """At most one connection, made when it is needed, made anew after any trouble."""
+    """A connection, opened when it is needed and opened again after any failure."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -43,20 +43,20 @@ class FetchLane:
         self._address: Address | None = None
         self._reader = FrameReader(MAX_ANSWER_BYTES)
         self._space = memoryview(bytearray(READ_BYTES))
-        """Where what arrives is put first: so much new memory for each answer would take longer than all else."""
+        """The buffer for received bytes, kept because allocating it for each answer would cost more than all else."""
         self._correlation_id = 0
         self._headers: dict[tuple[type[Message], int], bytearray] = {}
         self._asking = trio.CancelScope()
-        """Around the request that is under way."""
+        """The cancel scope of the request in progress."""
         self._is_given_up = False
 
     async def ask(
         self, address: Address, request: Message, response: type[Response], *, version: int, timeout_s: float
     ) -> Response:
-        """Send a request and wait for its answer; a wait that is cancelled ends the connection.
+        """Send a request and wait for its answer; a cancelled wait closes the connection.
 
         Raises BrokerError: BROKER_NOT_AVAILABLE if ``address`` cannot be reached, NETWORK_EXCEPTION if the connection
-        ended, the answer made no sense or the time was over; GivenUpError.
+        is closed, the answer is malformed or the timeout has passed; GivenUpError.
         """
         answer: Response | None = None
         self._is_given_up = False
@@ -77,12 +77,12 @@ class FetchLane:
         return answer
 
     def give_up(self) -> None:
-        """Wait no more for the answer that is awaited, if any, and end its connection."""
+        """Cancel the request in progress, if any, and close its connection."""
         self._is_given_up = True
         self._asking.cancel()
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if it is open."""
         if self._socket is not None:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
@@ -116,7 +116,7 @@ class FetchLane:
         return bytearray(encode(header, request_header_version(key, version)))
 
     async def _next_frame(self, connected: socket.socket) -> memoryview:
-        # An answer is never there before it is waited for, but a long one comes faster than it is read.
+        # No answer arrives before the first wait, but a long one arrives faster than it is read.
         has_more = False
         while (frame := self._reader.next_frame()) is None:
             if not has_more:

@@ -1,4 +1,4 @@
-"""Incremental fetches of a follower (KIP-227): the leader is told only of partitions whose position has changed."""
+"""Incremental fetches of a follower (KIP-227): a request names only partitions whose position has changed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FIRST_EPOCH = 0
 LAST_EPOCH = 2**31 - 1
 
 PartitionId = tuple[int, int]
-"""The topic's id as an integer, which is quick to look up, and the partition's number."""
+"""The topic id as an integer, whose hash is fast, and the partition's number."""
 Position = tuple[int, int, int, int]
-"""What a leader has to know of a follower's partition: leader epoch, log end, last record's epoch, log start."""
+"""The position of a follower's partition: leader epoch, log end, last record's epoch, log start."""
 
 
 class Asked(NamedTuple):
-    """A partition that a request asks for, perhaps without naming it."""
+    """A partition that a request fetches, perhaps without naming it."""
 
     followed: Followed
     offset: int
-    """From where on."""
+    """The fetch offset."""
 
 
 class ReplicaFetchSession:
-    """The session with one leader: its id, the epoch of the next request, and what the leader remembers."""
+    """A session with one leader: its id, the epoch of the next request, and the positions that the leader has."""
 
     def __init__(self, partition_max_bytes: int) -> None:
         self._partition_max_bytes = partition_max_bytes
@@ -36,13 +36,13 @@ class ReplicaFetchSession:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew with the next request."""
+        """Start a new session with the next request."""
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self._remembered.clear()
 
     def fill(self, request: FetchRequest, wanted: Iterable[tuple[PartitionId, Followed]]) -> dict[PartitionId, Asked]:
-        """Put what has changed into a request; returns what it asks for."""
+        """Add the changed positions to a request; return all partitions that it fetches."""
         request.session_id, request.session_epoch = self._id, self._epoch
         remembered = self._remembered
         asked: dict[PartitionId, Asked] = {}
@@ -68,7 +68,7 @@ class ReplicaFetchSession:
         return [ForgottenTopic(topic_id=UUID(int=topic_id), partitions=[index]) for topic_id, index in gone]
 
     def answered(self, session_id: int) -> None:
-        """Go on with the session that the leader has answered with; 0 if it keeps none."""
+        """Continue with the session id of the leader's answer; 0 if the leader keeps no session."""
         if session_id == NO_SESSION or self._id not in (NO_SESSION, session_id):
             self.reset()
             return

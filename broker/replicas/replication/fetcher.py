@@ -1,7 +1,7 @@
-"""The tasks that copy: one for each leader and `num.replica.fetchers` number, with a connection of its own.
+"""The fetching tasks of followers: one for each leader and `num.replica.fetchers` number, each with its own connection.
 
-A task has one Fetch under way, which waits at the leader for news of any of its partitions. So a broker that follows
-hundreds of partitions of another one costs both a single parked request.
+A task has one Fetch in progress, which is delayed at the leader until any of its partitions changes. So following
+hundreds of partitions of one leader costs both brokers a single delayed request.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ logger = logging.getLogger(__name__)
 Response = TypeVar("Response", bound=Message)
 
 FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 17, 9, 4
-"""What every broker that can be a member of the cluster speaks."""
+"""Versions that every possible broker of the cluster supports."""
 EARLIEST, LATEST = -2, -1
 TURN_BYTES = 128 * 1024
 THROTTLED_PAUSE_S = 0.1
-"""Between two looks whether the throttle lets anything be copied again."""
+"""Pause between two checks whether the throttle allows fetches again."""
 FIRST_PAUSE_S = 0.02
-"""After a first failure; each further one doubles it, up to `replica.fetch.backoff.ms`."""
+"""Pause after a first failure; each further failure doubles it, up to `replica.fetch.backoff.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyingBroker:
-    """Who copies."""
+    """A record of the fetching broker's parts."""
 
     node_id: int
     epoch: Callable[[], int]
-    """Its broker epoch: leaders take only a living broker into the in-sync set."""
+    """Returns the broker epoch: leaders add only a broker with the registered epoch to the in-sync set."""
     config: BrokerConfig
     peers: Peers
     throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
-    """Copies partitions from one leader until cancelled (Kafka `ReplicaFetcherThread`)."""
+    """A task that copies partitions from one leader until cancelled (Kafka `ReplicaFetcherThread`)."""
 
     def __init__(self, leader_id: int, number: int, here: CopyingBroker) -> None:
         self._leader_id = leader_id
@@ -78,22 +78,21 @@ class ReplicaFetcher:
         self._news = trio.Event()
 
     def add(self, followed: Followed) -> None:
-        """Copy a partition from now on, in the place of what was followed of it before.
+        """Copy a partition from now on, instead of its previous `Followed`.
 
-        A fetch that waits at the leader is given up for it, with its connection, as the leader would answer the next
-        one only after this: whoever leads anew cannot tell producers that their records are safe before its followers
-        have asked.
+        A fetch that is delayed at the leader is cancelled with its connection, as the leader would answer the next one
+        only after it: a new leader cannot acknowledge records to producers before its followers have fetched.
         """
         self._followed[_id_of(followed.partition)] = followed
         self._news.set()
         self._lane.give_up()
 
     def remove(self, partition: Partition) -> None:
-        """Copy it no more."""
+        """Stop copying a partition."""
         self._followed.pop(_id_of(partition), None)
 
     async def run(self) -> None:
-        """Copy."""
+        """Copy partitions until cancelled, then close the connection."""
         try:
             await self._copy()
         finally:
@@ -116,7 +115,7 @@ class ReplicaFetcher:
                     await self._news.wait()
 
     def _take_throttled(self, due: dict[PartitionId, Followed]) -> bool:
-        """Take those out of ``due`` that the throttle lets wait (Kafka `shouldFollowerThrottle`); whether any are."""
+        """Remove throttled partitions from ``due`` (Kafka `shouldFollowerThrottle`); return whether there are any."""
         throttle = self._here.throttle
         if not (throttle.is_active and throttle.is_exceeded):
             return False
@@ -130,7 +129,7 @@ class ReplicaFetcher:
         return bool(waiting)
 
     async def _fetch(self, due: dict[PartitionId, Followed]) -> None:
-        """One round. Raises GivenUpError."""
+        """Send one Fetch and apply its answer. Raises GivenUpError."""
         config = self._here.config
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._here.node_id, replica_epoch=self._here.epoch()),
@@ -159,7 +158,7 @@ class ReplicaFetcher:
                     await self._take(of_partition.followed, data, of_partition.offset)
 
     async def _pause(self) -> None:
-        """After the whole request has failed: wait for longer each time, unless there is something new to copy."""
+        """Wait after a failed request, longer each time, unless there is a new partition to copy."""
         with trio.move_on_after(self._pause_s(self._failures)):
             await self._news.wait()
         self._failures += 1
@@ -186,10 +185,10 @@ class ReplicaFetcher:
         else:
             followed.failures = 0
         if isinstance(data.records, bytes | memoryview) and len(data.records) > TURN_BYTES:
-            # Others have their turn before the next partition.
+            # Let other tasks run before the next partition.
             await trio.lowlevel.checkpoint()
 
-    # --- what is asked rarely ---
+    # --- rare requests ---
 
     async def _find_range(self, followed: Followed) -> None:
         start_offset = await self._listed_offset(followed, EARLIEST)
@@ -198,7 +197,7 @@ class ReplicaFetcher:
             followed.continue_within(start_offset, end_offset)
 
     async def _listed_offset(self, followed: Followed, timestamp: int) -> int:
-        """Where the leader's log begins or ends. Raises BrokerError."""
+        """Return the start or end offset of the leader's log. Raises BrokerError."""
         partition = followed.partition
         wanted = ListOffsetsPartition(
             partition_index=partition.index, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
@@ -213,9 +212,9 @@ class ReplicaFetcher:
         return found.offset
 
     async def _epoch_starts(self, followed: Followed) -> list[tuple[int, int]]:
-        """(start offset, leader epoch) of all epochs of the leader that end above what is copied already, ascending.
+        """Return (start offset, leader epoch) of all epochs of the leader that end above the copy's end, ascending.
 
-        The leader tells where an epoch ends, and that is where the next one begins. Raises BrokerError.
+        The leader returns the end of an epoch, which is the start of the next one. Raises BrokerError.
         """
         starts: list[tuple[int, int]] = []
         epoch = followed.leader_epoch
@@ -251,7 +250,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetchers:
-    """All copying of one broker."""
+    """A set of all fetching tasks of one broker."""
 
     def __init__(self, here: CopyingBroker) -> None:
         self._here = here
@@ -259,7 +258,7 @@ class ReplicaFetchers:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Copy what there is to follow until cancelled."""
+        """Run the fetching tasks until cancelled."""
         async with trio.open_nursery() as self._nursery:
             for fetcher in self._fetchers.values():
                 self._nursery.start_soon(fetcher.run)
@@ -267,7 +266,7 @@ class ReplicaFetchers:
             await trio.sleep_forever()
 
     def follow(self, partition: Partition, leader_id: int) -> None:
-        """Copy a partition, which has become a follower, from this leader and no other."""
+        """Copy a partition, which has become a follower, from this leader only."""
         self.forget(partition)
         followed = Followed(partition, partition.leader_epoch)
         try:
@@ -284,7 +283,7 @@ class ReplicaFetchers:
         fetcher.add(followed)
 
     def forget(self, partition: Partition) -> None:
-        """Copy it no more."""
+        """Stop copying a partition."""
         for fetcher in self._fetchers.values():
             fetcher.remove(partition)
 

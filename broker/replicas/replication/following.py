@@ -1,8 +1,8 @@
-"""One partition that is copied from its leader: what to ask for next, and what to make of the answer.
+"""A partition that is copied from its leader: the next fetch, and the handling of its answer.
 
-A follower believes its leader. It tells the leader epoch of its last record; a leader that knows that epoch to end
-earlier says where, and the follower cuts its log there before anything else (KIP-595). What is left is a prefix of the
-leader's log, byte for byte.
+A follower trusts its leader. A fetch contains the leader epoch of the follower's last record; if that epoch ends
+earlier in the leader's log, the answer says where, and the follower first truncates its log there (KIP-595). The rest
+is a prefix of the leader's log, byte for byte.
 
 Source: Kafka `AbstractFetcherThread`, `ReplicaFetcherThread`.
 """
@@ -26,43 +26,43 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
-    """What an answer for one partition asks for."""
+    """A next step after the answer for one partition."""
 
     GO_ON = auto()
-    """Fetch again from where the log ends now."""
+    """Fetch again from the present log end."""
     WAIT = auto()
-    """The leader knows more or less than we do of who leads, or the disk has failed: try again later."""
+    """The leader has newer or older metadata than this broker, or the disk has failed: retry later."""
     OUT_OF_RANGE = auto()
-    """Ask the leader where its log begins and ends, then `Followed.continue_within` that."""
+    """Ask the leader for its log start and end, then call `Followed.continue_within` with them."""
 
 
 @dataclass(slots=True, eq=False)
 class Followed:
-    """A partition in one leader epoch, as the task sees it that copies it."""
+    """A partition in one leader epoch, with the state of its fetching task."""
 
     partition: Partition
     leader_epoch: int
     epoch_starts: list[tuple[int, int]] = field(default_factory=list)
-    """(start offset, leader epoch) as the leader knows them, ascending; asked for only where records do not say."""
+    """(start offset, leader epoch) of the leader, ascending; requested only if records have no epochs."""
     wait_until: float = 0.0
-    """In the event loop's clock: not to be asked for before."""
+    """The time of the next fetch, in the event loop's clock."""
     is_caught_up: bool = False
     """Whether the copy reached the leader's high watermark at the last answer (Kafka `PartitionFetchState.lag`)."""
     failures: int = 0
-    """Answers in a row that made it wait."""
+    """The number of successive answers with the outcome WAIT."""
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition is still to be copied in this epoch."""
+        """Whether the partition is still followed in this epoch."""
         return not self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
     @property
     def log(self) -> PartitionLog:
-        """The copy."""
+        """The log into which records are copied."""
         return self.partition.log
 
     def begin(self) -> None:
-        """Cut what could never be compared with the leader's log: a tail that does not know its epochs.
+        """Truncate a tail without leader epochs, which could not be compared with the leader's log.
 
         Raises BrokerError (Kafka `truncateToHighWatermark`).
         """
@@ -71,7 +71,7 @@ class Followed:
             log.truncate_to(log.high_watermark)
 
     def wanted(self, max_bytes: int) -> FetchPartition:
-        """What to ask for."""
+        """Return the partition's entry in a fetch request."""
         log = self.log
         return FetchPartition(
             partition=self.partition.index,
@@ -85,7 +85,7 @@ class Followed:
     # --- answers ---
 
     def take(self, data: PartitionData, asked_offset: int) -> Outcome:
-        """Act on the leader's answer to a fetch from ``asked_offset`` on; one that comes too late changes nothing.
+        """Apply the leader's answer to a fetch from ``asked_offset`` on; an outdated answer changes nothing.
 
         Records of formats v0 and v1 need `epoch_starts`: see `lacks_epochs`.
         """
@@ -119,13 +119,14 @@ class Followed:
         if log.log_end_offset == log.log_start_offset:
             first = next(iter_batches(records), None)
             if first is not None and first.base_offset < log.log_end_offset:
-                # The leader's log begins inside this batch. It is taken whole; the log start follows the leader's.
+                # The leader's log starts inside this batch. The whole batch is copied; the log start follows the
+                # leader's.
                 log.truncate_fully(first.base_offset)
         for stretch, epoch in self._by_epoch(memoryview(records)):
             log.append_as_follower(stretch, unversioned_epoch=epoch)
 
     def _by_epoch(self, records: memoryview) -> Iterator[tuple[memoryview, int]]:
-        """The records, cut where an epoch begins that old formats do not tell; the epoch is -1 if they need none."""
+        """Yield the records in runs of one epoch, for formats without epochs; the epoch is -1 if records have it."""
         if not self.epoch_starts:
             yield records, UNDEFINED_EPOCH
             return
@@ -153,7 +154,7 @@ class Followed:
 
     def _truncate(self, offset: int) -> None:
         log = self.log
-        logger.info("%s-%d: cut from offset %d to %d", log.topic, log.partition, log.log_end_offset, offset)
+        logger.info("%s-%d: truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, offset)
         if offset < log.high_watermark:
             logger.warning(
                 "%s-%d: offset %d is below the high watermark %d",
@@ -166,10 +167,10 @@ class Followed:
         self.partition.wake_waiters()
 
     def continue_within(self, leader_start_offset: int, leader_end_offset: int) -> None:
-        """Make the copy end in what the leader has, which refused to read at its end. Raises BrokerError.
+        """Move the copy's end into the range of the leader, which refused a fetch at that offset. Raises BrokerError.
 
-        A leader that ends before us was elected although it lacked records (unclean election); one that begins after us
-        has deleted what we have not copied (Kafka `fetchOffsetAndTruncate`).
+        A leader whose log ends earlier was elected although it lacked records (unclean election); one whose log starts
+        later has deleted records that were not copied (Kafka `fetchOffsetAndTruncate`).
         """
         log = self.log
         if leader_end_offset < log.log_end_offset:
@@ -178,20 +179,20 @@ class Followed:
             log.truncate_fully(leader_start_offset)
             self.partition.wake_waiters()
 
-    # --- leader epochs of records that do not tell them ---
+    # --- leader epochs of records without epochs ---
 
     def lacks_epochs(self, records: object) -> bool:
-        """Whether there are batches of v0 or v1 among ``records`` and `epoch_starts` is not known yet."""
+        """Return whether ``records`` have batches of v0 or v1 while `epoch_starts` is not known."""
         if self.epoch_starts or not isinstance(records, bytes | bytearray | memoryview):
             return False
         return any(batch.magic < v2.MAGIC for batch in iter_batches(records))
 
 
 def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
-    """Up to where ``log`` may agree with a leader that tells where its largest epoch not above our last one ends.
+    """Return the offset to which ``log`` is truncated for a leader whose answer has a diverging epoch.
 
-    Where we never had that epoch, only our own end of the next lower one is sure so far: the next fetch tells more.
-    Source: Kafka `AbstractFetcherThread.getOffsetTruncationState`; KIP-101, KIP-279.
+    If the log never had that epoch, the result is the log's own end of the next lower one: the next fetch compares
+    that. Source: Kafka `AbstractFetcherThread.getOffsetTruncationState`; KIP-101, KIP-279.
     """
     if diverging.epoch == UNDEFINED_EPOCH or diverging.end_offset == UNDEFINED_OFFSET:
         return log.high_watermark

@@ -1,8 +1,8 @@
-"""Leaders' wishes for other in-sync sets, brought to the controller (AlterPartition; Kafka `AlterPartitionManager`).
+"""The leader's requests to the controller for other in-sync sets (AlterPartition; Kafka `AlterPartitionManager`).
 
-One request is under way at a time, with all wishes that have come together since the last one. A wish that may have
-been granted, for all we know, is asked again until it is answered or the metadata has overtaken it: while it is open it
-counts for the high watermark.
+One request is in progress at a time, with all changes that were queued since the last one. A change that may have been
+applied is requested again until it is answered or newer metadata replaces it: while it is pending, it counts for the
+high watermark.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-"""Between two tries; each further one doubles it."""
+"""Pauses between two attempts; each further attempt doubles the pause."""
 REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Nothing has changed, and the leader may wish for something else."""
+"""Nothing has changed, and the leader may request another change."""
 OVERTAKEN = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -46,11 +46,11 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The controller knows something newer, which will come with the metadata."""
+"""The controller has a newer state, which will arrive with the metadata."""
 
 
 class InSyncChanges:
-    """The wishes of all partitions that this broker leads."""
+    """A queue of the pending changes of all partitions that this broker leads."""
 
     def __init__(
         self, link: ControllerLink, node_id: int, broker_epoch: Callable[[], int], partitions: PartitionRegistry
@@ -63,14 +63,14 @@ class InSyncChanges:
         self._has_wishes = trio.Event()
 
     def wish(self, log: PartitionLog, change: InSyncChange) -> None:
-        """Ask the controller for a change, soon."""
+        """Queue a change for the controller."""
         partition = self._partitions.find(log.topic, log.partition)
         if partition is not None:
             self._wishes[log.topic_id or NO_UUID, log.partition] = (partition, change)
             self._has_wishes.set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send queued changes until cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
             await self._has_wishes.wait()
@@ -83,7 +83,7 @@ class InSyncChanges:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _ask(self, *, is_first_try: bool) -> bool:
-        """Bring all open wishes; whether none has to be asked again."""
+        """Send all pending changes; return whether none must be retried."""
         asked = {key: wish for key, wish in self._wishes.items() if _is_open(*wish)}
         self._wishes = dict(asked)
         if not asked:
@@ -94,7 +94,7 @@ class InSyncChanges:
                 raise BrokerError(ErrorCode(answer.error_code))
         except BrokerError as error:
             level = logging.INFO if is_first_try else logging.DEBUG
-            logger.log(level, "in-sync sets stay as they are for now: %s", error.message or error.code.name)
+            logger.log(level, "in-sync sets could not be changed yet: %s", error.message or error.code.name)
             return False
         is_done = True
         for topic in answer.topics:
@@ -125,7 +125,7 @@ class InSyncChanges:
         )
 
     def _settle(self, partition: Partition, change: InSyncChange, answer: PartitionDataResponse) -> bool:
-        """Act on the answer to one wish; False if it has to be asked again."""
+        """Apply the answer to one change; return False if it must be retried."""
         leadership = partition.leadership
         code = ErrorCode(answer.error_code)
         if leadership is None or code in OVERTAKEN:
@@ -136,7 +136,7 @@ class InSyncChanges:
             return False
         elif (answer.leader_id, answer.leader_epoch) == (self._node_id, leadership.leader_epoch):
             leadership.granted(change, answer.isr, answer.partition_epoch)
-            logger.info("%s-%d: in sync are %s", partition.topic, partition.index, sorted(answer.isr))
+            logger.info("%s-%d: in-sync replicas are %s", partition.topic, partition.index, sorted(answer.isr))
         partition.advance_high_watermark()
         return True
 

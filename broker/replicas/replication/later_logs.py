@@ -1,7 +1,7 @@
-"""New partitions whose logs are made one turn of the event loop after the other.
+"""New partitions whose logs are created a few in each turn of the event loop.
 
-A log costs half a millisecond to four, and one request creates up to 10,000 of them. A partition without its log is
-answered as one that is elsewhere (NOT_LEADER_OR_FOLLOWER), as in Kafka while a broker has not applied the metadata.
+The creation of a log takes half a millisecond to four, and one request creates up to 10,000 of them. A partition
+without its log is answered with NOT_LEADER_OR_FOLLOWER, as in Kafka while a broker has not applied the metadata.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import trio
 from ...metadata.state import PartitionState, TopicState
 
 MADE_AT_ONCE = 64
-"""Logs that are made before the event loop serves anybody else; an internal topic has 50."""
+"""Logs that are created before the event loop serves other requests; an internal topic has 50."""
 MADE_IN_A_TURN = 10
 RETRY_S = 1.0
-"""How long to wait after a log could not be made."""
+"""How long to wait after a log could not be created."""
 
 
 class LaterLogs:
-    """A queue of (topic id, partition), and who waits for a topic to have left it."""
+    """A queue of (topic id, partition), with the tasks that wait until a topic has left the queue."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[UUID, int]] = deque()
         self._counts: Counter[UUID] = Counter()
         self._made = 0
-        """Since this turn of the event loop began."""
+        """The number of logs created in this turn of the event loop."""
         self._is_running = False
         self._is_failing = False
         self._work = trio.Event()
         self._made_some = trio.lowlevel.ParkingLot()
 
     def rest_of(self, topic: TopicState, states: Sequence[PartitionState]) -> list[PartitionState]:
-        """Queue the partitions that are too many for this turn, and return those whose logs are to be made at once.
+        """Queue the partitions that are too many for this turn, and return those whose logs must be created at once.
 
-        Those are all as long as nobody waits in `turn`.
+        These are all partitions as long as no task waits in `turn`.
         """
         if not self._is_running:
             return list(states)
@@ -47,12 +47,12 @@ class LaterLogs:
         self._queue.extend((topic.topic_id, state.index) for state in later)
         if later:
             self._counts[topic.topic_id] += len(later)
-        # Who waits in `turn` goes on in the next turn of the event loop, in which as many may be made again.
+        # The task in `turn` continues in the next turn of the event loop, which has a new limit.
         self._work.set()
         return now
 
     async def turn(self) -> None:
-        """Return in another turn of the event loop, when there was something to make in the present one."""
+        """Wait for the next turn of the event loop in which there are logs to create."""
         self._is_running, self._made = True, 0
         if self._is_failing:
             self._is_failing = False
@@ -65,7 +65,7 @@ class LaterLogs:
         self._made = 0
 
     def take(self) -> list[tuple[UUID, int]]:
-        """Take the partitions of a turn out of the queue."""
+        """Remove the partitions of one turn from the queue and return them."""
         taken = [self._queue.popleft() for _ in range(min(MADE_IN_A_TURN, len(self._queue)))]
         for topic_id, _ in taken:
             self._counts[topic_id] -= 1
@@ -75,13 +75,13 @@ class LaterLogs:
         return taken
 
     def try_again(self, topic_id: UUID, index: int) -> None:
-        """Queue a partition again whose log could not be made just now."""
+        """Queue a partition again whose log could not be created."""
         self._queue.append((topic_id, index))
         self._counts[topic_id] += 1
         self._is_failing = True
         self._work.set()
 
     async def wait_for(self, topic_id: UUID) -> None:
-        """Return when no partition of the topic is in the queue."""
+        """Wait until no partition of the topic is in the queue."""
         while self._counts[topic_id]:
             await self._made_some.park()

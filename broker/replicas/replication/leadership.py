@@ -1,10 +1,10 @@
-"""The leader of a partition with several replicas: what it knows of its followers during one leader epoch.
+"""The leader's state of the followers of a partition with several replicas, during one leader epoch.
 
-- A follower's fetch says up to where it holds the log; the least of what the in-sync replicas hold is the high
+- A follower's fetch offset is the end of its log; the smallest log end offset of the in-sync replicas is the high
   watermark, which only grows.
-- A follower is in sync as long as it has held all of the log at some time within `replica.lag.time.max.ms`.
-- The in-sync set is the controller's to change. While a change is asked for, the larger of the two sets counts for the
-  high watermark, so nothing is told to be safe that the new leader might lack (KIP-497).
+- A follower is in sync as long as it has reached the leader's log end within `replica.lag.time.max.ms`.
+- Only the controller changes the in-sync set. While a change is pending, the union of both sets counts for the high
+  watermark, so no record is acknowledged that a new leader might lack (KIP-497).
 
 Source: Kafka `Partition` and `Replica`. Times are milliseconds.
 """
@@ -24,33 +24,33 @@ NO_BROKER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class ReplicationRules:
-    """What leading takes of the broker that does it."""
+    """A record of the leading broker's settings and callbacks."""
 
     node_id: int
     max_lag_ms: int
     """`replica.lag.time.max.ms`."""
     now_ms: Callable[[], int]
     may_join: Callable[[int, int], bool]
-    """Whether a broker, in the life that its epoch tells (-1: any), may be in sync: alive, and not about to stop."""
+    """Tells whether a broker with this epoch (-1: any) may be in sync: registered, not fenced, not in shutdown."""
     wish: Callable[[PartitionLog, InSyncChange], None]
-    """Called with each change of an in-sync set that the controller shall make."""
+    """Called with each requested change of an in-sync set."""
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far one follower is, by its fetches in this leader epoch."""
+    """A record of one follower's progress, from its fetches in this leader epoch."""
 
     caught_up_ms: int
-    """When it last held all that the leader held."""
+    """The last time at which the follower had reached the leader's log end."""
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = NO_BROKER_EPOCH
     fetched_ms: int = 0
     leader_end_at_fetch: int = 0
-    """Where the leader's log ended when it last fetched."""
+    """The leader's log end offset at the follower's last fetch."""
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Take note of a fetch from ``offset`` on (Kafka `Replica.updateFetchStateOrThrow`)."""
+        """Record a fetch from ``offset`` on (Kafka `Replica.updateFetchStateOrThrow`)."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_at_fetch:
@@ -61,24 +61,24 @@ class FollowerProgress:
 
 
 class InSyncChange(NamedTuple):
-    """A wish for another in-sync set, as AlterPartition carries it."""
+    """A requested in-sync set, as AlterPartition carries it."""
 
     leader_epoch: int
     partition_epoch: int
     in_sync: tuple[tuple[int, int], ...]
-    """Node ids with their broker epochs, -1 where that is not known."""
+    """Node ids with their broker epochs, -1 for an unknown epoch."""
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """The brokers alone."""
+        """The node ids alone."""
         return tuple(node_id for node_id, _ in self.in_sync)
 
 
 class Leadership:
-    """The followers of one partition as its leader sees them.
+    """A leader's view of the followers of one partition.
 
-    Invariant: `in_sync` is what the controller has told last; `in_sync` and the wish under way together hold everybody
-    whose copy the high watermark waits for.
+    Invariant: `in_sync` is the controller's last known set; the union of `in_sync` and the pending `wish` are the
+    replicas for which the high watermark waits.
     """
 
     def __init__(self, log: PartitionLog, state: PartitionState, rules: ReplicationRules) -> None:
@@ -86,16 +86,16 @@ class Leadership:
         self.rules = rules
         self.leader_epoch = state.leader_epoch
         self.epoch_start_offset = log.log_end_offset
-        """Where the log ended when the epoch began; who holds less cannot be in sync."""
+        """The log end offset at the start of the epoch; a follower that has less cannot be in sync."""
         self.in_sync: tuple[int, ...] = ()
         self.partition_epoch = -1
         self.wish: InSyncChange | None = None
-        """The change that the controller has been asked for."""
+        """The pending change, requested from the controller."""
         self.followers: dict[int, FollowerProgress] = {}
         self.update(state)
 
     def update(self, state: PartitionState) -> None:
-        """Take what the controller says of the partition in this leader epoch; older news change nothing."""
+        """Apply the controller's state of the partition in this leader epoch; an older state changes nothing."""
         if state.partition_epoch <= self.partition_epoch:
             return
         self.partition_epoch = state.partition_epoch
@@ -105,16 +105,17 @@ class Leadership:
         known, self.followers = self.followers, {}
         for node_id in state.replicas:
             if node_id != self.rules.node_id:
-                # Who is in sync gets its time to show it.
+                # An in-sync follower gets the full lag time until its first fetch.
                 since_ms = now_ms if node_id in self.in_sync else 0
                 self.followers[node_id] = known.get(node_id) or FollowerProgress(since_ms)
 
     # --- fetches and the high watermark ---
 
     def fetched(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> None:
-        """A follower has fetched from ``offset`` on, so it holds what is before; one that has caught up shall join.
+        """Record a follower's fetch from ``offset`` on, and request that a follower that has caught up joins the
+        in-sync set.
 
-        The high watermark is not moved: see `advance`. Raises KeyError for a broker without a replica.
+        The high watermark does not change: see `advance`. Raises KeyError for a broker without a replica.
         """
         follower = self.followers[node_id]
         follower.fetched(offset, self.log.log_end_offset, self.rules.now_ms())
@@ -124,9 +125,9 @@ class Leadership:
             self._wish_for((*self.in_sync, node_id))
 
     def idles(self, node_id: int, offset: int, *, log_start_offset: int, broker_epoch: int) -> bool:
-        """Whether a fetch from ``offset`` on changes nothing but the time at which the follower was seen, noted here.
+        """Return whether a fetch from ``offset`` on changes nothing but the follower's fetch time, which is recorded.
 
-        That is so if it is in sync, as it was, and what it holds is all there is and replicated.
+        That is so if the follower is in sync, has not moved, and has the whole log, all of which is replicated.
         """
         follower, log = self.followers.get(node_id), self.log
         if (
@@ -145,10 +146,11 @@ class Leadership:
         return follower.log_end_offset >= wanted_offset and self.rules.may_join(node_id, follower.broker_epoch)
 
     def advance(self) -> bool:
-        """Raise the high watermark to what all hold that must (Kafka `maybeIncrementLeaderHW`); whether it moved.
+        """Advance the high watermark as far as possible (Kafka `maybeIncrementLeaderHW`); return whether it moved.
 
-        That are the in-sync replicas, those that are wished to be, and those that are about to catch up, who would
-        otherwise chase an end that moves. With fewer than `min.insync.replicas` it stays (KIP-966).
+        It is the smallest log end offset of the replicas that count: the in-sync replicas, those of the pending change,
+        and those that are about to catch up, which would otherwise chase a moving end. With fewer than
+        `min.insync.replicas` it stays (KIP-966).
         """
         log = self.log
         if not self.has_enough_in_sync:
@@ -170,17 +172,17 @@ class Leadership:
 
     @property
     def min_in_sync(self) -> int:
-        """`min.insync.replicas`, but never more than there are replicas (Kafka `effectiveMinIsr`)."""
+        """The value of `min.insync.replicas`, but never more than the number of replicas (Kafka `effectiveMinIsr`)."""
         return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether records that are acknowledged now would be in as many logs as the topic wants."""
+        """Whether there are at least `min_in_sync` in-sync replicas."""
         return len(self.in_sync) >= self.min_in_sync
 
     @property
     def low_watermark(self) -> int:
-        """The least offset at which some replica that may serve still begins; what is below is deleted everywhere."""
+        """The smallest log start offset of all active replicas; records below it are deleted everywhere."""
         starts = [self.log.log_start_offset]
         starts += [
             follower.log_start_offset
@@ -192,7 +194,7 @@ class Leadership:
     # --- the in-sync set ---
 
     def drop_laggards(self) -> None:
-        """Ask for a set without those who have not held the whole log for too long, if there are any."""
+        """Request an in-sync set without followers that have lagged for too long, if there are any."""
         if self.wish is not None:
             return
         now_ms, end_offset = self.rules.now_ms(), self.log.log_end_offset
@@ -216,7 +218,7 @@ class Leadership:
         return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def granted(self, wish: InSyncChange, in_sync: Sequence[int], partition_epoch: int) -> None:
-        """The controller has agreed: this is the set now. What came from the metadata log meanwhile counts more."""
+        """Apply the controller's new in-sync set, unless the metadata log has brought a newer one."""
         if self.wish == wish:
             self.wish = None
         if partition_epoch > self.partition_epoch:
@@ -224,9 +226,10 @@ class Leadership:
             self.in_sync = tuple(in_sync)
 
     def refused(self, wish: InSyncChange, *, is_ineligible: bool = False) -> None:
-        """The controller has said no. Silence is no such answer: the change may have been made, and then it counts.
+        """Discard a change that the controller refused. A missing answer is no refusal: the change may be in effect.
 
-        Where who was to join ``is_ineligible`` (its disk is full, say), the high watermark waits for it no more.
+        If the joining follower ``is_ineligible`` (its disk is full, for example), the high watermark stops waiting for
+        it.
         """
         if self.wish != wish:
             return

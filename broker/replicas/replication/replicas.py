@@ -1,4 +1,4 @@
-"""Keeps the partitions that this broker has in step with the metadata: their logs, configurations and roles."""
+"""Application of metadata changes to this broker's partitions: their logs, configurations and roles."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ logger = logging.getLogger(__name__)
 
 
 class Copying(Protocol):
-    """What copies partitions from their leaders (`fetcher.ReplicaFetchers`)."""
+    """A copier of partitions from their leaders (`fetcher.ReplicaFetchers`)."""
 
     def follow(self, partition: Partition, leader_id: int) -> None:
-        """Copy a partition, which has become a follower, from this leader and no other."""
+        """Copy a partition, which has become a follower, from this leader only."""
 
     def forget(self, partition: Partition) -> None:
-        """Copy it no more."""
+        """Stop copying a partition."""
 
 
 class InCluster(Protocol):
-    """What a broker of several has (`replication.Replication`)."""
+    """A view of the replication of a broker in a cluster of several (`replication.Replication`)."""
 
     rules: ReplicationRules
     copying: Copying
 
 
 class LeadershipListener(Protocol):
-    """Whoever works with the partitions that are led here: coordinators."""
+    """A listener for the partitions that this broker leads, such as the coordinators."""
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads the partition, for the first time or in a new leader epoch."""
+        """Handle that this broker leads the partition, for the first time or in a new leader epoch."""
 
     def resigned(self, partition: Partition) -> None:
-        """It leads it no more; the partition may be gone."""
+        """Handle that this broker does not lead the partition any more; the partition may be deleted."""
 
 
 class Replicas:
-    """Applies metadata changes to the logs and the partition registry of one broker."""
+    """An applier of metadata changes to the logs and the partition registry of one broker."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Replicas:
         partitions: PartitionRegistry,
         replication: InCluster | None = None,
     ) -> None:
-        """Without ``replication`` the broker is a cluster of its own, and leads all its partitions."""
+        """Apply changes to these parts; without ``replication`` the broker is alone and leads all its partitions."""
         self._metadata = metadata
         self._logs = logs
         self._partitions = partitions
@@ -78,16 +78,16 @@ class Replicas:
         self._knows_roles = replication is None
         self._later = LaterLogs()
         self._unmade: dict[tuple[str, int], str] = {}
-        """Partitions whose logs could not be made or opened, and why; they are in `_later`."""
+        """Partitions whose logs could not be created or opened, with the reason; they are queued in `_later`."""
 
     def listen(self, listener: LeadershipListener) -> None:
-        """Tell ``listener`` of every partition that is led here from now on, or no more."""
+        """Notify ``listener`` of every partition that this broker starts or stops leading."""
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """Have what the metadata says now, and follow its changes. Raises BrokerError if a log cannot be made.
+        """Apply the present metadata, and subscribe to its changes. Raises BrokerError if a log cannot be created.
 
-        In a cluster, partitions have no leader until `take_roles`: what was known at the last stop is old.
+        In a cluster, partitions have no leader until `take_roles`: the roles at the last stop are outdated.
         """
         self._take_broker_config()
         for topic in self._metadata.topics.values():
@@ -95,7 +95,7 @@ class Replicas:
         self._metadata.subscribe(self.apply)
 
     async def make_later_logs(self) -> None:
-        """Make the logs of new partitions that were too many for one turn of the event loop, until cancelled."""
+        """Create the logs of new partitions that were too many for one turn of the event loop, until cancelled."""
         while True:
             await self._later.turn()
             for topic_id, index in self._later.take():
@@ -108,16 +108,16 @@ class Replicas:
                 self._add_partitions(topic, [topic.partitions[index]])
 
     async def wait_for_logs(self, topics: Collection[str]) -> None:
-        """Return when this broker has made the logs of these topics, as far as they exist."""
+        """Wait until this broker has created the logs of these topics, as far as they exist."""
         for name in topics:
             topic = self._metadata.topics.get(name)
             if topic is not None:
                 await self._later.wait_for(topic.topic_id)
 
     def take_roles(self) -> None:
-        """Lead and follow as the metadata says, which is up to date from now on.
+        """Take the roles of the metadata, which is up to date from now on.
 
-        Logs that the metadata does not give to this broker are set aside and kept, as in Kafka (`-stray`).
+        Logs that the metadata does not assign to this broker are renamed and kept, as in Kafka (`-stray`).
         Raises BrokerError UNKNOWN_LEADER_EPOCH if a log has records of a leader that the metadata does not know yet,
         OSError.
         """
@@ -147,7 +147,7 @@ class Replicas:
             known = topics.get(topic)
             is_known = known is not None and index < len(known.partitions)
             if topic != CLUSTER_METADATA and not (is_known and node_id in topics[topic].partitions[index].replicas):
-                self._set_aside(topic, index, "it is not this broker's by the metadata")
+                self._set_aside(topic, index, "the metadata does not assign it to this broker")
 
     def _set_aside(self, topic: str, index: int, reason: str) -> None:
         path = self._logs.set_aside(topic, index)
@@ -159,7 +159,7 @@ class Replicas:
         self._logs.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def apply(self, change: MetadataChange) -> None:
-        """Act on one change."""
+        """Apply one change."""
         match change:
             case PartitionsAdded(topic, first):
                 self._add_partitions(topic, self._later.rest_of(topic, topic.partitions[first:]))
@@ -177,7 +177,7 @@ class Replicas:
                 for topic in self._metadata.topics.values():
                     self._configure(topic)
 
-    # --- what is here
+    # --- partitions and their logs
 
     def _add_partitions(self, topic: TopicState, states: list[PartitionState]) -> None:
         config = self._metadata.topic_config(topic.name)
@@ -199,7 +199,7 @@ class Replicas:
             self._assign(partition, state, is_here_since_now=True)
 
     def _log_of(self, topic: TopicState, index: int, config: LogConfig) -> PartitionLog:
-        """The log of a partition, made if there is none. Raises OSError, BrokerError."""
+        """Return the log of a partition, created if there is none. Raises OSError, BrokerError."""
         log = self._logs.get(topic.name, index)
         if log is not None and self._is_of_older_topic(log, topic):
             self._drop_older(log)
@@ -212,10 +212,10 @@ class Replicas:
         return log
 
     def _make_later(self, topic: TopicState, index: int, fault: OSError | BrokerError) -> None:
-        """Leave a partition offline until its log can be made or opened; one line for each reason."""
+        """Keep a partition offline until its log can be created or opened; log each reason once."""
         reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
         if self._unmade.get((topic.name, index)) != reason:
-            logger.error("%s-%d is offline, its log cannot be opened: %s: trying again", topic.name, index, reason)
+            logger.error("%s-%d is offline, its log cannot be opened: %s: retrying", topic.name, index, reason)
         self._unmade[topic.name, index] = reason
         self._partitions.take_offline(topic.name, index)
         self._later.try_again(topic.topic_id, index)
@@ -233,7 +233,7 @@ class Replicas:
                 self._tell_resigned(partition)
 
     def _is_of_older_topic(self, log: PartitionLog, topic: TopicState) -> bool:
-        """Whether the name is all that they have in common: such records must not count as the leader's."""
+        """Return whether a log belongs to an older topic of the same name, whose records must not be served."""
         return self._rules is not None and log.topic_id not in (None, NO_UUID, topic.topic_id)
 
     def _drop_older(self, log: PartitionLog) -> None:
@@ -241,7 +241,7 @@ class Replicas:
             logger.warning("%s-%d belongs to a topic that was deleted: removed", log.topic, log.partition)
             self._logs.delete(log.topic, log.partition)
         else:
-            self._set_aside(log.topic, log.partition, f"the topic's id is another than {log.topic_id} now")
+            self._set_aside(log.topic, log.partition, f"its topic id {log.topic_id} is not the topic's present id")
 
     def _change(self, topic: TopicState, states: list[PartitionState], *, is_recorded: bool = True) -> None:
         for state in states:
@@ -269,7 +269,7 @@ class Replicas:
             if is_recorded:
                 self._logs.delete(topic.name, index)
             elif self._logs.get(topic.name, index) is not None:
-                self._set_aside(topic.name, index, "a snapshot of the metadata does not give it to this broker")
+                self._set_aside(topic.name, index, "a snapshot of the metadata does not assign it to this broker")
         except OSError as fault:
             logger.error("%s-%d is not deleted: %s", topic.name, index, fault)
 
@@ -282,7 +282,7 @@ class Replicas:
     # --- roles
 
     def _is_alone(self, state: PartitionState) -> bool:
-        """Whether the replica here is the partition's only one, and leads it."""
+        """Return whether the replica here is the partition's only one, and its leader."""
         return self._rules is None or (state.replicas == [self._metadata.node_id] == [state.leader])
 
     def _assign(self, partition: Partition, state: PartitionState, *, is_here_since_now: bool = False) -> None:

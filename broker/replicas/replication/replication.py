@@ -1,4 +1,4 @@
-"""The replication of one broker in a cluster of several: what its partitions need of it, and its tasks."""
+"""The replication of one broker in a cluster of several: the parts that its partitions need, and its tasks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .throttle import ReplicationThrottles
 logger = logging.getLogger(__name__)
 
 TIMEOUT_CHECK_S = 0.2
-"""How late acks=all may be told that its time is over."""
+"""Largest delay of the timeout error for acks=all."""
 
 
 class Replication:
-    """Copies what this broker follows, and keeps the in-sync sets of what it leads."""
+    """A set of tasks that copy the followed partitions, and maintain the in-sync sets of the led ones."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Replication:
         return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
 
     async def run(self) -> None:
-        """Replicate until cancelled."""
+        """Run the replication tasks until cancelled."""
         self.throttles.start()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fetchers.run)
@@ -69,7 +69,7 @@ class Replication:
             nursery.start_soon(self._give_up_late_appends)
 
     async def _drop_laggards(self) -> None:
-        """Look twice in the time that a follower may lag (Kafka: `isr-expiration`)."""
+        """Check for lagging followers twice in each lag time (Kafka: `isr-expiration`)."""
         while True:
             await trio.sleep(self._config.replica_lag_time_max_ms / 2000)
             for partition in self._partitions:

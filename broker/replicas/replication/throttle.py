@@ -1,9 +1,9 @@
-"""The replication throttle (KIP-73): how fast replicas are copied that are not in sync, as after a reassignment.
+"""The replication throttle (KIP-73): limits the copying of replicas that are not in sync, as after a reassignment.
 
 A topic's ``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas`` name the replicas,
-the broker's ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate`` the bytes a second. What
-is copied of throttled replicas counts, in sync or not; only who is not in sync has to wait, so that nobody drops out of
-the in-sync set for the throttle. Source: Kafka `ReplicationQuotaManager`, `SimpleRate`, `TopicConfigHandler`.
+the broker's ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate`` the bytes a second. All
+copied bytes of throttled replicas count, in sync or not; only replicas that are not in sync are delayed, so that the
+throttle removes none from the in-sync set. Source: Kafka `ReplicationQuotaManager`, `SimpleRate`, `TopicConfigHandler`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALL = "*"
 
 
 class RecentRate(SampledRate):
-    """Units per second since the oldest sample, or over one whole sample at least (Kafka `SimpleRate`)."""
+    """A rate in units per second since the oldest sample, over one whole sample at least (Kafka `SimpleRate`)."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class RecentRate(SampledRate):
 
 
 class ReplicationThrottle:
-    """One side's throttle on one broker."""
+    """A throttle of one side, leader or follower, on one broker."""
 
     def __init__(self, window: Window, node_id: int, now_ms: Callable[[], int], replicas_key: str) -> None:
         self._rate = RecentRate(window)
@@ -41,17 +41,17 @@ class ReplicationThrottle:
         self._now_ms = now_ms
         self._replicas_key = replicas_key
         self._throttled: dict[str, frozenset[int] | None] = {}
-        """Partitions of each topic that are throttled here; None for all of them."""
+        """The throttled partitions of each topic; None for all of them."""
         self.limit = UNLIMITED_BYTES_PER_SECOND
         """Bytes a second."""
 
     @property
     def is_active(self) -> bool:
-        """Whether anything can have to wait."""
+        """Whether any replica can be delayed."""
         return bool(self._throttled) and self.limit < UNLIMITED_BYTES_PER_SECOND
 
     def take_topic(self, topic: TopicState) -> None:
-        """Note which replicas of a topic are throttled here."""
+        """Set the throttled replicas of a topic from its configuration."""
         text = topic.configs.get(self._replicas_key, "").strip()
         self._throttled.pop(topic.name, None)
         if text == ALL:
@@ -60,43 +60,43 @@ class ReplicationThrottle:
             self._throttled[topic.name] = named
 
     def forget_topic(self, name: str) -> None:
-        """Forget a topic that is deleted."""
+        """Remove a deleted topic."""
         self._throttled.pop(name, None)
 
     def is_throttled(self, topic: str, index: int) -> bool:
-        """Whether the replica here of a partition is among those that are named."""
+        """Return whether the configuration names this broker's replica of a partition."""
         named = self._throttled.get(topic, frozenset())
         return named is None or index in named
 
     def must_wait(self, topic: str, index: int) -> bool:
-        """Whether what is not in sync of this partition is not to be copied now."""
+        """Return whether a replica of this partition that is not in sync must not be copied now."""
         return self.is_active and self.is_throttled(topic, index) and self.is_exceeded
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more than the limit was copied of late."""
+        """Whether more than the limit was copied recently."""
         return self._rate.exceeds(self.limit, self._now_ms())
 
     def record(self, topic: str, index: int, size_bytes: int) -> None:
-        """Count bytes that were copied, if the partition is throttled."""
+        """Count copied bytes, if the partition is throttled."""
         if size_bytes and self._throttled and self.is_throttled(topic, index):
             self._rate.record(size_bytes, self._now_ms())
 
 
 class ReplicationThrottles:
-    """Both sides' throttles of one broker, in step with the metadata."""
+    """A pair of one broker's throttles, updated from the metadata."""
 
     def __init__(self, config: BrokerConfig, metadata: MetadataStore, now_ms: Callable[[], int]) -> None:
         window = Window(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000)
         self._config = config
         self._metadata = metadata
         self.leader = ReplicationThrottle(window, config.node_id, now_ms, LEADER_REPLICAS)
-        """Of what this broker's partitions are copied from here."""
+        """The throttle of the records that followers copy from this broker."""
         self.follower = ReplicationThrottle(window, config.node_id, now_ms, FOLLOWER_REPLICAS)
-        """Of what this broker copies."""
+        """The throttle of the records that this broker copies."""
 
     def start(self) -> None:
-        """Take what the metadata says now, and follow its changes."""
+        """Apply the present metadata, and subscribe to its changes."""
         self._take_rates()
         for topic in self._metadata.topics.values():
             self._take_topic(topic)
@@ -122,6 +122,6 @@ class ReplicationThrottles:
 
 
 def _partitions_of(text: str, node_id: int) -> frozenset[int]:
-    """The partitions that are named for one broker in ``partition:broker`` pairs."""
+    """Return the partitions of one broker in ``partition:broker`` pairs."""
     pairs = (pair.partition(":") for pair in text.split(","))
     return frozenset(int(index) for index, _, broker in pairs if int(broker) == node_id)
