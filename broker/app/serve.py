@@ -20,6 +20,7 @@ from ...storage.disk.log_directory import StorageUnavailableError
 from ..config import BrokerConfig, ConfigError
 from ..config.listeners import ListenerError
 from ..monitoring.loggers import LEVELS
+from .allocator import limit_kept_memory
 from .broker import Broker
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def serve(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit status: 0, or 1 after one error line if it cannot serve."""
     # If the reader of standard output closes it, the logger must not fill standard error with tracebacks.
     logging.raiseExceptions = False
+    limit_kept_memory()
     logging.basicConfig(level=LEVELS[config.gregor_log_level], format=LOG_FORMAT, stream=sys.stdout)
     for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
         for line in lines:
