@@ -193,6 +193,11 @@ class LogManager:
         """Every log."""
         return iter(list(self._logs.values()))
 
+    def has_files_of(self, topic: str, partition: int) -> bool:
+        """Return whether a log directory has the partition, although its log may not have been opened."""
+        name = TopicPartition(topic, partition)
+        return name in self._logs or any(name in directory.unopened for directory in self._directories)
+
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
         """The log directory that the partition lives in."""
         return self._homes.get(TopicPartition(topic, partition))

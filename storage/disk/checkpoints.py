@@ -19,6 +19,9 @@ from .paths import TopicPartition
 
 VERSION = 0
 MAX_ENTRIES = 10_000_000
+MOST_SHOWN = 300
+"""Characters of a malformed line in a message."""
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 _METADATA = re.compile(r"version\s*:\s*0\s+topic_id\s*:\s*(\S+)\s*")
 
 
@@ -56,10 +59,28 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     for line in parse_lines(data):
         try:
             topic, partition, offset = line.split()
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            name = TopicPartition(topic, _number(partition, INT32_MAX))
+            offsets[name] = _number(offset, INT64_MAX)
         except ValueError as fault:
-            raise MalformedCheckpointError(f"line {line!r}") from fault
+            raise MalformedCheckpointError(f"line {line[:MOST_SHOWN]!r}") from fault
     return offsets
+
+
+def parse_epoch(line: str) -> tuple[int, int]:
+    """Return epoch and start offset of a line of `leader-epoch-checkpoint`. Raises MalformedCheckpointError."""
+    try:
+        epoch, start = line.split(" ")
+        return _number(epoch, INT32_MAX), _number(start, INT64_MAX)
+    except ValueError as fault:
+        raise MalformedCheckpointError(f"line {line[:MOST_SHOWN]!r}") from fault
+
+
+def _number(text: str, most: int) -> int:
+    """Return the number from 0 to ``most`` that ``text`` says. Raises ValueError."""
+    number = int(text)
+    if not 0 <= number <= most:
+        raise ValueError(f"{number} is not between 0 and {most}")
+    return number
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -10,7 +10,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable
 
-from ..disk.checkpoints import MalformedCheckpointError, format_lines, parse_lines
+from ..disk.checkpoints import MalformedCheckpointError, format_lines, parse_epoch, parse_lines
 from ..disk.files import Files
 
 UNDEFINED_EPOCH = -1
@@ -38,11 +38,8 @@ class LeaderEpochs:
         except FileNotFoundError:
             return
         for line in parse_lines(data):
-            try:
-                epoch, start = map(int, line.split(" "))
-            except ValueError as fault:
-                raise MalformedCheckpointError(f"line {line!r}") from fault
-            if epoch <= self.latest or (self._starts and start < self._starts[-1]) or start < 0:
+            epoch, start = parse_epoch(line)
+            if epoch <= self.latest or (self._starts and start < self._starts[-1]):
                 raise MalformedCheckpointError(f"epoch {epoch} at offset {start} out of order")
             self._add(epoch, start)
 

@@ -68,6 +68,25 @@ def log(topics: OneTopic, clock: ManualClock) -> CoordinatorLog:
     return CoordinatorLog(TOPIC, topics, clock)
 
 
+def test_a_partition_that_takes_no_records_is_told_once(
+    log: CoordinatorLog, topics: OneTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = topics.registry.remove(TOPIC, 0)
+    assert missing is not None
+    for index in (0, 0, 1, 0):
+        if index:
+            log.append(index, [KeyValue(b"key", b"value")])
+            continue
+        with pytest.raises(BrokerError, match="COORDINATOR_NOT_AVAILABLE"):
+            log.append(index, [KeyValue(b"key", b"value")])
+    assert caplog.messages == [f"{TOPIC}-0 takes no records: COORDINATOR_NOT_AVAILABLE"]
+
+    topics.registry.add(missing)
+    with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+        log.append(1, [KeyValue(b"key", bytes(2_000_000))])
+    assert len(caplog.messages) == 1, "what a client has sent is not the partition's trouble"
+
+
 def replayed(log: CoordinatorLog, index: int) -> list[Replayed]:
     return [entry for entries in log.replay(index) for entry in entries]
 

@@ -19,6 +19,7 @@ from gregor.storage.disk.checkpoints import (
 from gregor.storage.disk.files import OsFiles
 from gregor.storage.disk.paths import TopicPartition
 from gregor.storage.index.batch_tags import Tags
+from gregor.storage.log.leader_epochs import LeaderEpochs
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from gregor.storage.log.segment import Segment
@@ -254,6 +255,35 @@ def test_flush_messages(tmp_path: Path, clock: ManualClock) -> None:
 def test_malformed_checkpoints(data: bytes) -> None:
     with pytest.raises(MalformedCheckpointError):
         parse_lines(data)
+
+
+@pytest.mark.parametrize("entry", ["topic 0 -1", "topic 0 9223372036854775808", "topic -1 2", "topic 2147483648 2"])
+def test_a_log_start_that_no_log_can_have_deletes_nothing(tmp_path: Path, clock: ManualClock, entry: str) -> None:
+    logs = manager(clock, tmp_path)
+    append(logs.create("topic", 0), b"1", b"2")
+    logs.close()
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n{entry}\n")
+
+    logs = manager(clock, tmp_path)
+    log = logs.get("topic", 0)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+    logs.close()
+
+    with pytest.raises(MalformedCheckpointError):
+        read_offsets(OsFiles(), _written(tmp_path / "checkpoint", f"0\n1\n{entry}\n"))
+
+
+@pytest.mark.parametrize("entry", ["0 9223372036854775808", "2147483648 0", "-1 0", "0 -1", "0"])
+def test_a_leader_epoch_that_cannot_be_is_malformed(tmp_path: Path, entry: str) -> None:
+    path = _written(tmp_path / "leader-epoch-checkpoint", f"0\n1\n{entry}\n")
+    with pytest.raises(MalformedCheckpointError):
+        LeaderEpochs(OsFiles(), path).load()
+
+
+def _written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
 
 
 def test_checkpoint_round_trip() -> None:

@@ -7,7 +7,6 @@ Source: Kafka `GroupMetadataManager`; the versions written are those of Kafka 3.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -28,8 +27,6 @@ from ..internal_log.coordinator_log import CoordinatorLog, KeyValue, Transaction
 from .classic_group import ClassicGroup, GroupState
 from .classic_member import ClassicMember, MemberProtocol
 from .committed_offsets import CommittedOffset
-
-logger = logging.getLogger(__name__)
 
 OFFSET_KEYS = (0, 1)
 GROUP_KEY = 2
@@ -116,8 +113,7 @@ class GroupLog:
 
 
 def error_for_clients(error: BrokerError) -> ErrorCode:
-    """Return the error that a group's client understands, and log the failed write."""
-    logger.warning("a write to the offsets topic failed: %s %s", error.code.name, error.message or "")
+    """Return the error that a group's client understands."""
     return _ERRORS_FOR_CLIENTS.get(error.code, error.code)
 
 

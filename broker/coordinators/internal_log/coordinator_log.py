@@ -7,6 +7,7 @@ in Kafka.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection, Iterator
 from functools import lru_cache
@@ -24,8 +25,15 @@ from ....storage.log.partition_log import AppendOrigin
 from ...replicas.partition import Partition, Settle
 from .request_writes import note_written
 
+logger = logging.getLogger(__name__)
+
 REPLAY_BYTES = 4 * 1024 * 1024
 """Bytes of a partition that are replayed in one step."""
+
+TROUBLES = frozenset(
+    {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS}
+)
+"""Refusals that concern the partition; others concern what a client has sent."""
 
 
 class KeyValue(NamedTuple):
@@ -83,6 +91,8 @@ class CoordinatorLog:
         self._topics = topics
         self._clock = clock
         self._codec = codec
+        self._refusals: dict[int, ErrorCode] = {}
+        """Why partitions took no record at the last attempt, by partition index."""
 
     def existing_partitions(self) -> int:
         """Return the number of the topic's partitions, 0 if the topic does not exist."""
@@ -117,14 +127,29 @@ class CoordinatorLog:
         else the log's refusal.
         """
         self._topics.ensure_internal_topic(self.topic)
-        partition = self._partition(index)
-        produced = self._batch(records, producer)
-        if produced.size_bytes > partition.log.config.max_message_bytes:
-            raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
-        base_offset = partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
+        try:
+            partition = self._partition(index)
+            produced = self._batch(records, producer)
+            if produced.size_bytes > partition.log.config.max_message_bytes:
+                raise BrokerError(ErrorCode.MESSAGE_TOO_LARGE)
+            base_offset = partition.append(produced, origin=AppendOrigin.COORDINATOR).base_offset
+        except BrokerError as refusal:
+            self._note_refusal(index, refusal)
+            raise
+        self._refusals.pop(index, None)
         if holds_answer:
             note_written(partition, base_offset + len(records) - 1)
         return base_offset
+
+    def _note_refusal(self, index: int, refusal: BrokerError) -> None:
+        """Log why a partition takes no records: once for each reason until the partition takes records again.
+
+        Clients repeat what was refused ten times a second.
+        """
+        if refusal.code in TROUBLES and self._refusals.get(index) != refusal.code:
+            self._refusals[index] = refusal.code
+            message = f" ({refusal.message})" if refusal.message else ""
+            logger.warning("%s-%d takes no records: %s%s", self.topic, index, refusal.code.name, message)
 
     def when_replicated(self, index: int, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
         """Call ``settle``, maybe at once, when all in-sync replicas have the record at ``offset``, or with the error.

@@ -30,6 +30,9 @@ from .leadership import ReplicationRules
 
 logger = logging.getLogger(__name__)
 
+MOST_NAMED = 20
+"""Partitions that one log line names."""
+
 
 class Copying(Protocol):
     """A copier of partitions from their leaders (`fetcher.ReplicaFetchers`)."""
@@ -90,9 +93,32 @@ class Replicas:
         In a cluster, partitions have no leader until `take_roles`: the roles at the last stop are outdated.
         """
         self._take_broker_config()
+        self._warn_of_lost_logs()
         for topic in self._metadata.topics.values():
             self._add_partitions(topic, topic.partitions)
         self._metadata.subscribe(self.apply)
+
+    def _warn_of_lost_logs(self) -> None:
+        """Name the partitions that only this broker has, and that are in none of its log directories.
+
+        A disk that is not mounted looks like a new disk. Kafka 3.9 gives such a partition no leader if it had the log
+        in another directory (KIP-858); here it begins empty.
+        """
+        lost = [
+            f"{topic.name}-{state.index}"
+            for topic in self._metadata.topics.values()
+            for state in topic.partitions
+            if state.replicas == [self._metadata.node_id] and not self._logs.has_files_of(topic.name, state.index)
+        ]
+        if lost:
+            more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+            logger.warning(
+                "%d partitions have no log in any of log.dirs and begin empty: %s%s. If a disk is not mounted, or "
+                "log.dirs lacks an entry: stop the broker and bring the logs back before clients write anything",
+                len(lost),
+                ", ".join(lost[:MOST_NAMED]),
+                more,
+            )
 
     async def make_later_logs(self) -> None:
         """Create the logs of new partitions that were too many for one turn of the event loop, until cancelled."""

@@ -273,6 +273,28 @@ def test_directories_that_nobody_knows_are_adopted_with_one_line_each(
     assert adopted == ["adopted copied-0, offsets 0 to 0", "adopted copied-1, offsets 0 to 0"]
 
 
+def test_partitions_without_a_log_are_named_when_they_begin_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Opened(tmp_path)
+    first.store.create_topic("kept")
+    first.store.create_topic("lost", partitions=2)
+    assert "begin empty" not in caplog.text, "new topics have lost nothing"
+    first.close()
+    shutil.rmtree(tmp_path / "lost-0")
+    shutil.rmtree(tmp_path / "lost-1")
+
+    Opened(tmp_path).close()
+    told = [message for message in caplog.messages if "begin empty" in message]
+    assert [message.partition(". If")[0] for message in told] == [
+        "2 partitions have no log in any of log.dirs and begin empty: lost-0, lost-1"
+    ]
+
+    caplog.clear()
+    Opened(tmp_path)
+    assert "begin empty" not in caplog.text
+
+
 def test_what_was_adopted_is_known_from_then_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     adopted_directory(tmp_path)
     Opened(tmp_path).close()
