@@ -22,6 +22,8 @@ COMMANDS = {
     "dump-log": "dump_log",
     "log": "log",
     "metadata": "metadata",
+    "reset": "reset",
+    "state": "state",
     "mirror": "mirror",
     "perf-test": "perf_test",
     "healthcheck": "healthcheck",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from .ephemeral import ephemeral_directory
+from .snapshots import SnapshotError, load_snapshot
 
 EPILOG = """\
 Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, topics created on first use.
@@ -13,6 +18,7 @@ Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, top
   gregor serve server.properties --override log.retention.ms=60000
   gregor serve --override listeners=PLAINTEXT://0.0.0.0:9092 --override log.dirs=/data
   gregor serve --topic orders:3 --topic users:1:cleanup.policy=compact --load seed.jsonl
+  gregor serve --ephemeral --port 0 --ready-json
 
 All keys are Kafka's; `gregor config` lists the keys with their defaults.
 """
@@ -55,20 +61,68 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="FILE|DIR",
         help="JSON lines or a log directory to load before clients are served; repeatable",
     )
+    _add_options_of_tests(parser)
     parser.set_defaults(run=run)
 
 
+def _add_options_of_tests(parser: argparse.ArgumentParser) -> None:
+    """Add what programs need that start a broker, use it and want it to leave nothing behind."""
+    parser.add_argument("--port", type=int, metavar="N", help="listen on this port of localhost; 0: any free one")
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--dir", type=Path, metavar="DIR", help="log directory (log.dirs)")
+    places.add_argument(
+        "--ephemeral",
+        action="store_true",
+        help="keep the data in a temporary directory, in memory if there is room, and remove it at exit",
+    )
+    parser.add_argument(
+        "--state", type=Path, metavar="FILE", help="with --ephemeral: begin with a file of `gregor state save`"
+    )
+    parser.add_argument(
+        "--port-file", type=Path, metavar="FILE", help="a file for the port of the first listener, there while ready"
+    )
+    parser.add_argument(
+        "--ready-json",
+        action="store_true",
+        help="print one line of JSON to standard output when clients are served, and the log to standard error",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
-    """Serve until stopped and return the exit status: 1, with a line on standard error, for wrong configurations."""
+    """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
+    from ..broker.app.announcement import Announcement
     from ..broker.app.serve import serve
     from ..broker.config import BrokerConfig, ConfigError
 
     try:
-        config = BrokerConfig.load(options.properties, options.override, _added(options))
-    except ConfigError as error:
+        with _placed(options) as overrides:
+            config = BrokerConfig.load(options.properties, overrides, _added(options))
+            return serve(config, Announcement(options.port_file, options.ready_json))
+    except (ConfigError, SnapshotError) as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
-        return 1
-    return serve(config)
+    except OSError as error:
+        print(f"gregor: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+@contextmanager
+def _placed(options: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield all overrides, with the log directory and the port that the options say; an ephemeral directory ends here.
+
+    Raises SnapshotError, OSError.
+    """
+    overrides = list(options.override)
+    if options.port is not None:
+        overrides.append(f"listeners=PLAINTEXT://localhost:{options.port}")
+    if options.state is not None and not options.ephemeral:
+        raise SnapshotError("--state needs --ephemeral; for a directory that stays, use `gregor state load`")
+    if not options.ephemeral:
+        yield overrides if options.dir is None else [*overrides, f"log.dirs={options.dir}"]
+        return
+    with ephemeral_directory() as directory:
+        if options.state is not None:
+            load_snapshot(options.state, directory)
+        yield [*overrides, f"log.dirs={directory}"]
 
 
 def _added(options: argparse.Namespace) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from ..config import BrokerConfig, ConfigError
 from ..config.listeners import ListenerError
 from ..monitoring.loggers import LEVELS
 from .allocator import limit_kept_memory
+from .announcement import UNANNOUNCED, Announcement
 from .broker import Broker
 
 logger = logging.getLogger(__name__)
@@ -32,24 +33,27 @@ GARBAGE_THRESHOLD = 20_000
 """Allocations between two garbage collections: requests make few cycles, and a collection delays every request."""
 
 
-def serve(config: BrokerConfig) -> int:
+def serve(config: BrokerConfig, announcement: Announcement = UNANNOUNCED) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit status: 0, or 1 after one error line if it cannot serve."""
     # If the reader of standard output closes it, the logger must not fill standard error with tracebacks.
     logging.raiseExceptions = False
     limit_kept_memory()
-    logging.basicConfig(level=LEVELS[config.gregor_log_level], format=LOG_FORMAT, stream=sys.stdout)
+    log = sys.stderr if announcement.is_json else sys.stdout
+    logging.basicConfig(level=LEVELS[config.gregor_log_level], format=LOG_FORMAT, stream=log)
     for level, lines in zip((logging.INFO, logging.WARNING), config.notices(), strict=True):
         for line in lines:
             logger.log(level, "%s", line)
     try:
-        trio.run(_run_until_signalled, config)
+        trio.run(_run_until_signalled, config, announcement)
     except ONE_LINE_FAILURES as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
         return 1
+    finally:
+        announcement.ended()
     return 0
 
 
-async def _run_until_signalled(config: BrokerConfig) -> None:
+async def _run_until_signalled(config: BrokerConfig, announcement: Announcement) -> None:
     broker = Broker(config)
     failure: Exception | None = None
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -59,6 +63,7 @@ async def _run_until_signalled(config: BrokerConfig) -> None:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(broker.run)
                     _say_started(broker)
+                    announcement.ready(broker)
                     gc.collect()
                     gc.freeze()
                     gc.set_threshold(GARBAGE_THRESHOLD)
