@@ -10,7 +10,7 @@ class Clock(Protocol):
     """Where the current time comes from."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
 
 
 class SystemClock:
@@ -38,5 +38,5 @@ class ManualClock:
         self._now_ms += elapsed_ms
 
     def set(self, now_ms: int) -> None:
-        """Jump to `now_ms`, backwards as well."""
+        """Set the clock to `now_ms`, which may be earlier than its present time."""
         self._now_ms = now_ms

@@ -85,12 +85,12 @@ class LogManager:
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
-        """The log directories, in the order of `log.dirs`."""
+        """Return the log directories, in the order of `log.dirs`."""
         return self._directories.all
 
     @property
     def health(self) -> LogDirectories:
-        """The same for who watches over their health."""
+        """Return the log directories with their health."""
         return self._directories
 
     # --- beginning and end ---
@@ -182,15 +182,15 @@ class LogManager:
     # --- logs ---
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """The partition's log, if there is one."""
+        """Return the partition's log, None if there is none."""
         return self._logs.get(TopicPartition(topic, partition))
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Every partition that has a log here."""
+        """Iterate over the partitions that have a log here."""
         return iter(list(self._logs))
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Every log."""
+        """Iterate over the logs."""
         return iter(list(self._logs.values()))
 
     def has_files_of(self, topic: str, partition: int) -> bool:
@@ -199,13 +199,13 @@ class LogManager:
         return name in self._logs or any(name in directory.unopened for directory in self._directories)
 
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """The log directory that the partition lives in."""
+        """Return the log directory of the partition."""
         return self._homes.get(TopicPartition(topic, partition))
 
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID | None = None, config: LogConfig | None = None
     ) -> PartitionLog:
-        """The partition's log, made in the log directory with the fewest partitions if there is none.
+        """Return the partition's log; create a missing one in the log directory with the fewest partitions.
 
         A log that could not be opened before is tried again where it is. What a creation leaves that fails is removed.
         Raises OSError, BrokerError.
@@ -233,7 +233,7 @@ class LogManager:
             directory.unopened[name] = UnopenedLog(0, 0, 0)
 
     def checkpointed_recovery_point(self, topic: str, partition: int) -> int | None:
-        """Up to where the last checkpoint before `open_all` says that the log was on the disk; None if unknown."""
+        """Return the recovery point of the last checkpoint before `open_all`; None if unknown."""
         return self._recovery_points.get(TopicPartition(topic, partition))
 
     def keep_recovery_point(self, topic: str, partition: int) -> None:
@@ -251,7 +251,7 @@ class LogManager:
         log.high_watermark = max(log.log_start_offset, min(known, log.log_end_offset))
 
     def high_watermark_checkpoints(self) -> list[Callable[[], None]]:
-        """What notes how far logs with other replicas are replicated, as functions for a worker thread; they log."""
+        """Return functions for a worker thread that write the high watermarks of replicated logs; they log errors."""
         return [
             _logged(partial(directory.write_checkpoint, paths.REPLICATION_CHECKPOINT, known))
             for directory in self._directories
@@ -322,7 +322,7 @@ class LogManager:
     # --- moves between log directories ---
 
     def move_of(self, topic: str, partition: int) -> LogMove | None:
-        """The move that the partition's log is in, if it is."""
+        """Return the move of the partition's log to another directory, None without a move."""
         return self._moves.get(TopicPartition(topic, partition))
 
     def begin_move(self, log: PartitionLog, target: LogDirectory) -> LogMove:
@@ -385,7 +385,7 @@ class LogManager:
     # --- maintenance ---
 
     def run_maintenance(self, now_ms: int) -> list[Slow]:
-        """All of the following at once."""
+        """Start all of the maintenance tasks below."""
         self.expire_producers(now_ms)
         return [*self.apply_retention(now_ms), *self.due_flushes(now_ms), *self.due_checkpoints()]
 
@@ -404,7 +404,7 @@ class LogManager:
         return [*self.due_checkpoints(), *steps] if steps else []
 
     def due_flushes(self, now_ms: int) -> list[Slow]:
-        """Force to the disk what `flush.ms` or a finished segment asks for; remove files whose delay is over."""
+        """Return the flushes that `flush.ms` or a finished segment requires, and the removals of deleted files."""
         steps = self._steps_of_logs(lambda log: (log.due_flush(now_ms), log.due_removals(now_ms)))
         due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
         self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
@@ -425,7 +425,7 @@ class LogManager:
 
     @property
     def shortest_flush_ms(self) -> int:
-        """The smallest `flush.ms` of all logs."""
+        """Return the smallest `flush.ms` of all logs."""
         return min((log.config.flush_ms for log in self._logs.values()), default=LONG_MAX)
 
     def _steps_of_logs(self, steps_of: Callable[[PartitionLog], Iterable[Slow | None]]) -> list[Slow]:
@@ -439,11 +439,11 @@ class LogManager:
 
     @property
     def cleaner(self) -> LogCleaner:
-        """Compacts logs; see `begin_compaction`."""
+        """Return the cleaner that compacts logs; see `begin_compaction`."""
         return self._cleaner
 
     def begin_compaction(self) -> Compaction | None:
-        """The compaction that is most needed, if any is: run it in a worker thread, then give it to the `cleaner`."""
+        """Begin the most needed compaction, if any: run it in a worker thread, then pass it to the `cleaner`."""
         return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
 
 

@@ -26,7 +26,7 @@ class LogMove:
     def __init__(
         self, source: PartitionLog, copy: PartitionLog, target: LogDirectory, folder: str, files: Files
     ) -> None:
-        """``folder`` is the `*-future` directory, in which `copy` is."""
+        """Create a move; ``folder`` is the `*-future` directory that contains `copy`."""
         self._files = files
         self.source = source
         self.copy = copy
@@ -37,7 +37,7 @@ class LogMove:
 
     @property
     def lag(self) -> int:
-        """By how many offsets the copy is behind."""
+        """Return the number of offsets that the copy is behind."""
         return max(0, self.source.log_end_offset - self.copy.log_end_offset)
 
     def step(self) -> bool:
@@ -60,7 +60,7 @@ class LogMove:
         return copy.log_end_offset != source.log_end_offset
 
     def _first_batch_offset(self) -> int:
-        """Where the copy must begin: at the batch that holds the first record."""
+        """Return the base offset of the batch that holds the log's first record; the copy begins there."""
         source = self.source
         if source.log_start_offset == source.log_end_offset:
             return source.log_end_offset
@@ -81,7 +81,7 @@ class LogMove:
             self._files.replace(self.copy.directory + name, self._files.read(self.source.directory + name))
 
     def due_flush(self, now_ms: int) -> Callable[[], None] | None:
-        """What brings the copy so far to the disk, for a worker thread, if `flush.ms` says so. Both raise OSError."""
+        """Return a function for a worker thread that flushes the copy if `flush.ms` requires it; both raise OSError."""
         return self.copy.due_flush(now_ms)
 
     def discard(self) -> None:

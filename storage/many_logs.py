@@ -15,7 +15,7 @@ _Result = TypeVar("_Result")
 
 
 def for_many(work: Callable[[_T], _Result], items: Sequence[_T]) -> Iterator[_Result]:
-    """`work(item)` for each item, the results in order; `work` may run in any thread.
+    """Call `work(item)`, in any thread, for each item; return the results in order.
 
     The next `THREADS * CHUNK` items are begun when the results of those before have been taken.
     """

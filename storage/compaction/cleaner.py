@@ -93,7 +93,7 @@ class LogCleaner:
             self._homes[name] = directory
 
     def forget(self, name: TopicPartition) -> None:
-        """A partition was deleted; stop working on it."""
+        """Stop the work on a partition that was deleted."""
         for running, busy_with in self._running.items():
             if busy_with == name:
                 running.cancel()
@@ -102,7 +102,7 @@ class LogCleaner:
         self._uncleanable.pop(name, None)
 
     def uncleanable(self, directory: LogDirectory) -> UncleanablePartitions:
-        """What of a log directory is not compacted any more. Raises OSError."""
+        """Return the partitions of a log directory that are no longer compacted. Raises OSError."""
         logs = [known.log for name, known in self._uncleanable.items() if self._homes[name] is directory]
         return UncleanablePartitions(len(logs), sum(log.size_bytes for log in logs))
 
@@ -193,7 +193,7 @@ class LogCleaner:
         self._uncleanable[name] = Uncleanable(log, NEVER_MS)
 
     def _first_dirty(self, name: TopicPartition, log: PartitionLog) -> int:
-        """Where cleaning begins; from the start if the checkpoint does not fit the log (Kafka `cleanableOffsets`)."""
+        """Return the first dirty offset: the log's start if the checkpoint does not fit (Kafka `cleanableOffsets`)."""
         known = self._clean_until.get(name, 0)
         first = log.segments[0].base_offset
         if known > log.log_end_offset:

@@ -112,7 +112,7 @@ class Compaction:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody has called `cancel`."""
+        """Return whether `cancel` was called."""
         return self._cancelled.is_set()
 
     # --- in a worker thread ---
@@ -144,7 +144,7 @@ class Compaction:
                 segment.close()
 
     def _build_map(self, segments: list[Segment]) -> OffsetMap:
-        """The last offset of each key in the dirty part, as much of it as fits."""
+        """Return the last offset of each key in the dirty part, as much of that part as fits into the map."""
         offsets = OffsetMap(self._limits.buffer_bytes, self._limits.load_factor)
         transactions = PassingTransactions(self._aborted)
         for segment in segments:
@@ -217,7 +217,7 @@ class Compaction:
             yield from batch_filter.finish()
 
     def _legacy_horizon_ms(self) -> int:
-        """Tombstones of v0 and v1 in segments older than this go; none do in a first compaction."""
+        """Return the time before which v0 and v1 tombstones of a segment are removed; none in a first compaction."""
         clean = [segment for segment in self._segments if segment.next_offset <= self._first_dirty_offset]
         return clean[-1].newest_ms() - self._config.delete_retention_ms if clean else -(2**63)
 
@@ -265,7 +265,7 @@ class Compaction:
 def plan(
     log: PartitionLog, files: Files, clock: Clock, first_dirty_offset: int, limits: CompactionLimits = NO_LIMITS
 ) -> Compaction | None:
-    """The compaction of what may be cleaned now, None if there is nothing. Raises OSError."""
+    """Return the compaction of the segments that may be cleaned now, None if there are none. Raises OSError."""
     segments = cleanable_segments(log, clock.now_ms())
     if not segments or segments[-1].next_offset <= first_dirty_offset:
         return None
@@ -273,10 +273,10 @@ def plan(
 
 
 def cleanable_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
-    """The first segments of a log up to where compaction must not go.
+    """Return the first segments of a log, up to the first segment that must not be compacted.
 
-    That is the active one, the first open transaction, a damaged one, and what is younger than
-    `min.compaction.lag.ms`. Raises OSError.
+    The active segment, the segment of the first open transaction, a damaged segment, and segments younger than
+    `min.compaction.lag.ms` must not be compacted. Raises OSError.
     """
     limit = log.last_stable_offset
     segments: list[Segment] = []
@@ -302,7 +302,7 @@ def _put_keys(offsets: OffsetMap, batch: BatchView, first_dirty_offset: int) -> 
 
 
 def _groups_of(segments: list[Segment], most_bytes: int) -> Iterator[list[Segment]]:
-    """Neighbours that fit into one segment together (Kafka `groupSegmentsBySize`)."""
+    """Group neighbours that fit into one segment together (Kafka `groupSegmentsBySize`)."""
     group: list[Segment] = []
     size_bytes = 0
     for segment in segments:

@@ -64,7 +64,7 @@ class _Open:
         self.original: BatchView | None = first
 
     def can_take(self, batch: BatchView, size_bytes: int, most_bytes: int) -> bool:
-        """Whether nothing tells the two apart, and they stay small enough."""
+        """Return whether both batches have the same header fields and are small enough as one batch."""
         first = self.first
         return (
             batch.attributes == first.attributes
@@ -84,7 +84,7 @@ class BatchFilter:
         self._open: _Open | None = None
 
     def clean(self, batch: BatchView, receipt_ms: int) -> Iterator[CleanedBatch]:
-        """What is to be written now that `batch` is known; some of it may wait for the next one, or `finish`.
+        """Return the batches to write after `batch` was read; some are kept back for the next call or for `finish`.
 
         Raises BrokerError if the batch cannot be read.
         """
@@ -117,7 +117,7 @@ class BatchFilter:
             yield CleanedBatch(_rebuilt(batch, records, horizon_ms), receipt_ms)
 
     def finish(self) -> Iterator[CleanedBatch]:
-        """What is still waiting."""
+        """Return the batches not yet written."""
         waiting, self._open = self._open, None
         if waiting is None:
             return
@@ -144,7 +144,7 @@ class BatchFilter:
         return horizon_ms is None or self._rules.now_ms < horizon_ms
 
     def _horizon_of(self, batch: BatchView, records: list[Record]) -> int | None:
-        """The delete horizon that the batch must carry from now on."""
+        """Return the delete horizon that the batch must have after this compaction."""
         needs_one = batch.magic == v2.MAGIC and batch.delete_horizon_ms is None
         if needs_one and any(record.value is None for record in records):
             return self._rules.now_ms + self._rules.delete_retention_ms
@@ -187,7 +187,7 @@ class BatchFilter:
 
 
 def _is_mergeable(batch: BatchView) -> bool:
-    """Whether a v2 batch has nothing of its own in its header: no producer, horizon, or time of the log."""
+    """Return whether a v2 batch's header has no producer, no delete horizon and no LogAppendTime."""
     return (
         not batch.has_producer_id
         and batch.delete_horizon_ms is None
@@ -203,7 +203,7 @@ def _record_bytes(record: Record) -> int:
 def _rebuilt(
     batch: BatchView, records: list[Record], horizon_ms: int | None, *, last_offset: int | None = None
 ) -> bytes:
-    """`batch` with these records only, in its own format, codec and offsets."""
+    """Build a batch with the given records only, in the format, codec and offsets of `batch`."""
     timestamp_type = batch.timestamp_type
     if batch.magic == v0.MAGIC:
         return v0.build_message_set(records, codec=batch.codec)
@@ -230,7 +230,7 @@ def _rebuilt(
 
 
 def _emptied(batch: BatchView) -> bytes:
-    """The header of a v2 batch without records (Kafka `DefaultRecordBatch.writeEmptyHeader`)."""
+    """Build the header of a v2 batch without records (Kafka `DefaultRecordBatch.writeEmptyHeader`)."""
     kept_flags = v2.LOG_APPEND_TIME_FLAG | v2.TRANSACTIONAL_FLAG | v2.CONTROL_FLAG
     return v2.assemble_batch(
         b"",

@@ -38,16 +38,16 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """How much of the limit is in use, 0 to 1."""
+        """Return the part of the limit that is in use, 0 to 1."""
         return self._count / self._most_slots
 
     @property
     def is_full(self) -> bool:
-        """Whether no new key fits."""
+        """Return whether no new key fits."""
         return self._count >= int(self._most_slots * self._load_factor)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember that `key` is at `offset`, later than any before; False if it is new and there is no room."""
+        """Set the last offset of `key` to the larger `offset`; return False if a new key does not fit."""
         digest = _digest(key)
         position, is_known = self._find(digest)
         if not is_known:
@@ -61,13 +61,13 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The last offset of `key`, -1 if it was never put."""
+        """Return the last offset of `key`, -1 if `key` is not in the map."""
         position, is_known = self._find(_digest(key))
         offset: int = SLOT.unpack_from(self._table, position)[1]
         return offset if is_known else -1
 
     def _find(self, digest: bytes) -> tuple[int, bool]:
-        """Where the digest is, or would be put."""
+        """Return the place of the digest, or the place where the digest would be inserted."""
         table, slots = self._table, self._slots
         slot = int.from_bytes(digest[:8], "big") % slots
         while True:

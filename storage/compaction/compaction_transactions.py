@@ -24,12 +24,12 @@ class PassingTransactions:
         """Aborted transactions whose marker was passed and of which something was left."""
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """What the index of the segment that is now finished must hold."""
+        """Return the entries of the transaction index of the segment that was finished, and remove them here."""
         kept, self.kept = self.kept, []
         return kept
 
     def is_aborted(self, batch: BatchView) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Return whether a data batch belongs to an aborted transaction."""
         self._begin_up_to(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -37,7 +37,7 @@ class PassingTransactions:
         return batch.producer_id in self._aborted
 
     def is_marker_of_nothing(self, batch: BatchView) -> bool:
-        """Whether a control batch ends a transaction that has no records left. Raises BrokerError INVALID_RECORD."""
+        """Return whether a control batch ends a transaction without any record. Raises BrokerError INVALID_RECORD."""
         self._begin_up_to(batch.last_offset)
         if batch.record_count == 0:
             # It was emptied before, for its producer's sake only.

@@ -33,14 +33,17 @@ class Replacement(NamedTuple):
 
 
 def commit_swap(files: Files, directory: str, replacements: list[Replacement]) -> None:
-    """Step 2: decide. Raises OSError."""
+    """Commit the swap (step 2). Raises OSError."""
     lines = [" ".join(map(str, [base_offset, *replaced])) for base_offset, replaced in replacements]
     lines.append(_checksum(lines))
     files.replace(_swap_path(directory, replacements[0].base_offset), format_lines(lines))
 
 
 def put_in_place(files: Files, directory: str, replacement: Replacement) -> None:
-    """Step 3 for one new segment, as often as need be; nobody may be writing to the old ones. Raises OSError."""
+    """Put one new segment in its place (step 3, repeatable). Raises OSError.
+
+    No other thread may be writing to the old segments.
+    """
     base_offset, replaced = replacement
     if files.exists(_path(directory, base_offset, paths.LOG) + paths.CLEANED):
         for offset in replaced:
@@ -58,7 +61,7 @@ def put_in_place(files: Files, directory: str, replacement: Replacement) -> None
 
 
 def end_swap(files: Files, directory: str, replacements: list[Replacement]) -> None:
-    """The end of step 3. Raises OSError."""
+    """Complete step 3. Raises OSError."""
     files.sync_directory(directory)
     files.remove(_swap_path(directory, replacements[0].base_offset))
 

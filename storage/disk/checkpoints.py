@@ -30,12 +30,12 @@ class MalformedCheckpointError(Exception):
 
 
 def format_lines(lines: list[str]) -> bytes:
-    """A checkpoint file with these entries."""
+    """Return the content of a checkpoint file with these entries."""
     return "".join(f"{line}\n" for line in [str(VERSION), str(len(lines)), *lines]).encode()
 
 
 def parse_lines(data: bytes) -> list[str]:
-    """The entries of a checkpoint file. Raises MalformedCheckpointError."""
+    """Return the entries of a checkpoint file. Raises MalformedCheckpointError."""
     try:
         version, count, *lines = data.decode().splitlines()
         expected = int(count)
@@ -50,7 +50,7 @@ def parse_lines(data: bytes) -> list[str]:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets of an offset checkpoint; empty if there is no file. Raises MalformedCheckpointError, OSError."""
+    """Read an offset checkpoint; empty if the file does not exist. Raises MalformedCheckpointError, OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -89,12 +89,12 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def encode_uuid(value: uuid.UUID) -> str:
-    """Kafka's text form: URL-safe base64 without padding."""
+    """Return Kafka's text form of a UUID: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> uuid.UUID:
-    """The uuid of Kafka's text form. Raises ValueError."""
+    """Parse Kafka's text form of a UUID. Raises ValueError."""
     try:
         return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
     except binascii.Error as fault:
@@ -102,7 +102,7 @@ def decode_uuid(text: str) -> uuid.UUID:
 
 
 def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
-    """The topic id in a `partition.metadata`, None if there is no file. Raises MalformedCheckpointError, OSError."""
+    """Read the topic id of a `partition.metadata`, None without a file. Raises MalformedCheckpointError, OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def write_topic_id(files: Files, path: str, topic_id: uuid.UUID) -> None:
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
-    """A file of `key=value` lines, empty if there is none. Raises MalformedCheckpointError, OSError."""
+    """Read a file of `key=value` lines, empty without a file. Raises MalformedCheckpointError, OSError."""
     try:
         text = files.read(path).decode()
     except FileNotFoundError:
@@ -146,5 +146,5 @@ def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> 
 
 
 def write_clean_shutdown(files: Files, path: str) -> None:
-    """Say that every log of the directory was closed. Raises OSError."""
+    """Write the marker that every log of the directory was closed. Raises OSError."""
     files.replace(path, json.dumps({"version": 0, "brokerEpoch": -1}).encode())

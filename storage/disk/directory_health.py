@@ -42,7 +42,7 @@ class DirectoryHealth:
     __slots__ = ("_on_change", "failure", "path", "refusal")
 
     def __init__(self, path: str, on_change: Callable[[], None] = ignore_change) -> None:
-        """``on_change`` is called in the thread that has met a fault, after each change of the state."""
+        """Create a healthy state; ``on_change`` is called after each change, in the thread that met the fault."""
         self.path = path
         self._on_change = on_change
         self.failure: str | None = None
@@ -51,7 +51,7 @@ class DirectoryHealth:
         """Why the directory refuses writes for now, None if it does not."""
 
     def sync_failed(self, fault: OSError) -> None:
-        """An fsync has failed: the directory is offline from now on."""
+        """Set the directory offline after an fsync that failed."""
         if self.failure is None:
             self.failure = fault.strerror or str(fault)
             logger.error(
@@ -62,7 +62,7 @@ class DirectoryHealth:
             self._on_change()
 
     def write_refused(self, fault: OSError) -> None:
-        """A write was refused, and nothing of it is left; faults that concern one file only change nothing."""
+        """Note a write that was refused and left nothing; a fault that concerns one file only changes no state."""
         if fault.errno in REFUSALS and self.refusal is None and self.failure is None:
             self.refusal = fault.strerror or str(fault)
             logger.error(
@@ -98,7 +98,7 @@ class WatchedFiles:
     """`Files` that tell the health of its log directory of every fsync that fails."""
 
     def __init__(self, files: Files, health_of: Callable[[str], DirectoryHealth | None]) -> None:
-        """``health_of`` gives the health of the log directory that a path is in, None for a path in none of them."""
+        """Wrap files; ``health_of`` returns the health of a path's log directory, None for a path outside of all."""
         self._files = files
         self._health_of = health_of
         self.read = files.read
@@ -113,11 +113,11 @@ class WatchedFiles:
         self.remove_tree = files.remove_tree
 
     def open(self, path: str, *, create: bool = False) -> WatchedFile:
-        """As `Files.open`."""
+        """Open a file as `Files.open` does."""
         return WatchedFile(self._files.open(path, create=create), path, self._sync_failed)
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """As `Files.replace`. EIO is the only errno that cannot come from a lack of room for the new file."""
+        """Replace a file as `Files.replace` does. Only EIO cannot come from a lack of room for the new file."""
         try:
             self._files.replace(path, data, sync=sync)
         except OSError as fault:
@@ -126,7 +126,7 @@ class WatchedFiles:
             raise
 
     def sync_directory(self, directory: str) -> None:
-        """As `Files.sync_directory`."""
+        """Sync a directory as `Files.sync_directory` does."""
         try:
             self._files.sync_directory(directory)
         except OSError as fault:
@@ -173,7 +173,7 @@ class WatchedFile:
         self.write_at = file.write_at
 
     def sync(self) -> None:
-        """As `StoredFile.sync`."""
+        """Sync the file as `StoredFile.sync` does."""
         try:
             self._sync()
         except OSError as fault:

@@ -25,7 +25,7 @@ class MappedTable(Protocol):
     """A file of fixed size mapped for reading and writing in place."""
 
     def __len__(self) -> int:
-        """Bytes mapped."""
+        """Return the number of bytes mapped."""
 
     def unpack(self, layout: Struct, position: int) -> tuple[int, ...]:
         """Read one entry."""
@@ -34,10 +34,10 @@ class MappedTable(Protocol):
         """Write one entry."""
 
     def part(self, position: int, end: int) -> bytes:
-        """A copy of some bytes."""
+        """Return a copy of some bytes."""
 
     def sync(self) -> None:
-        """Force it to the disk."""
+        """Force the mapped bytes to the disk."""
 
     def close(self) -> None:
         """Unmap."""
@@ -48,22 +48,22 @@ class StoredFile(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """For sendfile(2); -1 if the file is not the operating system's."""
+        """Return the descriptor for sendfile(2), -1 if the file is not the operating system's."""
 
     def write_at(self, data: Buffer, position: int, /) -> int:
         """Write at `position`; returns how many bytes were taken, perhaps not all."""
 
     def read_at(self, size_bytes: int, position: int, /) -> bytes:
-        """Up to `size_bytes` bytes, fewer only at the end of the file."""
+        """Read up to `size_bytes` bytes, fewer only at the end of the file."""
 
     def map(self, position: int, size_bytes: int) -> memoryview:
-        """Read-only view of bytes that exist."""
+        """Return a read-only view of bytes that exist."""
 
     def map_table(self, size_bytes: int) -> MappedTable:
         """Map the first `size_bytes`, which are allocated on the disk first so that no later write can lack space."""
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the file's size in bytes."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cut or extend the file."""
@@ -85,25 +85,25 @@ class Files(Protocol):
         """Open for reading and writing; raises FileNotFoundError unless `create`."""
 
     def read(self, path: str) -> bytes:
-        """All of a small file."""
+        """Read all of a small file."""
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Put `data` in place of the whole file at once: a crash leaves the old or the new contents."""
 
     def list(self, directory: str) -> list[str]:
-        """Names in a directory, in no order."""
+        """List the names in a directory, in no order."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether a file or directory exists."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Return whether the path is a directory."""
 
     def size(self, path: str) -> int:
-        """Bytes in the file."""
+        """Return the file's size in bytes."""
 
     def modified_ms(self, path: str) -> int:
-        """When it was last written."""
+        """Return the time of the last write to the file."""
 
     def make_directory(self, path: str) -> None:
         """Create it and its parents; fine if it exists."""
@@ -118,7 +118,7 @@ class Files(Protocol):
         """Delete a directory with all that it contains; fine if it does not exist."""
 
     def sync_directory(self, directory: str) -> None:
-        """Force names to the disk."""
+        """Force the names in a directory to the disk."""
 
 
 class OsMappedTable:

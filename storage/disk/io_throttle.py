@@ -21,7 +21,7 @@ class IoThrottle:
         self._paid_until_s = 0.0
 
     def delay_after(self, size_bytes: int) -> float:
-        """Seconds to wait after moving `size_bytes`; any thread."""
+        """Return the seconds to wait after `size_bytes` were moved; may be called in any thread."""
         cost_s = size_bytes / self.bytes_per_second
         with self._lock:
             now_s = self._now_s()

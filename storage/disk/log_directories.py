@@ -68,11 +68,11 @@ class LogDirectories:
         return min(usable, key=lambda directory: (directory.health.refusal is not None, directory.partition_count))
 
     def failed_ids(self) -> list[uuid.UUID]:
-        """Ids of the directories that are offline until the next start."""
+        """Return the ids of the directories that are offline until the next start."""
         return [it.directory_id for it in self.all if it.directory_id and it.health.failure is not None]
 
     def unwritable_ids(self) -> list[uuid.UUID]:
-        """Ids of the directories that refuse writes for now, and have not failed."""
+        """Return the ids of the directories that refuse writes at present but have not failed."""
         return [
             it.directory_id
             for it in self.all
@@ -94,5 +94,5 @@ class LogDirectories:
 
 
 def unusable(path: str, fault: OSError) -> str:
-    """One line for the operator about a directory or file that a start needs."""
+    """Return the line for the operator about an unusable directory or file that a start needs."""
     return f"{os.fspath(fault.filename or path)} cannot be used: {fault.strerror or fault}"

@@ -137,21 +137,21 @@ class LogDirectory:
             )
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """The partitions that have a directory here. Raises OSError."""
+        """Iterate over the partitions that have a directory here. Raises OSError."""
         for name in self._files.list(self.path):
             partition = paths.parse_partition_directory(name)
             if partition is not None and self._files.is_directory(self._named(name)):
                 yield partition
 
     def removable(self) -> list[str]:
-        """Directories of deleted partitions, and of those that a stop kept from coming here. Raises OSError."""
+        """List the directories of deleted partitions and of moves to here that a stop interrupted. Raises OSError."""
         names = self._files.list(self.path)
         return [
             self._named(name) for name in names if paths.is_deleted_directory(name) or paths.is_future_directory(name)
         ]
 
     def future_path(self, name: TopicPartition) -> str:
-        """A new directory for a partition that comes from another log directory."""
+        """Return the path of a new directory for a partition that is moved from another log directory."""
         return self._named(paths.future_directory(*name, uuid.uuid4().hex))
 
     def sync_names(self) -> None:
@@ -159,11 +159,11 @@ class LogDirectory:
         self._files.sync_directory(self.path)
 
     def partition_path(self, name: TopicPartition) -> str:
-        """The partition's directory."""
+        """Return the path of the partition's directory."""
         return self._named(paths.partition_directory(*name))
 
     def read_checkpoint(self, file_name: str) -> dict[TopicPartition, int]:
-        """The offsets in one of the checkpoint files; nothing, with a warning, if it cannot be believed."""
+        """Read the offsets of a checkpoint file; if the file is malformed, log a warning and return no offsets."""
         path = self._named(file_name)
         try:
             return checkpoints.read_offsets(self._files, path)

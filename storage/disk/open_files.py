@@ -60,7 +60,7 @@ class SharedFile:
 
     @property
     def is_held(self) -> bool:
-        """Whether a slice or another thread is using the file."""
+        """Return whether a slice or another thread is using the file."""
         return self._holders > 0
 
     def punch_hole(self, position: int, size_bytes: int) -> bool:
@@ -144,6 +144,6 @@ class OpenFiles:
 
 
 def default_max_open() -> int:
-    """Half of the process's descriptors beyond those reserved, at least 64."""
+    """Return half of the process's descriptors beyond the reserved ones, at least 64."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(64, (limit - RESERVED_DESCRIPTORS) // 2)

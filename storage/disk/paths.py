@@ -72,12 +72,12 @@ class OffsetFile(NamedTuple):
 
 
 def offset_file(offset: int, kind: str) -> str:
-    """`00000000000000000042.log` for (42, ".log")."""
+    """Return the name of a segment's file: `00000000000000000042.log` for (42, ".log")."""
     return f"{offset:020d}{kind}"
 
 
 def parse_offset_file(name: str) -> OffsetFile | None:
-    """The parts of such a name, or None for any other."""
+    """Parse the name of a segment's file; return None for any other name."""
     match = _OFFSET_FILE.fullmatch(name)
     if match is None:
         return None
@@ -86,12 +86,12 @@ def parse_offset_file(name: str) -> OffsetFile | None:
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """`topic-0` for ("topic", 0)."""
+    """Return the name of a partition's directory: `topic-0` for ("topic", 0)."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name holds; None if none, also for deleted, future and stray ones."""
+    """Return the partition of a directory's name; None for other names and for deleted, future and stray partitions."""
     if is_special_directory(name):
         return None
     match = _PARTITION_DIRECTORY.fullmatch(name)
@@ -104,27 +104,27 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def is_special_directory(name: str) -> bool:
-    """Whether Kafka set this partition directory aside (`-delete`, `-future`, `-stray`)."""
+    """Return whether Kafka set this partition directory aside (`-delete`, `-future`, `-stray`)."""
     return _SPECIAL_DIRECTORY.fullmatch(name) is not None
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Whether the directory belongs to a deleted partition."""
+    """Return whether the directory belongs to a deleted partition."""
     return name.endswith(DELETED_DIRECTORY) and is_special_directory(name)
 
 
 def is_future_directory(name: str) -> bool:
-    """Whether the directory holds a partition on its way from another log directory."""
+    """Return whether the directory holds a partition that is being moved from another log directory."""
     return name.endswith(FUTURE_DIRECTORY) and is_special_directory(name)
 
 
 def deleted_directory(topic: str, partition: int, unique_id: str) -> str:
-    """The name under which a deleted partition waits; see `future_directory`."""
+    """Return the directory name of a deleted partition until its files are removed; see `future_directory`."""
     return _special_directory(topic, partition, unique_id, DELETED_DIRECTORY)
 
 
 def future_directory(topic: str, partition: int, unique_id: str) -> str:
-    """The name under which a partition comes from elsewhere; the topic is cut where the name would be too long.
+    """Return the directory name of a partition that is being moved here; a topic too long for a file name is cut.
 
     `unique_id` is 32 hex digits. Source: Kafka `LocalLog.logDeleteDirName`, `logFutureDirName`, `logStrayDirName`.
     """
@@ -132,7 +132,7 @@ def future_directory(topic: str, partition: int, unique_id: str) -> str:
 
 
 def stray_directory(topic: str, partition: int, unique_id: str) -> str:
-    """The name under which a log is kept that the metadata does not know; see `future_directory`."""
+    """Return the directory name of a log that the metadata does not contain; see `future_directory`."""
     return _special_directory(topic, partition, unique_id, STRAY_DIRECTORY)
 
 

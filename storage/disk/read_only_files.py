@@ -25,18 +25,18 @@ class ReadOnlyTable:
         return layout.unpack_from(self._copy, position)
 
     def pack(self, layout: Struct, position: int, *values: int | bytes) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused("a table")
 
     def part(self, position: int, end: int) -> bytes:
-        """A copy of some bytes."""
+        """Return a copy of some bytes."""
         return self._copy[position:end]
 
     def sync(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class ReadOnlyFile(OsFile):
@@ -45,7 +45,7 @@ class ReadOnlyFile(OsFile):
     __slots__ = ()
 
     def map_table(self, size_bytes: int) -> MappedTable:
-        """A copy of the first `size_bytes`. Raises OSError."""
+        """Copy the first `size_bytes` of the file. Raises OSError."""
         return ReadOnlyTable(self.read_at(size_bytes, 0))
 
 
@@ -61,23 +61,23 @@ class ReadOnlyFiles(OsFiles):
         return ReadOnlyFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def replace(self, path: str, data: Buffer, *, sync: bool = True) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused(path)
 
     def make_directory(self, path: str) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused(source)
 
     def remove(self, path: str) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused(path)
 
     def remove_tree(self, directory: str) -> None:
-        """Refused."""
+        """Refuse the write."""
         raise _refused(directory)
 
 

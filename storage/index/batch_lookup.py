@@ -36,7 +36,7 @@ class SegmentDamagedError(Exception):
 
 
 def first_batch_to(offset: int, read_at: Callable[[int, int], bytes], position: int, end: int) -> Place | None:
-    """The first batch from `position` on that ends at or after `offset`, None if there is none before `end`.
+    """Find the first batch from `position` on that ends at or after `offset`, None if there is none before `end`.
 
     `read_at` gives so many bytes at a position. Raises OSError, and SegmentDamagedError if there are no batches on the
     way.

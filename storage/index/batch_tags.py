@@ -32,7 +32,7 @@ class Tags(Protocol):
     """Where a scan finds the tags of the batches that it meets."""
 
     def tags_of(self, batch: BatchView) -> BatchTags:
-        """The tags of a good batch."""
+        """Return the tags of a valid batch."""
 
 
 class OldIndexTags:
@@ -47,7 +47,7 @@ class OldIndexTags:
         self._positions = [entry.position for entry in self._entries]
 
     def tags_of(self, batch: BatchView) -> BatchTags:
-        """The tags of a good batch."""
+        """Return the tags of a valid batch."""
         old = self._old_entry(batch.position)
         receipt = NO_RECEIPT
         if batch.magic == v0.MAGIC:
@@ -59,13 +59,13 @@ class OldIndexTags:
         return tags_inside(batch, receipt)
 
     def _receipt_at(self, position: int) -> int:
-        """What the last old entry up to `position` says; after a kill that is exact, since no entry is missing then."""
+        """Return the receipt time of the last old entry up to `position`; after a kill no entry is missing there."""
         index = bisect_right(self._positions, position)
         receipt = self._entries[index - 1].receipt if index else NO_RECEIPT
         return self._default_receipt_ms if receipt == NO_RECEIPT else receipt
 
     def _old_entry(self, position: int) -> IndexEntry | None:
-        """The old entry that speaks of the batch at `position`; none is sure to beyond the last one."""
+        """Find the old entry that covers the batch at `position`; None beyond the last old entry."""
         index = bisect_right(self._positions, position)
         if index == 0 or (index == len(self._entries) and self._positions[-1] < position):
             return None
@@ -73,7 +73,7 @@ class OldIndexTags:
 
 
 def tags_inside(batch: BatchView, receipt: int) -> BatchTags:
-    """What the batch itself says, decompressed if it is; `receipt` is passed on."""
+    """Read the tags from the batch itself, decompressing the batch if necessary; `receipt` is passed on."""
     if not batch.is_compressed:
         return BatchTags(batch.stored_offset, receipt, NO_COUNT, None)
     first_offset, count, is_keyed = batch.stored_offset, 0, False

@@ -14,12 +14,12 @@ from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
 
 
 def tags_of(segment: Segment, batch: BatchView) -> KafkaTags:
-    """All tags of a batch of `segment`; None for what only a look inside could tell. Raises OSError."""
+    """Return all tags of a batch of `segment`; None for tags that only the records could tell. Raises OSError."""
     return tags_by_entry(segment.index_entry_for(batch.position), batch)
 
 
 def tags_by_entry(entry: IndexEntry | None, batch: BatchView) -> KafkaTags:
-    """The same, from the index entry that speaks of the batch: its own, else the last before it (`tags_at`)."""
+    """Return all tags of a batch from its index entry, or from the last entry before the batch (`tags_at`)."""
     timestamp_ms: int | None = batch.max_timestamp
     if batch.magic == v0.MAGIC:
         timestamp_ms = None if entry is None or entry.receipt == NO_RECEIPT else entry.receipt

@@ -220,7 +220,7 @@ class OffsetIndex:
         self._restore_last()
 
     def note_gaps(self, *, has_gaps: bool) -> None:
-        """Say in the header of a segment that is being written whether offsets are missing. Raises OSError."""
+        """Set whether offsets are missing in the header of the active segment's index. Raises OSError."""
         self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))
 
     def _reopen(self) -> None:
@@ -240,13 +240,13 @@ class OffsetIndex:
 
     @property
     def entry_count(self) -> int:
-        """Entries in use. Raises OSError, IndexDamagedError."""
+        """Return the number of entries in use. Raises OSError, IndexDamagedError."""
         if self._table is None:
             self._open()
         return self._count
 
     def read_summary(self) -> IndexSummary | None:
-        """The header's summary, or None if it has none that can be believed."""
+        """Read the header's summary; return None without a valid summary."""
         try:
             file = self._pool.files.open(self.path)
         except OSError:
@@ -260,7 +260,7 @@ class OffsetIndex:
         return parse_summary(header, self.base_offset)
 
     def entry(self, number: int) -> IndexEntry:
-        """Entry `number`, counted from 0. Raises IndexDamagedError if its checksum is wrong."""
+        """Return entry `number`, counted from 0. Raises IndexDamagedError if the entry's checksum is wrong."""
         table = self._table or self._open()
         self.recently_used = True
         at = HEADER_SIZE + number * ENTRY_SIZE
@@ -270,12 +270,12 @@ class OffsetIndex:
         return IndexEntry(self.base_offset + relative, position, timestamp, receipt, num_messages, flags)
 
     def entries(self) -> Iterator[IndexEntry]:
-        """All entries. Raises IndexDamagedError at the first bad one."""
+        """Iterate over all entries. Raises IndexDamagedError at the first bad entry."""
         for number in range(self.entry_count):
             yield self.entry(number)
 
     def position_before_offset(self, offset: int) -> int:
-        """Position of the last indexed batch that begins at or before `offset`; 0 if there is none."""
+        """Return the position of the last indexed batch that begins at or before `offset`; 0 if there is none."""
         if self._table is not None and offset >= self._last_offset:
             self.recently_used = True
             return self._last_position
@@ -283,17 +283,17 @@ class OffsetIndex:
         return self.entry(number - 1).position if number else 0
 
     def position_before_timestamp(self, timestamp: int) -> int:
-        """A position before which every batch is older than `timestamp`: the last such that the index knows."""
+        """Return the last indexed position before which every batch is older than `timestamp`."""
         number = self._count_up_to(_TIMESTAMP, timestamp - 1)
         return self.entry(number - 1).position if number else 0
 
     def tags_at(self, position: int) -> IndexEntry | None:
-        """The entry that tells the tags of the batch at `position`: its own, else the last before it."""
+        """Find the entry with the tags of the batch at `position`: the batch's own, else the last one before."""
         number = self._count_up_to(_POSITION, position)
         return self.entry(number - 1) if number else None
 
     def entries_for(self, position: int, end: int) -> list[IndexEntry]:
-        """The entries that tell the tags of the batches from `position` to `end`: `tags_at` of the first, and later.
+        """Return the entries with the tags of the batches from `position` to `end`: `tags_at` of the first, and later.
 
         Raises IndexDamagedError.
         """
@@ -389,7 +389,7 @@ class OffsetIndex:
         return zlib.crc32(entry[:_CHECKED_SIZE], self.base_offset & 0xFFFFFFFF) & 0xFFFF | 1
 
     def _count_up_to(self, field: int, limit: int) -> int:
-        """How many entries have a raw `field` of at most `limit`; offset, position and timestamp only rise."""
+        """Count the entries with a raw `field` of at most `limit`; offset, position and timestamp only rise."""
         table = self._table or self._open()
         low, high = 0, self._count
         while low < high:
@@ -402,7 +402,7 @@ class OffsetIndex:
 
 
 def parse_summary(header: bytes, base_offset: int) -> IndexSummary | None:
-    """The summary in an index file's first bytes; None if there is none, it is damaged or another segment's."""
+    """Parse the summary in an index file's first bytes; None without one, or if damaged or of another segment."""
     start, end = len(SIGNATURE), len(SIGNATURE) + SUMMARY.size
     if len(header) < HEADER_SIZE or header[:start] != SIGNATURE:
         return None

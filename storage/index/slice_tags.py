@@ -11,7 +11,7 @@ from .offset_index import NO_COUNT, IndexEntry
 
 
 def tags_in(log_slice: LogSlice, most_batches: int) -> list[TaggedBatch]:
-    """The tags of the whole batches in a slice that was just read, which is cut after `most_batches`.
+    """Return the tags of the whole batches in a slice that was just read, and cut the slice after `most_batches`.
 
     Raises OSError, SegmentDamagedError.
     """

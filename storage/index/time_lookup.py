@@ -22,7 +22,7 @@ class TimestampOffset(NamedTuple):
 
 
 def first_record_since(segments: LogSegments, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
-    """The first record at or after `log_start_offset` that is of `timestamp_ms` or later.
+    """Find the first record from `log_start_offset` on with a timestamp of `timestamp_ms` or later.
 
     Raises OSError, SegmentDamagedError.
     """
@@ -35,7 +35,7 @@ def first_record_since(segments: LogSegments, timestamp_ms: int, log_start_offse
 
 
 def newest_record(segments: LogSegments, log_start_offset: int) -> TimestampOffset | None:
-    """The first record that has the largest timestamp (KIP-734), None if no record has one.
+    """Find the first record that has the largest timestamp (KIP-734), None if no record has a timestamp.
 
     Raises OSError, SegmentDamagedError.
     """

@@ -57,7 +57,7 @@ class TransactionIndex:
         entries.append(transaction)
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, in order, up to the first that cannot be read (an incomplete one, say)."""
+        """Return all entries in order, up to the first unreadable (for example incomplete) entry."""
         if self._entries is None:
             try:
                 data = self._files.read(self.path)
@@ -69,7 +69,7 @@ class TransactionIndex:
         return self._entries
 
     def crc(self) -> int:
-        """CRC-32 of the file's contents as they should be, 0 if there is none."""
+        """Return the CRC-32 of the content that the file should have, 0 for no file."""
         if self._entries is None and self.expected_crc is not None:
             return self.expected_crc
         return zlib.crc32(_format(self.entries()))
@@ -87,7 +87,7 @@ class TransactionIndex:
         self._entries = kept
 
     def sync(self) -> None:
-        """Force the file, if there is one, to the disk. Raises OSError."""
+        """Force the file, if it exists, to the disk. Raises OSError."""
         if self._entries:
             file = self._files.open(self.path)
             try:
@@ -101,7 +101,7 @@ def _format(entries: list[AbortedTransaction]) -> bytes:
 
 
 def parse_entries(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file up to the first that makes no sense."""
+    """Parse the entries of a file up to the first invalid entry."""
     entries: list[AbortedTransaction] = []
     for position in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
         version, *fields = ENTRY.unpack_from(data, position)

@@ -84,7 +84,7 @@ class Flusher:
         return finish
 
     def _hold(self, segments: LogSegments, unflushed: list[Segment]) -> list[Callable[[], None]]:
-        """Functions that force files to the disk, in their order, and let go of them. Raises OSError."""
+        """Return functions that force files to the disk, in order, and release each file. Raises OSError."""
         # The topic's id and the epochs first: a record of a topic or of an epoch that nobody has heard of would not be
         # believed after a crash.
         held = [self._identity.hold_for_sync(), self._epochs.hold_for_sync()]

@@ -48,9 +48,9 @@ class LogWithDeletedHead(Protocol):
 
 
 def due_reclaiming(log: LogWithDeletedHead, files: Files) -> Callable[[], None] | None:
-    """What gives the space below the log's start back, if that is worth it now; for a worker thread.
+    """Return a function for a worker thread that frees the space below the log's start, None if not worth it now.
 
-    Both raise OSError, this one BrokerError and SegmentDamagedError too.
+    The function and `due_reclaiming` raise OSError; `due_reclaiming` raises BrokerError and SegmentDamagedError too.
     """
     segment = log.segments[0]
     if log.log_start_offset <= segment.base_offset or log.log_start_offset == log.log_end_offset:
@@ -112,7 +112,7 @@ def _reclaim(files: Files, directory: str, base_offset: int, position: int, last
 
 
 def empty_batch_header(base_offset: int, last_offset: int, size_bytes: int) -> bytes:
-    """The header of a batch of `size_bytes` in all, without records, everything behind the header being zeros."""
+    """Build the header of a batch of `size_bytes` in all that has no records and is followed by zeros only."""
     batch = bytearray(
         v2.assemble_batch(
             b"",

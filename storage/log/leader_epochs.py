@@ -44,7 +44,7 @@ class LeaderEpochs:
             self._add(epoch, start)
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, its first offset), ascending."""
+        """Return pairs of an epoch and the epoch's first offset, ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -58,7 +58,7 @@ class LeaderEpochs:
         self._store([*kept, (epoch, start_offset)], sync=False)
 
     def hold_for_sync(self) -> Callable[[], None]:
-        """A function that forces the file to the disk, in any thread; it raises OSError."""
+        """Return a function that forces the file to the disk in any thread; that function raises OSError."""
         was_synced, self._is_synced = self._is_synced, True
 
         def sync() -> None:
@@ -78,7 +78,7 @@ class LeaderEpochs:
         return sync
 
     def end_offset(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch known that is not above the requested one, the offset after its last record); -1s if unknown.
+        """Return the largest known epoch that is not above the requested one, and its end offset; -1s if unknown.
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`, KIP-279.
         """
@@ -93,7 +93,7 @@ class LeaderEpochs:
         return epoch, self._starts[higher]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch of the record at `offset`, -1 if unknown."""
+        """Return the epoch of the record at `offset`, -1 if unknown."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else UNDEFINED_EPOCH
 

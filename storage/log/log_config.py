@@ -68,7 +68,7 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, defaults: LogConfig | None = None) -> LogConfig:
-        """Settings from Kafka's topic keys (`segment.bytes`); what is not given comes from `defaults`.
+        """Build settings from Kafka's topic keys (`segment.bytes`); a setting without its key comes from `defaults`.
 
         Keys of Kafka that mean nothing to a log (`follower.replication.throttled.replicas`, say) are passed over.
         Raises ValueError that names the key if a value cannot be read.
@@ -87,15 +87,15 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether `cleanup.policy` contains `compact`."""
+        """Return whether `cleanup.policy` contains `compact`."""
         return "compact" in self.cleanup_policy
 
     @property
     def is_deleted_by_retention(self) -> bool:
-        """Whether `cleanup.policy` contains `delete`."""
+        """Return whether `cleanup.policy` contains `delete`."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker's clock sets record timestamps (KIP-32)."""
+        """Return whether the broker's clock sets record timestamps (KIP-32)."""
         return self.message_timestamp_type == "LogAppendTime"

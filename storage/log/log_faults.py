@@ -20,7 +20,7 @@ class LogFaults:
     __slots__ = ("_directory", "_health", "_name")
 
     def __init__(self, directory: str, name: str, health: DirectoryHealth) -> None:
-        """``name`` is `<topic>-<partition>`."""
+        """Create a log without faults; ``name`` is `<topic>-<partition>`."""
         self._directory = directory
         self._name = name
         self._health = health

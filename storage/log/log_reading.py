@@ -18,7 +18,7 @@ def read_segment(
     known: Place | None,
     tells_receipts: bool,
 ) -> LogSlice:
-    """Bytes of one segment from the batch that holds `offset` on, none at or beyond the offset `bound`.
+    """Read bytes of one segment, from the batch that holds `offset` to the offset `bound` (exclusive).
 
     At most `max_bytes`, but with `at_least_one` the first batch whole; only bytes that are good. `known` is the place
     in the active segment where the caller knows it. `tells_receipts`: whether readers may see when v0 messages came.

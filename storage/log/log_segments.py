@@ -29,27 +29,27 @@ class LogSegments:
 
     @property
     def base_offset(self) -> int:
-        """Where the first segment begins."""
+        """Return the first segment's base offset."""
         return self.all[0].base_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all logs. Raises OSError."""
+        """Return the bytes of all segments. Raises OSError."""
         files = self._pool.files
         return sum(segment.size_bytes if segment.is_loaded else files.size(segment.path) for segment in self.all)
 
     def number_at(self, offset: int) -> int:
-        """Number of the segment that would hold `offset`: the last that begins at or before it, else the first."""
+        """Return the number of the last segment that begins at or before `offset`, else of the first segment."""
         return max(bisect_right(self.all, offset, key=_base_offset_of) - 1, 0)
 
     def since(self, offset: int) -> Iterator[Segment]:
-        """The segments from the one that would hold `offset` on, loaded. Raises OSError."""
+        """Load and return the segments from the one that would hold `offset` on. Raises OSError."""
         for segment in self.all[self.number_at(offset) :]:
             segment.load()
             yield segment
 
     def locate(self, offset: int) -> tuple[Segment, Place | None]:
-        """The first batch that ends at or after `offset`; where that lies in a hole it may be in a later segment.
+        """Find the first batch that ends at or after `offset`; for a missing offset, perhaps in a later segment.
 
         Raises OSError, SegmentDamagedError.
         """
@@ -60,9 +60,9 @@ class LogSegments:
         return self.active, None
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Those with records in [`first_offset`, `last_offset`) (Kafka `collectAbortedTransactions`).
+        """Return the aborted transactions with records in the range (Kafka `collectAbortedTransactions`).
 
-        Raises OSError, TransactionIndexDamagedError.
+        The range is [`first_offset`, `last_offset`). Raises OSError, TransactionIndexDamagedError.
         """
         found: list[AbortedTransaction] = []
         for segment in self.since(first_offset):
@@ -111,7 +111,7 @@ class LogSegments:
         return active.next_offset
 
     def may_replace(self, replaced: list[Segment]) -> bool:
-        """Whether these are still neighbours in this log, and none is the active one."""
+        """Return whether these segments are still neighbours in this log, and none is the active segment."""
         number = self.number_at(replaced[0].base_offset)
         return self.all[number : number + len(replaced)] == replaced and self.active is not replaced[-1]
 
@@ -136,7 +136,7 @@ class LogSegments:
         return keep > 0
 
     def due_removals(self, now_ms: int) -> Callable[[], None] | None:
-        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        """Return a function that deletes files after their delay, for a worker thread, or None; it raises OSError."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if not due:
             return None

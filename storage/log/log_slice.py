@@ -49,15 +49,15 @@ class LogSlice:
 
     @property
     def descriptor(self) -> int:
-        """The open file, for sendfile(2) and pread(2). Raises ValueError on an empty or released slice."""
+        """Return the open file for sendfile(2) and pread(2). Raises ValueError on an empty or released slice."""
         return self._held().descriptor
 
     def cut(self, size_bytes: int) -> None:
-        """Leave out what is beyond the first ``size_bytes``."""
+        """Cut the slice to its first ``size_bytes``."""
         self.size_bytes = min(self.size_bytes, size_bytes)
 
     def read(self) -> bytes:
-        """A copy of the slice's bytes."""
+        """Return a copy of the slice's bytes."""
         return self._held().read_at(self.size_bytes, self.position) if self.size_bytes else b""
 
     def release(self) -> None:

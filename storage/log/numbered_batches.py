@@ -31,11 +31,11 @@ class NumberedBatch:
 
 
 def read_numbered(records: Buffer, next_offset: int, latest_epoch: int, now_ms: int) -> list[NumberedBatch]:
-    """The whole batches in `records` for a log that ends at `next_offset`, all checked; `now_ms` is v0's receipt time.
+    """Check and return the whole batches of `records` for a log that ends at `next_offset`.
 
-    Compressed v2 batches are not opened: they count as keyed, the tag that promises least. Raises BrokerError:
-    OFFSET_OUT_OF_RANGE if the first begins below `next_offset`, CORRUPT_MESSAGE for damaged ones or such that do not
-    follow each other in offset and leader epoch.
+    `now_ms` is the receipt time of v0 messages. Compressed v2 batches are not decompressed: such batches are tagged as
+    keyed, the tag that promises least. Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below
+    `next_offset`, CORRUPT_MESSAGE for a damaged batch, or if offset and leader epoch do not rise from batch to batch.
     """
     data = memoryview(records)
     numbered: list[NumberedBatch] = []

@@ -145,7 +145,7 @@ class PartitionLog:
 
     @property
     def config(self) -> LogConfig:
-        """The settings; assign a new `LogConfig` to change them, from the next append on."""
+        """Return the settings; assign a new `LogConfig` to change them from the next append on."""
         return self._config
 
     @config.setter
@@ -162,7 +162,7 @@ class PartitionLog:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """The id of the topic that the records belong to, None if it is not known."""
+        """Return the id of the topic that the records belong to, None if unknown."""
         return self._identity.topic_id
 
     def note_topic_id(self, topic_id: uuid.UUID) -> None:
@@ -171,36 +171,36 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where `read_committed` readers stop (exclusive): the first open transaction, else the high watermark."""
+        """Return the end for `read_committed` readers: the first open transaction's offset, else the high watermark."""
         first_unstable = self.producers.first_unstable_offset
         return self.high_watermark if first_unstable is None else min(first_unstable, self.high_watermark)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the newest batch, -1 if there was none."""
+        """Return the epoch of the newest batch, -1 if there was none."""
         return self._epochs.latest
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all segments. Raises OSError."""
+        """Return the bytes in all segments. Raises OSError."""
         return self._segments.size_bytes
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in the order of their offsets; the last one is being written."""
+        """Return the segments in the order of their offsets; the last one is the active segment."""
         return tuple(self._segments.all)
 
     @property
     def segment_list(self) -> LogSegments:
-        """The same for who may change them: compaction."""
+        """Return the segments for compaction, which may replace them."""
         return self._segments
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch <= `epoch`, its end offset exclusive); (-1, -1) if unknown (KIP-101, KIP-279)."""
+        """Return the largest known epoch <= `epoch` and its end offset; (-1, -1) if unknown (KIP-101, KIP-279)."""
         return self._epochs.end_offset(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`, -1 if unknown."""
+        """Return the leader epoch of the record at `offset`, -1 if unknown."""
         return self._epochs.epoch_for_offset(offset)
 
     # --- appending ---
@@ -357,7 +357,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, at_least_one: bool = True
     ) -> LogSlice:
-        """Bytes of one segment from the batch that holds `offset` on, none at or beyond `upper_bound_offset`.
+        """Read bytes of one segment, from the batch that holds `offset` to `upper_bound_offset` (exclusive).
 
         At most `max_bytes`, but with `at_least_one` the first batch whole. The bound defaults to the log's end.
         Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the file is damaged (bad bytes are never
@@ -386,7 +386,7 @@ class PartitionLog:
     # --- looking up ---
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is `timestamp_ms` or later, None if there is none.
+        """Find the first record whose timestamp is `timestamp_ms` or later, None if there is none.
 
         v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
         KAFKA_STORAGE_ERROR.
@@ -395,7 +395,7 @@ class PartitionLog:
             return first_record_since(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp (ListOffsets -3, KIP-734).
+        """Find the first record that has the largest timestamp (ListOffsets -3, KIP-734).
 
         Raises as `offset_for_timestamp`.
         """
@@ -403,7 +403,7 @@ class PartitionLog:
             return newest_record(self._segments, self.log_start_offset)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
+        """Return aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
         with self._faults.told():
             return aborted_transactions(self._segments, self._snapshots, first_offset, last_offset)
 
@@ -475,7 +475,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """All records below it are known to be on the disk."""
+        """Return the offset below which all records are known to be on the disk."""
         return self._flusher.recovery_point
 
     def flush(self) -> None:
@@ -484,7 +484,7 @@ class PartitionLog:
             self._flusher.start(self._segments, self.log_end_offset)()
 
     def due_flush(self, now_ms: int) -> Callable[[], None] | None:
-        """The flush that `flush.ms` or a finished segment asks for now, to be run in a worker thread.
+        """Return the flush that `flush.ms` or a finished segment requires now, for a worker thread.
 
         Both raise OSError.
         """
@@ -509,7 +509,7 @@ class PartitionLog:
             remove()
 
     def due_removals(self, now_ms: int) -> Callable[[], None] | None:
-        """What deletes the files whose delay is over, if there are any; for a worker thread, raises OSError."""
+        """Return a function that deletes files after their delay, for a worker thread, or None; it raises OSError."""
         return self._segments.due_removals(now_ms)
 
     def abandon(self) -> None:

@@ -38,7 +38,7 @@ def apply_retention(log: PartitionLog, now_ms: int) -> int:
 
 
 def first_offset_younger_than(log: PartitionLog, cutoff_ms: int) -> int:
-    """The first offset that time retention keeps: no batch before it is of `cutoff_ms` or later.
+    """Return the first offset that time retention keeps: no batch before the offset is of `cutoff_ms` or later.
 
     Raises OSError, SegmentDamagedError.
     """
@@ -50,7 +50,7 @@ def first_offset_younger_than(log: PartitionLog, cutoff_ms: int) -> int:
 
 
 def _first_offset_since(segment: Segment, timestamp_ms: int) -> int:
-    """First offset of the first batch of `timestamp_ms` or later, or of no time; else the segment's end."""
+    """Return the base offset of the first batch of `timestamp_ms` or later or no time, else the segment's end."""
     for batch in segment.batches_from(segment.position_before_timestamp(timestamp_ms)):
         found = segment.timestamp_of(batch)
         if found >= timestamp_ms or (found < 0 and batch.record_count != 0):
@@ -59,7 +59,7 @@ def _first_offset_since(segment: Segment, timestamp_ms: int) -> int:
 
 
 def first_offset_within(log: PartitionLog, limit_bytes: int) -> int:
-    """The first offset that size retention keeps: segments go as long as what remains is at least the limit."""
+    """Return the first offset that size retention keeps: the remaining segments have at least the limit's size."""
     surplus = log.size_bytes - limit_bytes
     for segment in log.segments[:-1]:
         segment.load()

@@ -26,7 +26,7 @@ class RollingRules:
         self._roll_after_ms = longest_ms - jitter_ms
 
     def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
-        """Whether a batch of that size, last offset and time belongs into a new segment.
+        """Return whether a batch of that size, last offset and time belongs into a new segment.
 
         The active one is full, or as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the
         next. An empty one is never old. Raises OSError.

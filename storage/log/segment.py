@@ -79,7 +79,7 @@ class Segment:
     def __init__(
         self, pool: OpenFiles, directory: str, base_offset: int, index_interval_bytes: int, *, suffix: str = ""
     ) -> None:
-        """`suffix` stands behind the names of all its files, for one that is not part of a log (`.cleaned`)."""
+        """Create a segment; `suffix` ends the names of all files of a segment outside of a log (`.cleaned`)."""
         self._pool = pool
         self._directory = directory
         stem = f"{directory}/{base_offset:020d}"
@@ -119,7 +119,7 @@ class Segment:
 
     @property
     def file(self) -> SharedFile:
-        """The open file; see `OpenFiles` on who may use it how. Raises OSError. Needs no `load`."""
+        """Open the file; see `OpenFiles` for the rules of its use. Raises OSError. Needs no `load`."""
         self.recently_used = True
         if self._file is None:
             self._file = self._pool.open(self.path, self)
@@ -137,7 +137,7 @@ class Segment:
         self.is_loaded = True
 
     def load(self) -> None:
-        """Learn sizes, offsets and timestamps from the index's summary, else by reading the log. Raises OSError."""
+        """Load sizes, offsets and timestamps from the index's summary, else by reading the log. Raises OSError."""
         if self.is_loaded:
             return
         size_bytes = self._pool.files.size(self.path)
@@ -160,7 +160,7 @@ class Segment:
 
     @staticmethod
     def may_have_gaps(summary: IndexSummary | None) -> bool:
-        """Whether offsets may be missing; without a summary we cannot tell, so they may."""
+        """Return whether offsets may be missing; True without a summary."""
         return summary is None or bool(summary.has_gaps)
 
     def believe(self, summary: IndexSummary) -> None:
@@ -262,7 +262,7 @@ class Segment:
         self.index.let_go()
 
     def note_gaps(self) -> None:
-        """Remember that offsets are missing in or behind this segment. Raises OSError."""
+        """Note that offsets are missing in or behind this segment. Raises OSError."""
         self.has_gaps = True
         self.index.note_gaps(has_gaps=True)
 
@@ -283,12 +283,12 @@ class Segment:
         return renamed
 
     def map(self, position: int) -> memoryview:
-        """The bytes from `position` to the end, read-only. Raises OSError."""
+        """Map the bytes from `position` to the end, read-only. Raises OSError."""
         size_bytes = self.size_bytes - position
         return self.file.map(position, size_bytes) if size_bytes > 0 else memoryview(b"")
 
     def hold_for_sync(self) -> Callable[[], None]:
-        """A function that forces the records to the disk, in any thread. Raises OSError. Needs no `load`."""
+        """Return a function that forces the records to the disk, in any thread. Raises OSError. Needs no `load`."""
         file = self.file.acquire()
 
         def sync() -> None:
@@ -346,7 +346,7 @@ class Segment:
             raise
 
     def _take_back(self, position: int) -> None:
-        """Leave nothing of a failed append; if that fails too, the next one writes over it."""
+        """Remove what a failed append wrote; if that fails too, the next append overwrites the bytes."""
         with suppress(OSError):
             self.file.truncate(position)
             self.index.truncate(position)
@@ -368,7 +368,7 @@ class Segment:
         )
 
     def _index_run(self, data: Buffer, run: ProducedBatch, position: int, receipt_ms: int) -> None:
-        """Index messages one by one, each a batch to any reader, so that a rebuilt index gets the same entries."""
+        """Index messages one by one, as every reader takes them for batches; a rebuilt index gets the same entries."""
         for message in iter_batches(data):
             timestamp = receipt_ms if run.magic == v0.MAGIC else message.max_timestamp
             at = position + message.position
@@ -433,7 +433,7 @@ class Segment:
         return good_end
 
     def tail_is_good(self) -> bool:
-        """Whether batches may be appended: none is known to be bad, nor is one behind the last index entry.
+        """Return whether batches may be appended: no batch is known to be bad, also behind the last index entry.
 
         Raises OSError.
         """
@@ -445,7 +445,7 @@ class Segment:
         return not self.is_damaged
 
     def locate(self, offset: int) -> Place | None:
-        """The first batch that ends at or after `offset`, None if the segment has none.
+        """Find the first batch that ends at or after `offset`, None if the segment has none.
 
         Raises OSError, and SegmentDamagedError if there are no batches on the way.
         """
@@ -460,7 +460,7 @@ class Segment:
         return place
 
     def batches_from(self, position: int) -> Iterator[BatchView]:
-        """The checked batches from `position` on, which must begin one.
+        """Iterate over the checked batches from `position` on, which must be the start of a batch.
 
         Raises SegmentDamagedError at a bad one, OSError.
         """
@@ -476,34 +476,34 @@ class Segment:
             position = batch.end
 
     def position_before_timestamp(self, timestamp: int) -> int:
-        """A batch's position before which all are older than `timestamp`. Raises OSError."""
+        """Return a batch's position before which all batches are older than `timestamp`. Raises OSError."""
         return self.looked_up(lambda index: index.position_before_timestamp(timestamp))
 
     def timestamp_of(self, batch: BatchView) -> int:
-        """The largest timestamp of the batch's records; for v0 when it came, since it says nothing itself."""
+        """Return the largest timestamp of the batch's records; for v0, which has no timestamps, the time of receipt."""
         if batch.magic != v0.MAGIC:
             return batch.max_timestamp
         entry = self.index_entry_for(batch.position)
         return NO_TIMESTAMP if entry is None else entry.receipt
 
     def index_entry_for(self, position: int) -> IndexEntry | None:
-        """The entry that tells the tags of the batch at `position`, its own or the last before it. Raises OSError."""
+        """Find the entry with the tags of the batch at `position`: its own or the last before it. Raises OSError."""
         return self.looked_up(lambda index: index.tags_at(position))
 
     def newest_ms(self) -> int:
-        """The largest timestamp; where no record has one, when the file was last written. Raises OSError."""
+        """Return the largest timestamp; if no record has one, the time of the file's last write. Raises OSError."""
         if self.max_timestamp >= 0 or not self.size_bytes:
             return self.max_timestamp
         return self._pool.files.modified_ms(self.path)
 
     def reopened_in(self, pool: OpenFiles) -> Segment:
-        """A second view of the same finished files, for another thread, with open files of its own."""
+        """Open the same finished files once more, for another thread."""
         segment = Segment(pool, self._directory, self.base_offset, self.index.interval_bytes)
         segment.believe(self._summary())
         return segment
 
     def looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
-        """What `look` finds in the index, which is built anew if it turns out to be damaged. Raises OSError."""
+        """Return the result of `look` in the index; a damaged index is rebuilt first. Raises OSError."""
         try:
             return look(self.index)
         except IndexDamagedError as fault:

@@ -89,6 +89,6 @@ def record_transaction_end(
 
 
 def marker_of(batch: BatchView) -> EndTransactionMarker | None:
-    """The transaction marker that a control batch holds, None for other kinds. Raises BrokerError INVALID_RECORD."""
+    """Read a control batch's transaction marker, None for other kinds. Raises BrokerError INVALID_RECORD."""
     record = next(iter_records(batch), None)
     return None if record is None else read_end_transaction_marker(record)

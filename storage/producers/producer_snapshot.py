@@ -42,13 +42,13 @@ class ProducerSnapshot(NamedTuple):
 
 
 def format_snapshot(producers: list[ProducerSnapshot]) -> bytes:
-    """The file's contents."""
+    """Return the content of a snapshot file."""
     body = COUNT.pack(len(producers)) + b"".join(PRODUCER.pack(*producer) for producer in producers)
     return HEADER.pack(VERSION, crc32c.crc32c(body)) + body
 
 
 def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
-    """The producers of a file. Raises MalformedSnapshotError."""
+    """Parse the producers of a snapshot file. Raises MalformedSnapshotError."""
     if len(data) < HEADER.size + COUNT.size:
         raise MalformedSnapshotError(f"{len(data)} bytes are no snapshot")
     version, crc = HEADER.unpack_from(data)

@@ -96,7 +96,7 @@ class Producer:
         self._silent_since_ms = 0
 
     def is_new_since(self, offset: int) -> bool:
-        """Whether its very first batch is known and lies at or above `offset`."""
+        """Return whether the producer's first batch is known and lies at or above `offset`."""
         first = self.batches[0] if self.batches else None
         is_first = first is not None and first.first_sequence == 0 == self.epoch
         return is_first and first is not None and first.first_offset >= offset and self.coordinator_epoch == NO_EPOCH
@@ -118,11 +118,11 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of its last record in this epoch, -1 if there is none."""
+        """Return the sequence of the producer's last record in this epoch, -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def silence_ms(self, now_ms: int) -> int:
-        """For how long it has written nothing, as far as earlier calls of this can tell (so 0 the first time)."""
+        """Return the time without a write as seen by earlier calls of this method (so 0 at the first call)."""
         activity = self.epoch, self.last_sequence, self.last_timestamp
         if activity != self._seen_activity:
             self._seen_activity, self._silent_since_ms = activity, now_ms
@@ -218,7 +218,7 @@ class ProducerStates:
         return CompletedTransaction(producer.producer_id, first_offset, batch.last_offset, marker.is_abort)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset that the end of `completed` makes possible, as the transaction index notes it."""
+        """Return the last stable offset after the end of `completed`, as the transaction index stores it."""
         return next(iter(self._open), completed.last_offset + 1)
 
     @property
@@ -236,7 +236,7 @@ class ProducerStates:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
     def cut_back(self, end_offset: int) -> bool:
-        """Become what they were when the log ended at `end_offset`; False if they must be read from the log.
+        """Restore the state at the log's end offset `end_offset`; return False if the log must be read for that.
 
         It is mostly possible where a tail is cut that was not replicated: a producer has few batches under way.
         """
@@ -264,7 +264,7 @@ class ProducerStates:
             del self.producers[producer_id]
 
     def copy(self) -> ProducerStates:
-        """The producers as they are now, for a reader in another thread; without what replay alone needs."""
+        """Copy the present producers for a reader in another thread, without the data that only a replay needs."""
         twin = ProducerStates()
         twin.restore(self.snapshot())
         return twin
@@ -276,7 +276,7 @@ class ProducerStates:
         self._ended.clear()
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """All producers with the last batch of each, as a snapshot file holds them."""
+        """Return all producers with the last batch of each, as a snapshot file holds them."""
         return [_snapshot_of(producer) for producer in self.producers.values()]
 
     def restore(self, snapshots: list[ProducerSnapshot]) -> None:

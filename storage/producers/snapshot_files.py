@@ -22,7 +22,7 @@ class SnapshotFiles:
         self._directory = directory
 
     def offsets(self) -> list[int]:
-        """Offsets that have a snapshot, ascending. Raises OSError."""
+        """Return the offsets that have a snapshot, ascending. Raises OSError."""
         found = map(paths.parse_offset_file, self._files.list(self._directory))
         return sorted(name.offset for name in found if name and name.kind == paths.SNAPSHOT and not name.state)
 
@@ -37,7 +37,10 @@ class SnapshotFiles:
             self._files.remove(self._path(stray))
 
     def latest(self, lowest: int, highest: int) -> tuple[int, list[ProducerSnapshot]] | None:
-        """The newest readable one between these offsets (inclusive); unreadable ones are removed. Raises OSError."""
+        """Return the newest readable snapshot between these offsets (inclusive). Raises OSError.
+
+        Unreadable snapshots are removed.
+        """
         for offset in reversed(self.offsets()):
             if lowest <= offset <= highest:
                 try:
@@ -48,7 +51,7 @@ class SnapshotFiles:
         return None
 
     def exact(self, offset: int) -> list[ProducerSnapshot] | None:
-        """The one at `offset`, if it is there and readable. Raises OSError."""
+        """Return the snapshot at `offset`, None if it is missing or unreadable. Raises OSError."""
         try:
             return parse_snapshot(self._files.read(self._path(offset)))
         except (MalformedSnapshotError, FileNotFoundError):

@@ -34,7 +34,7 @@ class Checked(NamedTuple):
 
 
 def find_partitions(files: Files, directory: str) -> Checked:
-    """What there is to check: all partitions of a log directory, or the one that `directory` is. Raises OSError."""
+    """List the partitions to check: all of a log directory, or the one in `directory`. Raises OSError."""
     names = sorted(files.list(directory))
     partitions = [
         f"{directory}/{name}"
@@ -49,7 +49,7 @@ def find_partitions(files: Files, directory: str) -> Checked:
 
 
 def total_bytes(files: Files, checked: Checked) -> int:
-    """Bytes of segments in all partitions. Raises OSError."""
+    """Return the bytes of segments in all partitions. Raises OSError."""
     return sum(segment_bytes(files, directory) for directory in checked.partitions)
 
 
@@ -84,7 +84,7 @@ def verify_log_directory(files: Files, checked: Checked, progress: Progress | No
 
 
 def is_in_use(log_directory: str) -> bool:
-    """Whether a process holds the lock of the log directory; asked without taking it, so no broker is kept out.
+    """Return whether a process holds the lock of the log directory, without taking the lock from a broker.
 
     True where the system cannot tell. Raises OSError, but not for a missing lock file.
     """

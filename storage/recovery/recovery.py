@@ -109,7 +109,7 @@ class _Scanner:
         return f"the batch to offset {believed.last_offset} is contradicted by the next one ({fault})"
 
     def _had_jumped_ahead_of(self, batch: BatchView, believed: BatchView) -> bool:
-        """Whether `batch` lies below the believed one before it, but not below what came before both."""
+        """Return whether `batch` lies below the batch accepted before it, but not below the batches before both."""
         now, before, epochs = self._sequence, self._sequence_before, self._rules.epochs
         if batch.magic == v2.MAGIC and before.leader_epoch <= batch.leader_epoch < now.leader_epoch:
             return epochs is None or epochs.epoch_for_offset(believed.last_offset) != now.leader_epoch
@@ -118,7 +118,7 @@ class _Scanner:
         return before.next_offset <= batch.stored_offset < now.next_offset
 
     def _fault_of_epoch(self, batch: BatchView) -> str | None:
-        """Whether the batch is of an epoch that neither the checkpoint nor a neighbour knows."""
+        """Return the fault of a batch whose epoch is neither in the checkpoint nor that of a neighbour, else None."""
         epochs, epoch = self._rules.epochs, batch.leader_epoch
         if epochs is None or not UNDEFINED_EPOCH < epochs.latest < epoch or epoch == self._sequence.leader_epoch:
             return None
@@ -134,7 +134,7 @@ class _Scanner:
                 self._visit(self._believed)
 
     def result(self) -> ScanResult:
-        """Believe the last batch too, and say how far the scan came."""
+        """Accept the last batch too, and return how far the scan came."""
         self._settle()
         self._believed = None
         next_offset = self._sequence.next_offset

@@ -80,7 +80,7 @@ class SegmentOpener:
         return self._recover(segments, unflushed)
 
     def _is_flushed(self, active: Segment, recovery_point: int) -> bool:
-        """Whether nothing was written since the log was closed the last time, when all of it went to the disk."""
+        """Return whether nothing was written since the log's last close, which flushed all of the log."""
         summary = active.index.read_summary()
         return (
             summary is not None

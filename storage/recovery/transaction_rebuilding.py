@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 def aborted_transactions(
     segments: LogSegments, snapshots: SnapshotFiles, first_offset: int, last_offset: int
 ) -> list[AbortedTransaction]:
-    """As `LogSegments.aborted_transactions`, from indexes that are mended if need be. Raises OSError."""
+    """Return the result of `LogSegments.aborted_transactions`, rebuilding damaged indexes. Raises OSError."""
     try:
         return segments.aborted_transactions(first_offset, last_offset)
     except TransactionIndexDamagedError:
@@ -39,7 +39,7 @@ def mend_transactions(segments: LogSegments, snapshots: SnapshotFiles) -> None:
 
 
 def _find_aborted(segments: LogSegments, snapshots: SnapshotFiles, segment: Segment) -> list[AbortedTransaction]:
-    """The transactions that ended, aborted, in `segment`, up to a damaged batch.
+    """Find the aborted transactions that ended in `segment`, up to a damaged batch.
 
     They may have begun in earlier segments: the producer snapshot at its beginning knows of those, or they are read
     too. Raises OSError.

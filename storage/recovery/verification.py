@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
 
 def segment_bytes(files: Files, directory: str) -> int:
-    """How many bytes of segments there are to check. Raises OSError."""
+    """Return the number of bytes of segments to check. Raises OSError."""
     total = 0
     for name in files.list(directory):
         parsed = paths.parse_offset_file(name)
@@ -166,9 +166,9 @@ def _log_findings(path: str, buffer: memoryview, result: ScanResult, *, is_growi
 
 
 def _is_of_another_log(summary_bytes: int, size_bytes: int, *, is_growing: bool) -> bool:
-    """Whether a summary is not what a broker may leave: it has none of a segment that was written from the beginning.
+    """Return whether the summary is not the segment's own: its size differs from the sizes that a broker leaves.
 
-    One that was reopened keeps that of the last clean stop until its index gets another entry.
+    A reopened segment keeps the summary of the last clean stop until its index gets another entry.
     """
     if summary_bytes == OPEN:
         return False
@@ -176,7 +176,7 @@ def _is_of_another_log(summary_bytes: int, size_bytes: int, *, is_growing: bool)
 
 
 def _is_incomplete(buffer: memoryview, position: int) -> bool:
-    """Whether the file ends inside a batch that may be all right."""
+    """Return whether the file ends inside a batch that may otherwise be valid."""
     try:
         return read_batch(buffer, position) is None
     except BrokerError:
@@ -231,7 +231,7 @@ class _IndexAgreement:
         return None
 
     def finish(self) -> None:
-        """The scan is over: nothing may be left."""
+        """End the scan: report an entry beyond the last good batch as the problem."""
         if self._next is not None:
             self.problem = f"position {self._next.position} is beyond the last good batch"
 
