@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 
 import trio
 
+from .errors import ClientError
+
 
 class BackgroundTasks:
     """A nursery that is opened by one call and closed by another, both in the same task.
@@ -24,8 +26,11 @@ class BackgroundTasks:
 
         An exception of `start_tasks`, Cancelled included, is raised after the nursery has been closed: no
         `__aexit__` follows an `__aenter__` that failed, and a nursery left open corrupts trio's stack of cancel
-        scopes.
+        scopes. Raises ClientError at the second call: parts of a closed client stay closed, and the nursery of an open
+        client would be lost.
         """
+        if self._nursery is not None:
+            raise ClientError("a client can be entered by `async with` only once: make another client")
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
         try:

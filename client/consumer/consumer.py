@@ -24,9 +24,11 @@ from ..config import ConsumerConfig
 from ..errors import ClientError, ClosedError, ConfigError
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics, MetricValues
+from ..producer.record_checks import check_offset
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import GroupMetadata, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from .argument_checks import check_offsets, check_places, check_topics
 from .classic_protocol_membership import ClassicProtocolMembership
 from .committer import Committer
 from .consumed_transaction import consumed_transaction
@@ -37,7 +39,7 @@ from .fetcher import Fetcher
 from .poll_boundary import PollBoundary
 from .position_finder import PositionFinder
 from .rebalance_listener import RebalanceListener, UserListener
-from .subscription import Subscription, TopicPartition
+from .subscription import PartitionPosition, Subscription, TopicPartition
 from .topic_watch import TopicWatch
 
 if TYPE_CHECKING:
@@ -145,15 +147,17 @@ class Consumer:
         The listeners are awaited inside the calls that return records, as in Kafka's consumer: `on_assigned` after
         partitions were assigned, `on_revoked` before they are revoked, also when the consumer closes, and `on_lost`
         (by default `on_revoked`) when they are lost because the group has removed this member. An exception of a
-        listener is raised by that call. Raises ClosedError, ConfigError without `group_id`.
+        listener is raised by that call. Raises ClosedError, ConfigError without `group_id`, TypeError unless `topics`
+        is an iterable of names or a pattern, InvalidTopicError for a name that no topic can have.
         """
         if self._nursery is None:
             raise ClosedError("the consumer is not open")
         if self.config.group_id is None:
             raise ConfigError("subscribe needs a group_id; use assign without one")
+        wanted = check_topics(topics)
         self._listener.listen(on_assigned, on_revoked, on_lost or on_revoked)
         self._boundary.arrive()
-        self._topic_watch.subscribe(topics if isinstance(topics, re.Pattern) else frozenset(topics))
+        self._topic_watch.subscribe(wanted)
         if self._committer.group is None:
             is_classic = self.config.group_protocol.lower() == "classic"
             self._committer.group = (ClassicProtocolMembership if is_classic else ConsumerProtocolMembership)(
@@ -175,8 +179,11 @@ class Consumer:
             self._committer.group.rejoin()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these (topic, partition)s, without a group's assignment."""
-        self._subscription.assign(partitions)
+        """Read exactly these (topic, partition)s, without a group's assignment.
+
+        Raises TypeError, ValueError or InvalidTopicError for an invalid partition; the assignment is unchanged then.
+        """
+        self._subscription.assign(check_places(partitions))
         self._fetcher.drop_stale()
         self._position_finder.wake()
 
@@ -186,8 +193,11 @@ class Consumer:
         return [] if group is not None and group.is_lost else list(self._subscription.positions)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Continue at `offset`. Raises KeyError if the partition is not assigned."""
-        self._subscription.seek((topic, partition), offset)
+        """Continue at `offset`.
+
+        Raises KeyError if the partition is not assigned, TypeError or ValueError for an invalid offset.
+        """
+        self._subscription.assigned((topic, partition)).seek(check_offset(offset))
         self._fetcher.forget((topic, partition))
         self._fetcher.wake()
 
@@ -208,16 +218,22 @@ class Consumer:
             self.seek(*place, offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`."""
-        for place in partitions:
-            self._subscription.positions[place].is_paused = True
+        """Return no records of these partitions until `resume`.
+
+        Raises KeyError, and pauses no partition, if one of the partitions is not assigned.
+        """
+        for position in self._assigned(partitions):
+            position.is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
-        for place in partitions:
-            self._subscription.positions[place].is_paused = False
+        """Undo `pause`. Raises as `pause`."""
+        for position in self._assigned(partitions):
+            position.is_paused = False
         self._fetcher.wake()
         self._boundary.wake()
+
+    def _assigned(self, places: Iterable[TopicPartition]) -> list[PartitionPosition]:
+        return [self._subscription.assigned(place) for place in check_places(places)]
 
     # --- reading ---
 
@@ -300,8 +316,10 @@ class Consumer:
     def current_lag(self, topic: str, partition: int) -> int | None:
         """Return the number of offsets still to read, by the last fetch (KIP-695); None while that number is
         unknown.
+
+        Raises KeyError if the partition is not assigned.
         """
-        known = self._subscription.positions[topic, partition]
+        known = self._subscription.assigned((topic, partition))
         end = known.last_stable_offset if self.config.is_read_committed else known.high_watermark
         position = self.position(topic, partition)
         return None if position is None or end < 0 else max(end - position, 0)
@@ -339,10 +357,10 @@ class Consumer:
         """Commit these offsets (of the next records to read), or the offsets after all returned records.
 
         Commits take effect in the order of their calls. Records before these offsets count as processed. Raises
-        BrokerError (ILLEGAL_GENERATION and the like after a rebalance), DeadlineExceededError.
+        BrokerError (ILLEGAL_GENERATION and the like after a rebalance), DeadlineExceededError, TypeError or ValueError
+        for invalid partitions or offsets.
         """
-        if offsets is None:
-            offsets = self._subscription.consumed()
+        offsets = self._subscription.consumed() if offsets is None else check_offsets(offsets)
         self._subscription.note_processed(offsets)
         await self._committer.commit(offsets)
 
@@ -364,7 +382,7 @@ class Consumer:
         found = await fetch_committed(
             self._cluster,
             self.config.group_id,
-            partitions or self.assignment(),
+            check_places(partitions) or self.assignment(),
             self.config,
             timeout_ms=self.config.default_api_timeout_ms,
         )
@@ -372,7 +390,7 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition. Raises BrokerError or DeadlineExceededError."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST))
+        found = await self._list_offsets(dict.fromkeys(check_places(partitions), EARLIEST))
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -380,7 +398,7 @@ class Consumer:
 
         Raises BrokerError or DeadlineExceededError.
         """
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST))
+        found = await self._list_offsets(dict.fromkeys(check_places(partitions), LATEST))
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
     async def offsets_for_times(

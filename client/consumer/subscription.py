@@ -94,9 +94,12 @@ class Subscription:
             if (position := self.positions.pop(place, None)) is not None:
                 position.is_leaving = True
 
-    def seek(self, place: TopicPartition, offset: int | None) -> None:
-        """Move a position. Raises KeyError if the partition is not assigned."""
-        self.positions[place].seek(offset)
+    def assigned(self, place: TopicPartition) -> PartitionPosition:
+        """Return the position of a partition. Raises KeyError if the partition is not assigned."""
+        position = self.positions.get(place)
+        if position is None:
+            raise KeyError(f"{place[0]}-{place[1]} is not assigned")
+        return position
 
     def unpositioned(self) -> list[TopicPartition]:
         """Return the partitions whose first offset is not found yet."""

@@ -54,7 +54,7 @@ from .raw_batch import read_raw
 from .record_checks import Headers, check_partition, check_timestamp, check_topic
 from .sender import Sender
 from .sequences import PartitionSequence
-from .transactions import TopicPartition, TransactionManager
+from .transactions import TopicPartition, TransactionManager, TransactionState
 
 BATCH_OVERHEAD = 61
 RECORDS_BETWEEN_YIELDS = 500
@@ -236,9 +236,12 @@ class Producer:
         self._sender.wake()
         return delivery
 
-    def _check_open(self) -> None:
+    def _check_entered(self) -> None:
         if not self._is_open:
             raise ClosedError("the producer is not open")
+
+    def _check_open(self) -> None:
+        self._check_entered()
         if self._transactions is not None:
             self._transactions.check_open()
 
@@ -310,6 +313,7 @@ class Producer:
         """Return the topic's partitions and their leaders. Raises DeadlineExceededError, BrokerError or ClosedError."""
         check_topic(topic)
         await trio.lowlevel.checkpoint()
+        self._check_entered()
         await self._metadata.wait_for(topic)
         known = self._cluster.topics.get(topic)
         if known is None:
@@ -326,8 +330,9 @@ class Producer:
     async def transaction(self) -> AsyncIterator[Self]:
         """Run a transaction: commit at the end of the block, abort if the block raises an exception.
 
-        Raises ClientError without `transactional_id`; at the end of the block BrokerError or DeadlineExceededError
-        if the records or the commit failed, after which the transaction is aborted.
+        Raises ClientError without `transactional_id`, ClosedError outside the producer's `async with` block, BrokerError
+        if the producer is fenced; at the end of the block BrokerError or DeadlineExceededError if the records or the
+        commit failed, after which the transaction is aborted.
         """
         transactions = self._transactional()
         transactions.begin()
@@ -378,8 +383,9 @@ class Producer:
             self._sender.abandon(AbandonedError("the transaction was aborted"), only_unsent=True)
             await self.flush()
             await transactions.end(commit=False)
-            if has_lost_records:
-                # Sequence numbers may have gaps: a new epoch starts them again at 0 (KIP-360).
+            if has_lost_records and transactions.state is TransactionState.READY:
+                # Sequence numbers may have gaps: a new epoch starts them again at 0 (KIP-360). A fenced producer must
+                # not get a new epoch, which would fence its successor.
                 await transactions.initialize()
                 self._restart_sequences()
 
@@ -391,4 +397,5 @@ class Producer:
     def _transactional(self) -> TransactionManager:
         if self._transactions is None:
             raise ClientError("transactions need a transactional_id")
+        self._check_entered()
         return self._transactions

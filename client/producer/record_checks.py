@@ -35,6 +35,14 @@ def check_partition(partition: int) -> int:
     return number
 
 
+def check_offset(offset: int) -> int:
+    """Return the offset as int. Raises TypeError, or ValueError if it is negative (Kafka's `Consumer.seek`)."""
+    number = _whole(offset, "offset")
+    if not 0 <= number <= MAX_INT64:
+        raise ValueError(f"an offset must be from 0 to {MAX_INT64}, not {number}")
+    return number
+
+
 def check_timestamp(timestamp_ms: int) -> int:
     """Return the time as int. Raises TypeError, or ValueError if it is negative (Kafka's `ProducerRecord`)."""
     number = _whole(timestamp_ms, "timestamp_ms")

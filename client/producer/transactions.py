@@ -53,6 +53,8 @@ class TransactionState(Enum):
 
 FIRST_VERSION_WITH_MEMBERSHIP = 3
 """The first version of TxnOffsetCommit in which the coordinator refuses offsets of a former group member (KIP-447)."""
+FIRST_VERSION_WITH_IDENTITY = 3
+"""The first version of InitProducerId that carries the producer id and epoch to renew (KIP-360)."""
 FATAL_CODES = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -89,20 +91,26 @@ class TransactionManager:
         """Get (or renew) the producer id and epoch, which ends an open transaction of an earlier producer with this
         transactional id.
 
-        Raises BrokerError or DeadlineExceededError (`max.block.ms`).
+        A renewal names the identity held until now, so that the coordinator refuses it once another producer has taken
+        the transactional id over (KIP-360). Raises BrokerError or DeadlineExceededError (`max.block.ms`).
         """
         self.state = TransactionState.UNINITIALIZED
         answer = await self._ask(
-            InitProducerIdRequest(
-                transactional_id=self._transactional_id,
-                transaction_timeout_ms=self._config.transaction_timeout_ms,
-            ),
+            self._initialization,
             InitProducerIdResponse,
             "InitProducerId",
             lambda answer: [answer.error_code],
         )
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         self.state = TransactionState.READY
+
+    def _initialization(self, version: int) -> InitProducerIdRequest:
+        request = InitProducerIdRequest(
+            transactional_id=self._transactional_id, transaction_timeout_ms=self._config.transaction_timeout_ms
+        )
+        if version >= FIRST_VERSION_WITH_IDENTITY:
+            request.producer_id, request.producer_epoch = self.producer_id, self.producer_epoch
+        return request
 
     def begin(self) -> None:
         """Open a transaction.
@@ -183,7 +191,11 @@ class TransactionManager:
         )
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort, when all records are delivered or failed. Raises BrokerError or DeadlineExceededError."""
+        """Commit or abort, when all records are delivered or failed.
+
+        A producer that is FENCED stays FENCED. Raises BrokerError or DeadlineExceededError.
+        """
+        is_fenced = self.state is TransactionState.FENCED
         self.state = TransactionState.ENDING
         if self._added or self._has_offsets:
             await self._ask(
@@ -200,7 +212,7 @@ class TransactionManager:
         self._added.clear()
         self._new.clear()
         self._has_offsets = False
-        self.state = TransactionState.READY
+        self.state = TransactionState.FENCED if is_fenced else TransactionState.READY
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -266,7 +278,7 @@ class TransactionManager:
 
     async def _ask(
         self,
-        request: Message,
+        request: Message | Callable[[int], Message],
         answer_class: type[Response],
         what: str,
         codes_of: Callable[[Response], list[int]],
@@ -275,17 +287,19 @@ class TransactionManager:
     ) -> Response:
         """Ask a coordinator (the transaction's by default) until it succeeds; a fatal refusal fences the producer.
 
-        Raises BrokerError, with UNSUPPORTED_VERSION also for a coordinator without version `least_version`.
+        `request` is a message, or a function from a version to a message. Raises BrokerError, with UNSUPPORTED_VERSION
+        also for a coordinator without version `least_version`.
         """
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self._transactional_id)
 
         async def attempt() -> Response:
             node = await self._cluster.coordinator(kind, key)
             connection = await self._cluster.connection(node)
-            version = connection.versions.version(api_key_of(request))
+            version = connection.versions.version(api_key_of(answer_class))
             if version < least_version:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{what} needs version {least_version}")
-            answer = await connection.request(request, answer_class, version=version)
+            message = request if isinstance(request, Message) else request(version)
+            answer = await connection.request(message, answer_class, version=version)
             for code in codes_of(answer):
                 if code:
                     raise BrokerError(ErrorCode(code), what)

@@ -18,7 +18,7 @@ from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCo
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ...protocol.schema import NO_UUID, Message
 from ..config import ClientConfig
-from ..errors import ClientError, ConfigError, ConnectionLostError
+from ..errors import ClosedError, ConfigError, ConnectionLostError
 from ..metrics import Metrics
 from .api_versions import SpokenVersions
 from .backoff import backoff_seconds
@@ -119,9 +119,12 @@ class Cluster:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the connections until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
 
     # --- connections ---
 
@@ -205,7 +208,7 @@ class Cluster:
 
     async def _dial(self, broker: _Broker, name: str) -> Connection:
         if self._nursery is None:
-            raise ClientError("the client is not running")
+            raise ClosedError("the client is not open: use it inside its `async with` block")
         stream = await open_stream(broker.host, broker.port, self.config)
         connection = Connection(stream, name, self.config, self.metrics)
         try:

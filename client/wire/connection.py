@@ -261,9 +261,10 @@ def _check_first_bytes(data: bytes | bytearray) -> None:
         raise DecodeError(f"no Kafka broker begins with {bytes(data[:12])!r}")
 
 
-def api_key_of(message: Message) -> AnyApiKey:
-    """Return the API key of a request: each API has a module that is named after it."""
-    return _api_key_of_module(type(message).__module__)
+def api_key_of(message: Message | type[Message]) -> AnyApiKey:
+    """Return the API key of a message or of its class: each API has a module that is named after it."""
+    message_class = message if isinstance(message, type) else type(message)
+    return _api_key_of_module(message_class.__module__)
 
 
 @cache

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
 
 import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Producer
+from gregor.client.errors import ClientError, ClosedError
 from gregor.client.lifetime import BackgroundTasks
+from tests.broker_process import BrokerProcess
 from tests.free_ports import free_address
+from tests.waiting import PATIENCE_S
 
 AnyClient = Admin | Consumer | Producer
 
@@ -64,3 +69,52 @@ async def test_what_fails_at_the_start_closes_the_nursery_and_is_raised() -> Non
         await tasks.open(start_tasks)
     assert open_nurseries() == before
     await tasks.close()
+
+
+@pytest.mark.parametrize("make", [Admin, Consumer, Producer])
+async def test_a_client_is_entered_once(make: Callable[[str], AnyClient], broker_process: BrokerProcess) -> None:
+    before = open_nurseries()
+    client = make(broker_process.bootstrap)
+    async with client:
+        with pytest.raises(ClientError, match="only once"):
+            await client.__aenter__()
+    assert open_nurseries() == before
+    with pytest.raises(ClientError, match="only once"):
+        await client.__aenter__()
+    assert open_nurseries() == before
+
+
+UNOPENED_CALLS: list[tuple[Callable[[str], AnyClient], Callable[[Any], Awaitable[object]]]] = [
+    (Admin, lambda admin: admin.list_topics()),
+    (Admin, lambda admin: admin.describe_cluster()),
+    (Consumer, lambda consumer: consumer.poll()),
+    (Consumer, lambda consumer: consumer.end_offsets([("t", 0)])),
+    (Consumer, lambda consumer: consumer.topics()),
+    (Consumer, lambda consumer: consumer.partitions_for("t")),
+    (lambda servers: Consumer(servers, group_id="g"), lambda consumer: consumer.commit({("t", 0): 1})),
+    (lambda servers: Consumer(servers, group_id="g"), lambda consumer: consumer.committed(("t", 0))),
+    (Producer, lambda producer: producer.send("t", b"v")),
+    (Producer, lambda producer: producer.partitions_for("t")),
+    (
+        lambda servers: Producer(servers, transactional_id=f"x-{uuid4()}"),
+        lambda producer: producer.transaction().__aenter__(),
+    ),
+    (
+        lambda servers: Producer(servers, transactional_id=f"x-{uuid4()}"),
+        lambda producer: producer.send_offsets_to_transaction("g", {("t", 0): 1}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "call"), UNOPENED_CALLS)
+async def test_a_client_that_is_not_open_says_so(
+    make: Callable[[str], AnyClient], call: Callable[[Any], Awaitable[object]], broker_process: BrokerProcess
+) -> None:
+    client = make(broker_process.bootstrap)
+    with trio.fail_after(PATIENCE_S):
+        with pytest.raises(ClosedError, match="not open"):
+            await call(client)
+        async with client:
+            pass
+        with pytest.raises(ClosedError, match="not open"):
+            await call(client)

@@ -252,6 +252,31 @@ async def test_a_second_producer_fences_the_first(broker_process: BrokerProcess)
             with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
                 async with first.transaction():
                     await first.send(topic, b"late")
+            # It stays fenced, and takes nothing from the second.
+            with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+                async with first.transaction():
+                    await first.send(topic, b"later still")
+            async with second.transaction():
+                await second.send(topic, b"x")
+    assert values(await read_all(broker_process, topic, isolation_level="read_committed")) == [b"v", b"w", b"x"]
+
+
+async def test_a_producer_that_renews_its_identity_does_not_fence_its_successor(broker_process: BrokerProcess) -> None:
+    topic = await new_topic(broker_process.bootstrap)
+    async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as first:
+        async with first.transaction():
+            await first.send(topic, b"v")
+        async with Producer(broker_process.bootstrap, transactional_id=f"x-{topic}") as second:
+            transactions = first._transactions
+            assert transactions is not None
+            transactions.begin()
+            transactions.fail(DeadlineExceededError("a record was lost before its partition was added"))
+            await first._abort(transactions, transactions.error or Exception())
+            with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+                async with first.transaction():
+                    await first.send(topic, b"late")
+            async with second.transaction():
+                await second.send(topic, b"w")
     assert values(await read_all(broker_process, topic, isolation_level="read_committed")) == [b"v", b"w"]
 
 

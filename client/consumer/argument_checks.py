@@ -1,0 +1,57 @@
+"""Checks of what a user passes to a consumer, made before a background task meets the value and ends over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..producer.record_checks import check_offset, check_partition, check_topic
+from .subscription import TopicPartition
+
+
+def check_places(places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the (topic, partition) pairs as tuples.
+
+    Raises TypeError for what is no iterable of such pairs, InvalidTopicError for a name that no topic can have
+    (Kafka's `Topic.validate`), ValueError for a negative partition.
+    """
+    if isinstance(places, str | bytes) or not isinstance(places, Iterable):
+        raise TypeError(f"partitions must be (topic, partition) pairs, not {places!r}")
+    return [_check_place(place) for place in places]
+
+
+def _check_place(place: TopicPartition) -> TopicPartition:
+    if not isinstance(place, Sequence) or isinstance(place, str | bytes) or len(place) != 2:
+        raise TypeError(f"a partition must be a (topic, partition) pair, not {place!r}")
+    topic, partition = place
+    check_topic(topic)
+    return topic, check_partition(partition)
+
+
+def check_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the offset of each (topic, partition).
+
+    Raises as `check_places`, and TypeError or ValueError for an offset that is none (Kafka's `OffsetAndMetadata`).
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets must be a mapping from (topic, partition) to an offset, not {offsets!r}")
+    places = check_places(offsets)
+    return {place: check_offset(offset) for place, offset in zip(places, offsets.values(), strict=True)}
+
+
+def check_topics(topics: Iterable[str] | re.Pattern[str]) -> frozenset[str] | re.Pattern[str]:
+    """Return the names of topics as a set, or the pattern.
+
+    Raises TypeError for a single name, which would be taken for an iterable of letters, and for a pattern of bytes;
+    InvalidTopicError for a name that no topic can have, as Kafka's consumer does at its next poll.
+    """
+    if isinstance(topics, re.Pattern):
+        if not isinstance(topics.pattern, str):
+            raise TypeError("a pattern of topics must be compiled from str, not from bytes")
+        return topics
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        raise TypeError(f"topics must be an iterable of names or a compiled pattern, not {topics!r}")
+    names = list(topics)
+    for name in names:
+        check_topic(name)
+    return frozenset(names)
