@@ -330,9 +330,9 @@ class Producer:
     async def transaction(self) -> AsyncIterator[Self]:
         """Run a transaction: commit at the end of the block, abort if the block raises an exception.
 
-        Raises ClientError without `transactional_id`, ClosedError outside the producer's `async with` block, BrokerError
-        if the producer is fenced; at the end of the block BrokerError or DeadlineExceededError if the records or the
-        commit failed, after which the transaction is aborted.
+        Raises ClientError without `transactional_id`, ClosedError outside the producer's block, BrokerError if the
+        producer is fenced; at the end of the block BrokerError or DeadlineExceededError if the records or the commit
+        failed, after which the transaction is aborted.
         """
         transactions = self._transactional()
         transactions.begin()
