@@ -8,8 +8,8 @@ class ClusterKeys:
 
     node_id = integer(1, "Number of this broker, unique in its cluster.", least=0)
     broker_id = integer(-1, "The older name of node.id.")
-    broker_rack = optional_string("Rack or availability zone of this broker, told to clients.")
-    inter_broker_protocol_version = string("3.9-IV0", "Version of Kafka that this broker behaves as; tools read it.")
+    broker_rack = optional_string("Rack or availability zone of this broker, as reported to clients.")
+    inter_broker_protocol_version = string("3.9-IV0", "Kafka version whose behaviour this broker has; tools read it.")
     metadata_log_segment_bytes = integer(1073741824, "Segment size of the metadata log in bytes.", least=12)
     metadata_log_max_record_bytes_between_snapshots = long(
         20971520, "Bytes of new metadata records after which a snapshot replaces the older ones.", least=1

@@ -21,10 +21,10 @@ class ControllerKeys:
         2000, "Milliseconds that a broker waits for an answer of the controller.", least=1
     )
     controller_quorum_retry_backoff_ms = integer(
-        20, "Milliseconds that a broker waits before it tries a lost controller again.", least=1
+        20, "Milliseconds that a broker waits before it connects to a lost controller again.", least=1
     )
     inter_broker_listener_name = optional_string(
-        "Listener over which brokers reach each other; without it PLAINTEXT, or the first one for clients."
+        "Listener for connections between brokers; default: PLAINTEXT, or the first listener for clients."
     )
     broker_heartbeat_interval_ms = integer(2000, "Milliseconds between two heartbeats of a broker to the controller.")
     broker_session_timeout_ms = integer(9000, "Milliseconds without a heartbeat after which a broker counts as dead.")
@@ -32,14 +32,14 @@ class ControllerKeys:
         60000, "Milliseconds that a broker tries to register at start, before it gives up."
     )
     controlled_shutdown_enable = boolean(
-        True, "Whether a broker that is told to stop first lets others lead its partitions."
+        True, "Whether a broker that is stopped first hands its leaderships over to other brokers."
     )
-    auto_leader_rebalance_enable = boolean(
-        True, "Whether leadership goes back to the first replicas of partitions by itself."
-    )
+    auto_leader_rebalance_enable = boolean(True, "Whether leadership returns to preferred replicas automatically.")
     leader_imbalance_check_interval_seconds = long(
-        300, "Seconds between two looks for partitions that their first replica should lead.", least=1
+        300, "Seconds between two checks for partitions not led by their preferred replica.", least=1
     )
     unclean_leader_election_enable = boolean(
-        False, "Whether a replica that is not in sync may lead when no other is left.", update=CLUSTER_WIDE
+        False,
+        "Whether a replica that is not in sync may become leader if no in-sync replica is left.",
+        update=CLUSTER_WIDE,
     )

@@ -14,8 +14,8 @@ class CoordinatorKeys:
     group_initial_rebalance_delay_ms = integer(
         3000, "Milliseconds that a new group waits for more members before its first rebalance."
     )
-    group_min_session_timeout_ms = integer(6000, "Shortest session timeout that a member may ask for.")
-    group_max_session_timeout_ms = integer(1800000, "Longest session timeout that a member may ask for.")
+    group_min_session_timeout_ms = integer(6000, "Shortest session timeout that a member may request.")
+    group_max_session_timeout_ms = integer(1800000, "Longest session timeout that a member may request.")
     group_max_size = integer(2147483647, "Most members of a group.", least=1)
     group_coordinator_rebalance_protocols = words(
         ("classic", "consumer"), "Group protocols that are served.", one_of=("consumer", "classic", "share", "unknown")
@@ -50,38 +50,42 @@ class CoordinatorKeys:
     offsets_commit_timeout_ms = integer(
         5000, "Milliseconds that answers of a coordinator wait for the followers of its partitions.", least=1
     )
-    offsets_retention_minutes = integer(10080, "Minutes that offsets outlive their group's last member.", least=1)
-    offsets_retention_check_interval_ms = long(600000, "Milliseconds between two looks for offsets to forget.", least=1)
+    offsets_retention_minutes = integer(
+        10080, "Minutes that offsets are kept after their group has lost its last member.", least=1
+    )
+    offsets_retention_check_interval_ms = long(600000, "Milliseconds between two checks for expired offsets.", least=1)
     offsets_topic_num_partitions = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", least=1
     )
-    offsets_topic_replication_factor = short(3, "Replicas of __consumer_offsets, as far as there are brokers.", least=1)
+    offsets_topic_replication_factor = short(
+        3, "Replicas of __consumer_offsets, but no more than there are brokers.", least=1
+    )
     offsets_topic_segment_bytes = integer(104857600, "Segment size of __consumer_offsets in bytes.", least=1)
     offsets_topic_compression_codec = integer(
         0, "Codec of batches in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
     )
     transactional_id_expiration_ms = integer(
-        604800000, "Milliseconds that a transactional id is remembered after its last use.", least=1
+        604800000, "Milliseconds that a transactional id is kept after its last use.", least=1
     )
-    transaction_max_timeout_ms = integer(900000, "Longest transaction timeout that a producer may ask for.", least=1)
+    transaction_max_timeout_ms = integer(900000, "Longest transaction timeout that a producer may request.", least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
-        10000, "Milliseconds between two looks for transactions that have timed out.", least=1
+        10000, "Milliseconds between two checks for transactions that have timed out.", least=1
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
-        3600000, "Milliseconds between two looks for transactional ids to forget.", least=1
+        3600000, "Milliseconds between two checks for expired transactional ids.", least=1
     )
     transaction_partition_verification_enable = boolean(
         True,
-        "Whether a transactional write is refused where its transaction does not hold the partition.",
+        "Whether a transactional write is refused if the partition was not added to the transaction.",
         update=CLUSTER_WIDE,
     )
     transaction_state_log_num_partitions = integer(
         50, "Partitions of __transaction_state; not to be changed once it exists.", least=1
     )
     transaction_state_log_replication_factor = short(
-        3, "Replicas of __transaction_state, as far as there are brokers.", least=1
+        3, "Replicas of __transaction_state, but no more than there are brokers.", least=1
     )
     transaction_state_log_min_isr = integer(
-        2, "In-sync replicas that __transaction_state needs, as far as there are brokers.", least=1
+        2, "In-sync replicas that __transaction_state needs, but no more than there are brokers.", least=1
     )
     transaction_state_log_segment_bytes = integer(104857600, "Segment size of __transaction_state in bytes.", least=1)

@@ -7,10 +7,10 @@ class GregorKeys:
     """What only Gregor can be told."""
 
     gregor_client_census_max_clients = integer(
-        1000, "Clients of which the broker remembers what they use, for `gregor clients` and metrics.", least=1
+        1000, "Most clients whose API versions the broker keeps, for `gregor clients` and metrics.", least=1
     )
     gregor_cluster_id = optional_string(
-        "Cluster id that log directories get at the first start; without it a new one is made up.",
+        "Cluster id that log directories get at the first start; default: a random one.",
         pattern="[A-Za-z0-9_-]*",
         otherwise="A cluster id is made of letters, digits, - and _",
     )
@@ -22,9 +22,9 @@ class GregorKeys:
     gregor_fault_clock_offset_ms = long(
         0, "Milliseconds by which this broker's clock is ahead, or behind if negative.", update=CLUSTER_WIDE
     )
-    gregor_fault_file = optional_string("A YAML or JSON file with fault rules that hold from the start.")
+    gregor_fault_file = optional_string("YAML or JSON file with fault rules that apply from the start.")
     gregor_fault_injection_enable = boolean(
-        False, "Whether gregor.fault.rule.NAME makes this broker slow, refuse, hang up or cheat; see docs/faults.md."
+        False, "Whether fault rules (gregor.fault.rule.NAME) have an effect on this broker; see docs/faults.md."
     )
     gregor_gateway_advertised_listeners = pieces(
         (),
@@ -38,7 +38,7 @@ class GregorKeys:
     )
     gregor_log_level = string(
         "INFO",
-        "Least level of the lines that the broker writes to its log.",
+        "Lowest level of the lines that the broker logs.",
         one_of=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"),
     )
     gregor_message_codec_threads = integer(
@@ -49,17 +49,17 @@ class GregorKeys:
     )
     gregor_message_downconversion_chunk_bytes = integer(
         131072,
-        "Bytes of stored batches that are converted at a time for an old consumer.",
+        "Bytes of stored batches that are converted at a time.",
         least=4096,
     )
     gregor_message_upconversion_enable = boolean(
         True,
-        "Whether a current consumer gets batches of old producers in format v2; off, it gets them as stored.",
+        "Whether batches of old producers are converted to format v2 for consumers that read it.",
         update=CLUSTER_WIDE,
     )
     gregor_metrics_listener = optional_string(
         "Address for Prometheus and probes, as http://host:port; it has /metrics, /healthz and /readyz.",
     )
     gregor_shutdown_timeout_ms = integer(
-        1500, "Milliseconds that requests in flight may take to end when the broker is told to stop.", least=0
+        1500, "Milliseconds that requests in flight may take to end when the broker is stopped.", least=0
     )

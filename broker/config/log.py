@@ -20,8 +20,8 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 class LogKeys:
     """Where records are kept, for how long, and what may be appended."""
 
-    log_dir = string("./gregor-data", "Directory of the logs where log.dirs is not given.")
-    log_dirs = pieces((), "Directories of the logs; a new partition goes where the fewest are.")
+    log_dir = string("./gregor-data", "Directory of the logs if log.dirs is not set.")
+    log_dirs = pieces((), "Directories of the logs; a new partition goes to the one with the fewest partitions.")
     num_partitions = integer(1, "Partitions of a topic that is created without a count.", least=1)
     default_replication_factor = integer(1, "Replicas of a topic that is created without a count.")
     min_insync_replicas = integer(
@@ -29,7 +29,7 @@ class LogKeys:
     )
     compression_type = string(
         "producer",
-        "Compression of stored batches; Gregor stores what was produced, whatever this says.",
+        "Compression of stored batches; Gregor ignores it and stores batches as they were produced.",
         one_of=_CODECS,
         update=CLUSTER_WIDE,
     )
@@ -41,7 +41,7 @@ class LogKeys:
     message_max_bytes = integer(1048588, "Largest batch in bytes that may be appended.", least=0, update=CLUSTER_WIDE)
     log_message_downconversion_enable = boolean(
         True,
-        "Whether old consumers get newer records in the format they know; off, they get UNSUPPORTED_VERSION for these.",
+        "Whether newer records are converted for old consumers; if not, fetching them gives UNSUPPORTED_VERSION.",
         update=CLUSTER_WIDE,
     )
     log_message_format_version = string(
@@ -52,15 +52,21 @@ class LogKeys:
     )
     log_message_timestamp_type = string(
         "CreateTime",
-        "Whether a record's time is the producer's or that of its append.",
+        "Whether a record's timestamp is set by the producer or at its append.",
         one_of=("CreateTime", "LogAppendTime"),
         update=CLUSTER_WIDE,
     )
     log_message_timestamp_before_max_ms = long(
-        _NO_LIMIT, "How many milliseconds a record's time may lie before the broker's.", least=0, update=CLUSTER_WIDE
+        _NO_LIMIT,
+        "Milliseconds by which a record's timestamp may be before the broker's time.",
+        least=0,
+        update=CLUSTER_WIDE,
     )
     log_message_timestamp_after_max_ms = long(
-        _NO_LIMIT, "How many milliseconds a record's time may lie after the broker's.", least=0, update=CLUSTER_WIDE
+        _NO_LIMIT,
+        "Milliseconds by which a record's timestamp may be after the broker's time.",
+        least=0,
+        update=CLUSTER_WIDE,
     )
     log_message_timestamp_difference_max_ms = long(
         _NO_LIMIT,
@@ -96,17 +102,17 @@ class LogKeys:
     log_retention_hours = integer(168, "Hours that records are kept, -1 for ever.")
     log_retention_bytes = long(-1, "Bytes that each partition keeps; -1 sets no bound.", update=CLUSTER_WIDE)
     log_retention_check_interval_ms = long(
-        300000, "Milliseconds between two looks for what retention may delete.", least=1
+        300000, "Milliseconds between two checks for segments that retention may delete.", least=1
     )
     log_local_retention_ms = long(
         -2,
-        "Milliseconds that records stay here once tiered storage has them; without tiered storage of no effect.",
+        "Milliseconds that records stay on this broker once tiered storage has them; no effect without it.",
         least=-2,
         update=CLUSTER_WIDE,
     )
     log_local_retention_bytes = long(
         -2,
-        "Bytes that stay here once tiered storage has them; without tiered storage of no effect.",
+        "Bytes that stay on this broker once tiered storage has them; no effect without it.",
         least=-2,
         update=CLUSTER_WIDE,
     )
@@ -126,20 +132,20 @@ class LogKeys:
     log_cleaner_enable = boolean(True, "Whether topics with compaction are compacted at all.")
     log_cleaner_threads = integer(1, "Logs that may be compacted at the same time.", least=0, update=CLUSTER_WIDE)
     log_cleaner_backoff_ms = long(
-        15000, "Milliseconds until the next look when no log needed compaction.", least=0, update=CLUSTER_WIDE
+        15000, "Milliseconds until the next check if no log needs compaction.", least=0, update=CLUSTER_WIDE
     )
     log_cleaner_dedupe_buffer_size = long(
-        134217728, "Bytes of memory in which compaction remembers keys.", update=CLUSTER_WIDE
+        134217728, "Bytes of memory for the keys of compactions.", update=CLUSTER_WIDE
     )
     log_cleaner_io_buffer_load_factor = double(
-        0.9, "How full the memory for keys may get, as a share.", update=CLUSTER_WIDE
+        0.9, "Share of the memory for keys that compaction may fill.", update=CLUSTER_WIDE
     )
     log_cleaner_io_max_bytes_per_second = double(
         1.7976931348623157e308, "Bytes per second that compaction may read and write.", update=CLUSTER_WIDE
     )
     log_cleaner_min_cleanable_ratio = double(
         0.5,
-        "Share of a log that must be new since its last compaction before the next.",
+        "Least share of a log that must be uncompacted before it is compacted.",
         least=0,
         most=1,
         update=CLUSTER_WIDE,
@@ -154,21 +160,19 @@ class LogKeys:
         86400000, "Milliseconds that compaction keeps the tombstone of a deleted key.", least=0, update=CLUSTER_WIDE
     )
     log_flush_interval_messages = long(
-        _NO_LIMIT, "Records appended to a partition before it is forced to disk.", least=1, update=CLUSTER_WIDE
+        _NO_LIMIT, "Records appended to a partition before its log is flushed.", least=1, update=CLUSTER_WIDE
     )
     log_flush_interval_ms = optional_long(
-        "Milliseconds that an appended record may wait to be forced to disk.",
+        "Longest time in milliseconds before an appended record is flushed.",
         update=CLUSTER_WIDE,
     )
-    log_flush_scheduler_interval_ms = long(
-        _NO_LIMIT, "Milliseconds between two looks for logs that must be forced to disk."
-    )
+    log_flush_scheduler_interval_ms = long(_NO_LIMIT, "Milliseconds between two checks for logs that must be flushed.")
     log_flush_offset_checkpoint_interval_ms = integer(
-        60000, "Milliseconds between two records of how far each log is on the disk.", least=0
+        60000, "Milliseconds between two writes of the recovery point checkpoint.", least=0
     )
     producer_id_expiration_ms = integer(
         86400000,
-        "Milliseconds after its last write that an idempotent producer is forgotten by a partition.",
+        "Milliseconds after its last write at which a partition removes the state of an idempotent producer.",
         least=1,
         update=CLUSTER_WIDE,
     )

@@ -12,7 +12,7 @@ class NetworkKeys:
     )
     advertised_listeners = pieces(
         (),
-        "Addresses that clients are told to use; without it each is told this end of its own connection.",
+        "Addresses that Metadata gives to clients; default: for each client the address that it connected to.",
     )
     listener_security_protocol_map = pieces(
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
@@ -28,13 +28,13 @@ class NetworkKeys:
     socket_receive_buffer_bytes = integer(
         102400, "Receive buffer of each socket in bytes; -1 leaves it to the operating system."
     )
-    socket_listen_backlog_size = integer(50, "Connections that may wait on a listener to be accepted.", least=1)
-    connections_max_idle_ms = long(600000, "A connection that has been silent for so many milliseconds is closed.")
+    socket_listen_backlog_size = integer(50, "Length of each listener's queue of connections to accept.", least=1)
+    connections_max_idle_ms = long(600000, "Milliseconds after which an idle connection is closed.")
     max_connections = integer(
-        2147483647, "Connections that the broker holds at once, over all listeners.", least=0, update=CLUSTER_WIDE
+        2147483647, "Most connections at the same time, over all listeners.", least=0, update=CLUSTER_WIDE
     )
     max_connections_per_ip = integer(
-        2147483647, "Connections that one address may hold at once.", least=0, update=PER_BROKER
+        2147483647, "Most connections from one address at the same time.", least=0, update=PER_BROKER
     )
     max_connections_per_ip_overrides = string(
         "", "Exceptions from max.connections.per.ip, as host:count, separated by commas.", update=PER_BROKER
@@ -43,10 +43,10 @@ class NetworkKeys:
         2147483647, "Connections accepted per second, over all listeners.", least=0, update=CLUSTER_WIDE
     )
     fetch_max_bytes = integer(
-        57671680, "Most bytes that one fetch may return, whatever the client asks for.", least=1024
+        57671680, "Most bytes that one Fetch may return, whatever the client requests.", least=1024
     )
     max_incremental_fetch_session_cache_slots = integer(
-        1000, "Incremental fetch sessions (KIP-227) that are remembered.", least=0
+        1000, "Most incremental fetch sessions (KIP-227) that the broker keeps.", least=0
     )
     max_request_partition_size_limit = integer(
         2000, "Most partitions that one DescribeTopicPartitions answer may list.", least=1

@@ -11,25 +11,25 @@ class ReplicationKeys:
     """How brokers copy partitions from each other."""
 
     num_replica_fetchers = integer(
-        1, "Connections over which a broker copies from each other one.", update=CLUSTER_WIDE, least=1
+        1, "Connections over which a broker copies from each other broker.", update=CLUSTER_WIDE, least=1
     )
     replica_fetch_backoff_ms = integer(1000, "Longest pause in milliseconds after a failed copy.", least=0)
-    replica_fetch_max_bytes = integer(1048576, "Bytes of one partition that a follower asks for at once.", least=0)
-    replica_fetch_min_bytes = integer(1, "Bytes that a leader waits for before it answers a follower.")
-    replica_fetch_response_max_bytes = integer(10485760, "Bytes that a follower asks for at once.", least=0)
-    replica_fetch_wait_max_ms = integer(500, "Milliseconds that a leader may wait for new records to copy.")
+    replica_fetch_max_bytes = integer(1048576, "Bytes of one partition that a follower requests in one Fetch.", least=0)
+    replica_fetch_min_bytes = integer(1, "Bytes for which a leader delays a follower's Fetch.")
+    replica_fetch_response_max_bytes = integer(10485760, "Bytes that a follower requests in one Fetch.", least=0)
+    replica_fetch_wait_max_ms = integer(500, "Longest time in milliseconds that a leader delays a follower's Fetch.")
     replica_high_watermark_checkpoint_interval_ms = long(
-        5000, "Milliseconds between two notes on the disk of how far partitions are replicated.", least=1
+        5000, "Milliseconds between two writes of the high watermark checkpoint.", least=1
     )
     replica_lag_time_max_ms = long(
         30000, "Milliseconds for which a follower may lack records and still count as in sync.", least=1
     )
     replica_selector_class = optional_string(
-        "Who tells consumers which replica to read from; the rack-aware one sends them to their own rack.",
+        "Class that selects the replica a consumer reads from; the rack-aware one selects the consumer's rack.",
         one_of=(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
     )
     replication_quota_window_num = integer(11, "Samples over which the rate of throttled copying is measured.", least=1)
     replication_quota_window_size_seconds = integer(
         1, "Seconds of one sample of the rate of throttled copying.", least=1
     )
-    replica_socket_timeout_ms = integer(30000, "Milliseconds after which a follower gives up on an answer.", least=1)
+    replica_socket_timeout_ms = integer(30000, "Milliseconds that a follower waits for an answer.", least=1)
