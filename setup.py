@@ -154,10 +154,20 @@ class CompileChanged(build_ext):
             say(f"compiled {self.compiled_count} of {self.missing_count}: {extension.name}")
 
     def kept(self, extension: Extension) -> Path:
-        """Where the compiled module is kept that was made of these sources, by this compiler, with these flags."""
+        """Return where the compiled module is kept that was made of these sources, by this Cython and compiler.
+
+        The generated C is not among them: it holds paths that depend on where Cython is installed.
+        """
+        from Cython import __version__ as cython_version
+
         digest = hashlib.sha256(shlex.join([*self.compiler.compiler_so, *extension.extra_compile_args]).encode())
-        for source in (*extension.sources, *sorted(RECORDS.glob("*.h"))):
-            digest.update(Path(source).read_bytes())
+        digest.update(f"{cython_version} {CYTHON_DIRECTIVES}".encode())
+        own = [
+            path for room in ROOMS_WITH_COMPILED_MODULES for path in room.glob(f"{extension.name.split('.')[-1]}.py")
+        ]
+        shared = [path for room in ROOMS_WITH_COMPILED_MODULES for path in room.glob("*.pxd")]
+        for source in (*own, *sorted(shared), *sorted(RECORDS.glob("*.h")), RECORDS / "crc_simd.c"):
+            digest.update(source.read_bytes())
         return COMPILED / f"{extension.name}-{digest.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
