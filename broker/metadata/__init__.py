@@ -1,6 +1,6 @@
-"""What the cluster knows of itself: topics, partitions, configurations, features, producer id blocks.
+"""The cluster's metadata: topics, partitions, configurations, features, producer id blocks.
 
-`state.py` is the value, `changes.py` what may happen to it, `log.py` how that is written in `__cluster_metadata` in
-Kafka's own records. `store.py` puts them together: a change is written first and believed afterwards, and whoever keeps
-something in step with the metadata (`broker/replicas/replication/replicas.py`: the partitions on disk) listens to it.
+`state.py` is the state, `changes.py` the changes that subscribers are notified of, `log.py` the log
+`__cluster_metadata` in Kafka's own records. `store.py` combines them: a change is written first and applied afterwards,
+and subscribers (`broker/replicas/replication/replicas.py`: the partitions on disk) are notified of it.
 """

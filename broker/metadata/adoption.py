@@ -1,7 +1,7 @@
-"""Partition directories that the metadata does not know, or gives to brokers that are not here: they are taken over.
+"""Adoption of partition directories that the metadata does not contain, or assigns to missing brokers.
 
-So a directory that was copied from a Kafka works at once. This is for a broker that is a cluster of its own; in a
-larger one such directories may be old copies of what another broker leads.
+So a directory that was copied from a Kafka works at once. Only a lone broker adopts directories; in a cluster such
+directories may be old copies of partitions that another broker leads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def delete_removed(state: ClusterState, logs: LogManager) -> None:
-    """Delete the logs of topics whose deletion a crash has cut short."""
+    """Delete the logs of topics whose deletion was interrupted by a crash."""
     for log in logs.logs():
         if log.topic_id in state.removed_topic_ids:
             logger.info("deleting %s-%d, whose topic was deleted before", log.topic, log.partition)
@@ -32,9 +32,9 @@ def delete_removed(state: ClusterState, logs: LogManager) -> None:
 def adoption_records(
     state: ClusterState, logs: LogManager, node_id: int, configs_by_internal_topic: Mapping[str, Mapping[str, str]]
 ) -> Iterator[list[Message]]:
-    """Records that make topics of unknown directories and give partitions of absent brokers to ``node_id``, by topic.
+    """Yield, by topic, records that create topics for unknown directories and assign partitions to ``node_id``.
 
-    The state has to change with each list before the next one is asked for.
+    The caller must apply each list to the state before it requests the next one.
     """
     found: dict[str, set[int]] = {}
     for log in logs.logs():
@@ -54,7 +54,7 @@ def _new_topic(
     own_ids = [log.topic_id for index in sorted(indexes) if (log := logs.get(name, index)) is not None]
     topic_id = next((i for i in own_ids if i not in (None, NO_UUID) and i not in state.topics_by_id), None)
     topic = TopicState(name, topic_id or uuid4(), configs=dict(configs))
-    # A hole in the numbers is a partition that was left behind: it is served empty rather than not at all.
+    # A gap in the numbers is a partition that was not copied: it is served empty rather than not at all.
     alone = [PartitionState(index, node_id, 0, [node_id], [node_id]) for index in range(max(indexes) + 1)]
     topic.partitions = [with_epoch_after(partition, topic, logs) for partition in alone]
     for index in sorted(indexes):
@@ -77,7 +77,7 @@ def _partitions(topic: TopicState, indexes: set[int], logs: LogManager, node_id:
 
 
 def with_epoch_after(partition: PartitionState, topic: TopicState, logs: LogManager) -> PartitionState:
-    """The partition, in a leader epoch after all that its log here has records of (they never go back)."""
+    """Return the partition with a leader epoch above all epochs of the records in its log here."""
     log = logs.get(topic.name, partition.index)
     if log is None or log.topic_id not in (None, NO_UUID, topic.topic_id) or log.leader_epoch <= partition.leader_epoch:
         return partition

@@ -1,6 +1,6 @@
-"""Which changes records mean to those who listen to the metadata.
+"""Derivation of changes for subscribers from metadata records.
 
-The controller's own changes and those that a broker reads from the controller's log are told alike: by their records.
+The controller's own changes and those that a broker reads from the controller's log are both derived from records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .state import ClusterState, ResourceType, TopicState
 
 
 class ChangeTracker:
-    """Applies records that belong together to a state, and then tells what has changed, each thing once."""
+    """A tracker that applies records of one batch to a state, and then yields each resulting change once."""
 
     def __init__(self, state: ClusterState, node_id: int) -> None:
         self._state = state
@@ -89,7 +89,7 @@ class ChangeTracker:
             self._others[ClientMetricsChanged()] = None
 
     def changes(self) -> Iterator[MetadataChange]:
-        """What has changed. Brokers come first, as partitions name them; what is new is told as new only."""
+        """Yield the changes: brokers first, as partitions refer to them; new partitions only as added."""
         known = self._state.topics_by_id
         yield from (change for change in self._others if isinstance(change, BrokersChanged))
         yield from map(TopicDeleted, self._deleted)
@@ -109,9 +109,9 @@ class ChangeTracker:
 
 
 def differences(before: ClusterState, after: ClusterState) -> Iterator[MetadataChange]:
-    """What has changed between two states; for a broker that got a snapshot rather than the records in between.
+    """Yield the changes between two states, for a broker that loaded a snapshot instead of the records in between.
 
-    Configurations, quotas and the like count as changed: whoever hears of it looks at what they are now.
+    Configurations, quotas and the like always count as changed: subscribers read their present values.
     """
     yield BrokersChanged()
     for topic_id, topic in before.topics_by_id.items():

@@ -1,4 +1,4 @@
-"""What the metadata store tells those who act on it: each change once, after it is durable and visible."""
+"""The changes that the metadata store sends to subscribers: each change once, after it is durable and applied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .state import TopicState
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """A topic has partitions from ``first`` on that it had not; ``first`` is 0 for a new topic."""
+    """A change that adds the partitions from ``first`` on to a topic; ``first`` is 0 for a new topic."""
 
     topic: TopicState
     first: int
@@ -19,53 +19,53 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Partitions of a topic have another leader, leader epoch, in-sync set or replicas now; `topic` has them."""
+    """A change of leader, leader epoch, in-sync set or replicas of partitions; `topic` has the new values."""
 
     topic: TopicState
     indexes: tuple[int, ...]
     is_recorded: bool = True
-    """Whether a record says so; else a snapshot differs from what was known before, and nothing is deleted for that."""
+    """Whether a record is the cause; else the difference comes from a snapshot, and no log is deleted for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Brokers have come, gone, moved or been fenced."""
+    """A change of the registered brokers, their addresses or their fencing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone; ``topic`` is what it was."""
+    """A deletion of a topic; ``topic`` is its last state."""
 
     topic: TopicState
     is_recorded: bool = True
-    """Whether a record says so; else a snapshot lacks the topic, and its logs are kept."""
+    """Whether a record is the cause; else a snapshot lacks the topic, and its logs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
-    """A topic's own configuration is another now."""
+    """A change of a topic's own configuration."""
 
     topic: TopicState
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigChanged:
-    """This broker's dynamic configuration is another now; `BrokerConfig` has it already."""
+    """A change of this broker's dynamic configuration, which `BrokerConfig` already has."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotasChanged:
-    """Client quotas are others now."""
+    """A change of client quotas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMetricsChanged:
-    """Subscriptions to clients' metrics (KIP-714) are others now."""
+    """A change of the subscriptions to clients' metrics (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeaturesChanged:
-    """Features are finalized at other levels now."""
+    """A change of finalized feature levels."""
 
 
 MetadataChange: TypeAlias = (

@@ -1,7 +1,7 @@
-"""Configurations as DescribeConfigs tells them: value, where it comes from, and what would count without that.
+"""Configurations for DescribeConfigs: the value, its source, and the synonyms that would apply without it.
 
-Source: Kafka `ConfigHelper`, quirks of its synonyms included: a list of them that does not begin with the key itself
-is cut down to where it does.
+Source: Kafka `ConfigHelper`, including a peculiarity of its synonyms: a list that does not begin with the key itself is
+cut to the part that does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..config.topic_keys import TOPIC_KEYS
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (Kafka `DescribeConfigsResponse.ConfigSource`)."""
+    """A source of a value (Kafka `DescribeConfigsResponse.ConfigSource`)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -39,7 +39,7 @@ BROKER_SYNONYMS = {fallbacks[0]: fallbacks for row in TOPIC_KEYS.values() if len
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that has, or could have, given the value."""
+    """A source that sets, or could set, the value."""
 
     name: str
     value: str | None
@@ -48,7 +48,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of one resource, as it is now."""
+    """A key of one resource, with its present value."""
 
     name: str
     value: str | None
@@ -61,7 +61,7 @@ class ConfigEntry:
 
 
 def describe_topic(config: BrokerConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
-    """All keys of a topic whose own configuration is ``own``."""
+    """Yield all keys of a topic whose own configuration is ``own``."""
     for name, row in TOPIC_KEYS.items():
         inherited = _broker_synonyms(config, row.fallbacks[0]) if row.fallbacks else ()
         synonyms = inherited
@@ -78,7 +78,7 @@ def describe_topic(config: BrokerConfig, own: Mapping[str, str]) -> Iterator[Con
 
 
 def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """All keys of this broker, those that it merely accepts included; internal ones are left out, as by Kafka."""
+    """Yield all keys of this broker, including ignored ones; internal keys are left out, as in Kafka."""
     rules = (config.key(RULE_PREFIX + name) for name in config.fault_rules)
     for key in (*SUPPORTED_KEYS.values(), *accepted_keys().values(), *filter(None, rules)):
         if not key.internal or config.is_set(key.name):
@@ -87,12 +87,12 @@ def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
     for name in {*config.properties, *config.cluster_overrides, *config.broker_overrides}:
         if config.key(name) is None:
             synonyms = _broker_synonyms(config, name)
-            # A key that nobody knows may well be a plug-in's password.
+            # An unknown key may be a plug-in's password.
             yield ConfigEntry(name, None, synonyms[0].source, read_only=True, sensitive=True, synonyms=synonyms)
 
 
 def describe_cluster_default(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """Keys that were changed for all brokers at once."""
+    """Yield the keys that have a cluster-wide dynamic value."""
     for name, value in config.cluster_overrides.items():
         key = config.key(name)
         shown = None if key is None or key.sensitive else value
@@ -123,7 +123,7 @@ def _broker_entry(config: BrokerConfig, key: Key) -> ConfigEntry:
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
-    """Everything that gives ``name`` a value, from what counts most on."""
+    """Return all sources that set ``name``, in order of precedence."""
     names = BROKER_SYNONYMS.get(name, (name,))
     found: list[Synonym] = []
     layers = (

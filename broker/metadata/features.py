@@ -1,4 +1,4 @@
-"""Features of the cluster: what this broker supports, and which levels may be finalized (KIP-584, KIP-778)."""
+"""Features of the cluster: the supported levels, and the rules for finalizing levels (KIP-584, KIP-778)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ SUPPORTED_LEVELS = {METADATA_VERSION: (1, 21), KRAFT_VERSION: (0, 1)}
 """Lowest and highest level by feature, those of Kafka 3.9 (3.9-IV0 is 21); consoles derive what a cluster can do."""
 
 OLDEST_KRAFT_LEVEL = 4
-"""3.3-IV0: the level of `metadata.version` below which a cluster without ZooKeeper cannot be."""
+"""3.3-IV0: the lowest level of `metadata.version` for a cluster without ZooKeeper."""
 LEVELS_WITH_NEW_RECORDS = frozenset({5, 6, 7, 8, 11, 13, 14, 15, 17})
 """Levels of `metadata.version` that change what the metadata log may hold (Kafka `MetadataVersion`)."""
 
 BEYOND_KAFKA_3_9 = {TRANSACTION_VERSION: (0, 2)}
-"""Levels that only Kafka 4 has. ApiVersions names them once one is finalized: who asks for none sees a Kafka 3.9."""
+"""Levels that only Kafka 4 has. ApiVersions lists them once one is finalized; until then it lists Kafka 3.9's."""
 
 TRANSACTIONS_V2_LEVEL = 2
-"""Level of `transaction.version` from which on EndTxn gives each transaction an epoch of its own (KIP-890)."""
+"""Lowest level of `transaction.version` at which EndTxn gives each transaction its own epoch (KIP-890)."""
 
 NEVER_NAMED = {"group.version": 0}
-"""Features that Kafka 3.9 knows at level 0 only: setting that is no change."""
+"""Features that Kafka 3.9 supports at level 0 only: setting that level is no change."""
 
 
 def has_transactions_v2(finalized: Mapping[str, int]) -> bool:
-    """Whether transactions V2 are switched on."""
+    """Return whether transactions V2 are enabled."""
     return finalized.get(TRANSACTION_VERSION, 0) >= TRANSACTIONS_V2_LEVEL
 
 
 def supported_levels(finalized: Mapping[str, int]) -> Mapping[str, tuple[int, int]]:
-    """What ApiVersions says of features, where these are finalized."""
+    """Return the feature levels for ApiVersions, given the finalized levels."""
     wanted = {name: levels for name, levels in BEYOND_KAFKA_3_9.items() if finalized.get(name, 0) > 0}
     return SUPPORTED_LEVELS | wanted
 
 
 class UpgradeType(IntEnum):
-    """Which way a level may move."""
+    """A permitted direction of a level's change."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -52,7 +52,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """One wish for another level."""
+    """A request for a new level of one feature."""
 
     feature: str
     level: int
@@ -60,7 +60,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def validate_update(update: FeatureUpdate, finalized: Mapping[str, int], node_id: int) -> None:
-    """Raise BrokerError INVALID_UPDATE_VERSION, in Kafka's words, for a level that cannot be finalized."""
+    """Raise BrokerError INVALID_UPDATE_VERSION, with Kafka's message, for a level that cannot be finalized."""
     if NEVER_NAMED.get(update.feature) == update.level:
         return
     levels = (SUPPORTED_LEVELS | BEYOND_KAFKA_3_9).get(update.feature)

@@ -1,8 +1,8 @@
-"""The metadata log on disk: records in Kafka's framing, batches of changes that belong together, snapshots (KIP-630).
+"""The metadata log on disk: records in Kafka's framing, atomic batches of related changes, snapshots (KIP-630).
 
-A batch is appended whole or not at all, so what one request changes is there after a crash or is not. Once enough has
-been appended, the state is written to ``<end offset>-<epoch>.checkpoint`` beside the segments, and what came before it
-goes. Opening reads the newest snapshot and replays what follows.
+A batch is appended whole or not at all, so the changes of one request are either all present after a crash or all
+absent. Once enough bytes have been appended, the state is written to ``<end offset>-<epoch>.checkpoint`` beside the
+segments, and older records are deleted. Opening loads the newest snapshot and replays the records after it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Apply = Callable[[Message], None]
 
 
 class MetadataLog:
-    """The log of ``__cluster_metadata-0`` as the metadata store uses it."""
+    """A view of the log ``__cluster_metadata-0`` for the metadata store."""
 
     def __init__(self, log: PartitionLog, clock: Clock, *, snapshot_every_bytes: int) -> None:
         self._log = log
@@ -42,21 +42,21 @@ class MetadataLog:
         self._bytes_since_snapshot = 0
         self._snapshots = SnapshotFiles(Path(log.directory))
         self._snapshot_epoch = NO_EPOCH
-        """Leader epoch of the newest snapshot; the log may be empty behind it."""
+        """Leader epoch of the newest snapshot; the log may have no records after it."""
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record."""
+        """The offset of the next record."""
         return self._log.log_end_offset
 
     @property
     def epoch(self) -> int:
-        """Leader epoch of what is appended."""
+        """The leader epoch of appended records."""
         return max(self.last_epoch, 0)
 
     @property
     def snapshot_is_due(self) -> bool:
-        """Whether so much was appended since the last snapshot that another one is worth writing."""
+        """Whether enough bytes were appended since the last snapshot for another one."""
         return self._bytes_since_snapshot >= self._snapshot_every_bytes
 
     def replay(self, apply: Apply) -> None:
@@ -75,14 +75,15 @@ class MetadataLog:
             offset = next_offset
 
     def append(self, records: Sequence[Message]) -> None:
-        """Append records that belong together as one batch. Raises BrokerError if the disk fails."""
+        """Append related records as one batch. Raises BrokerError if the disk fails."""
         now_ms = self._clock.now_ms()
         self._append(record_batch(records, self.end_offset, now_ms, self.epoch))
 
     def begin_epoch(self, node_id: int) -> None:
-        """Begin the next leader epoch of ``node_id`` with the control record that Raft leaders write (KIP-595).
+        """Start the next leader epoch of ``node_id`` with the control record that Raft leaders write (KIP-595).
 
-        What a follower has read and this log has lost in a crash is in an older epoch, so the follower can tell.
+        Records that a follower has and this log has lost in a crash have an older epoch, so the follower detects the
+        loss.
         """
         voters = [Voter(voter_id=node_id)]
         message = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=voters)
@@ -91,9 +92,9 @@ class MetadataLog:
         self._append(control_batch(ControlType.LEADER_CHANGE, value, self.end_offset, self._clock.now_ms(), epoch))
 
     def append_fetched(self, batches: Buffer) -> Iterator[list[Message]]:
-        """Append whole batches of the leader's log as they are, one after the other; the records of each.
+        """Append whole batches of the leader's log unchanged, and yield the records of each batch.
 
-        Raises BrokerError as `PartitionLog.append_as_follower`.
+        Raises BrokerError as `PartitionLog.append_as_follower` does.
         """
         for batch in iter_batches(batches):
             self._append(memoryview(batch.buffer)[batch.position : batch.end])
@@ -109,7 +110,7 @@ class MetadataLog:
     # --- snapshots
 
     def write_snapshot(self, records: Iterable[Message]) -> None:
-        """Write ``records`` as the outcome of the log so far, and drop what came before."""
+        """Write ``records`` as a snapshot of the log so far, and delete the older records."""
         snapshot = SnapshotId(self._log.log_end_offset, self.epoch)
         self._snapshots.write(snapshot, records, self._clock.now_ms())
         self._snapshot_epoch = snapshot.epoch
@@ -119,16 +120,16 @@ class MetadataLog:
         self._bytes_since_snapshot = 0
 
     def newest_snapshot(self) -> SnapshotId | None:
-        """The snapshot that this log starts from, if it does not start at the beginning."""
+        """Return the snapshot at which this log starts, None if it starts at offset 0."""
         found = self._snapshots.found()
         return max((it for it in found if self.start_offset <= it.end_offset <= self.end_offset), default=None)
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, size_bytes: int) -> tuple[bytes, int]:
-        """A piece of a snapshot's file, and the size of all of it. Raises BrokerError SNAPSHOT_NOT_FOUND."""
+        """Return a chunk of a snapshot's file, and the file's size. Raises BrokerError SNAPSHOT_NOT_FOUND."""
         return self._snapshots.read(snapshot, position, size_bytes)
 
     def install_snapshot(self, snapshot: SnapshotId, pieces: bytes) -> None:
-        """Begin the log anew behind the leader's snapshot, of which ``pieces`` are the file. Raises BrokerError."""
+        """Replace the log by the leader's snapshot, whose file is ``pieces``. Raises BrokerError."""
         self._snapshots.store(snapshot, pieces)
         self._snapshot_epoch = snapshot.epoch
         self._log.truncate_fully(snapshot.end_offset)
@@ -154,25 +155,25 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> int:
-        """Offset of the first record; what came before is in a snapshot."""
+        """The offset of the first record; older records are in a snapshot."""
         return self._log.log_start_offset
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last record, in the log or in its snapshot; -1 if there was none."""
+        """The leader epoch of the last record, in the log or in its snapshot; -1 if there is none."""
         return max(self._log.leader_epoch, self._snapshot_epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """See `PartitionLog.end_offset_for_epoch`."""
+        """Return the end offset of an epoch, as `PartitionLog.end_offset_for_epoch` does."""
         return self._log.end_offset_for_epoch(epoch)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """Batches from ``offset`` on, at least one if there is one. Raises BrokerError OFFSET_OUT_OF_RANGE."""
+        """Return batches from ``offset`` on, at least one if there is one. Raises BrokerError OFFSET_OUT_OF_RANGE."""
         with self._log.read(offset, size_bytes) as stretch:
             return stretch.read()
 
     def last_batch(self) -> tuple[int, bytes] | None:
-        """Base offset and bytes of the last batch; None if all records are in a snapshot, or there are none."""
+        """Return base offset and bytes of the last batch; None if the log has no records after its snapshot."""
         if self.start_offset >= self.end_offset:
             return None
         last = deque(iter_batches(self.read(self.end_offset - 1, 1)), maxlen=1).pop()
@@ -187,7 +188,7 @@ class MetadataLog:
             try:
                 message = decode_record(record.value)
             except (BrokerError, DecodeError) as error:
-                logger.error("%s: record %d is passed over: %s", self._log.directory, record.offset, error)
+                logger.error("%s: record %d is skipped: %s", self._log.directory, record.offset, error)
                 continue
             if message is not None:
                 apply(message)

@@ -1,6 +1,6 @@
-"""Whether the controller's metadata log is all there: a controller that has lost it must not begin a new one.
+"""Detection of lost metadata: a controller that has lost its log must not start a new one.
 
-Brokers would forget their topics by it, and the partitions that are on its own disk would be led by it alone.
+Otherwise brokers would delete their topics, and the controller alone would lead the partitions on its own disk.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NEXT_STEP = (
 
 
 def check_is_whole(logs: LogManager) -> None:
-    """Raise BrokerError KAFKA_STORAGE_ERROR if there was more of the metadata log once than there is now.
+    """Raise BrokerError KAFKA_STORAGE_ERROR if the metadata log is shorter than it once was.
 
-    `recovery-point-offset-checkpoint` tells up to where it was on the disk.
+    `recovery-point-offset-checkpoint` holds the offset up to which the log was flushed.
     """
     known_end = logs.checkpointed_recovery_point(CLUSTER_METADATA, 0)
     if known_end is None:
@@ -45,9 +45,9 @@ def check_is_whole(logs: LogManager) -> None:
 
 
 def warn_of_loss(logs: LogManager) -> None:
-    """Say what a broker that is a cluster of its own goes on without, if its metadata log is not all there.
+    """Warn about the losses of a lone broker whose metadata log is missing or shorter than it was.
 
-    Such a broker takes its topics over from their directories, as it does with those of a copied Kafka directory.
+    Such a broker adopts its topics from their directories, as it does with a copied Kafka directory.
     """
     known_end = logs.checkpointed_recovery_point(CLUSTER_METADATA, 0)
     log = logs.get(CLUSTER_METADATA, 0)

@@ -1,4 +1,4 @@
-"""What new topics and partitions will be: how many, where their replicas are, how they are configured."""
+"""The properties of new topics and partitions: their number, the placement of replicas, the configuration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from .replica_placement import DEFAULT
 from .state import ClusterState, PartitionState
 
 MOST_RECORDS_OF_A_REQUEST = 10_000
-"""Kafka `ReplicationControlManager.validateTotalNumberOfPartitions`, `QuorumController.MAX_RECORDS_PER_USER_OP`."""
+"""Kafka's limit: `ReplicationControlManager.validateTotalNumberOfPartitions`,
+`QuorumController.MAX_RECORDS_PER_USER_OP`."""
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_LARGE_A_BATCH = "Unable to perform excessively large batch operation."
 
 
 class KnownCluster(Protocol):
-    """The cluster as this node knows it (`MetadataStore`), as far as new topics depend on it."""
+    """A view of the cluster (`MetadataStore`) that holds what new topics depend on."""
 
     config: BrokerConfig
     is_alone: bool
@@ -37,7 +38,7 @@ class KnownCluster(Protocol):
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created on first use; a number of partitions of -1 is left to the controller."""
+    """A topic to create on first use; a partition count of -1 leaves it to the controller."""
 
     name: str
     partitions: int
@@ -46,7 +47,7 @@ class NewTopic(NamedTuple):
 
 
 def on_first_use(metadata: KnownCluster, name: str) -> NewTopic:
-    """The topic that is created when somebody uses a name, or a coordinator needs its log."""
+    """Return the topic to create when a client first uses a name, or a coordinator needs its log."""
     config = metadata.config
     if name == GROUP_METADATA:
         key, replicas = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
@@ -57,14 +58,14 @@ def on_first_use(metadata: KnownCluster, name: str) -> NewTopic:
     else:
         key, replicas = "default.replication.factor", config.default_replication_factor
         partitions = DEFAULT
-    # Several brokers seldom start at the same moment: who asks for replicas does not get fewer in the meantime.
+    # Several brokers seldom start at the same time: a configured number of replicas is not reduced meanwhile.
     is_binding = config.is_set(key) and not metadata.is_alone
     reachable = replicas if is_binding else _reachable(metadata, replicas)
     return NewTopic(name, partitions, reachable, internal_configs(metadata, name))
 
 
 def own_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
-    """The configuration that somebody wants for a topic. Raises BrokerError INVALID_CONFIG, for nulls too."""
+    """Return the requested configuration of a topic. Raises BrokerError INVALID_CONFIG, also for null values."""
     configs = {key: value for key, value in wanted.items() if value is not None}
     if len(configs) < len(wanted):
         nulls = ",".join(key for key in wanted if key not in configs)
@@ -74,7 +75,7 @@ def own_configs(wanted: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def validate_properties(properties: Mapping[str, str]) -> None:
-    """Raise BrokerError INVALID_CONFIG where a topic cannot have these properties."""
+    """Raise BrokerError INVALID_CONFIG if a topic cannot have these properties."""
     try:
         validate_topic_properties(properties)
     except ConfigError as error:
@@ -82,7 +83,7 @@ def validate_properties(properties: Mapping[str, str]) -> None:
 
 
 def internal_configs(metadata: KnownCluster, name: str) -> dict[str, str]:
-    """The configuration that an internal topic is given; empty for any other topic."""
+    """Return the configuration of an internal topic; empty for any other topic."""
     config = metadata.config
     if name == GROUP_METADATA:
         return {
@@ -102,7 +103,7 @@ def internal_configs(metadata: KnownCluster, name: str) -> dict[str, str]:
 
 
 def _reachable(metadata: KnownCluster, replication_factor: int) -> int:
-    """A configured replication factor, as far as there are brokers: one broker is enough to begin with."""
+    """Return a configured replication factor, limited by the number of brokers; at least 1."""
     return max(1, min(replication_factor, len(metadata.registered_ids)))
 
 
@@ -112,9 +113,9 @@ def placement(
     replication_factor: int,
     assignments: Sequence[tuple[int, Sequence[int]]],
 ) -> list[list[int]]:
-    """Replicas of each partition of a new topic, as asked for; -1 is the default.
+    """Return the replicas of each partition of a new topic, as requested; -1 is the default.
 
-    Raises BrokerError with Kafka's code and words: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
+    Raises BrokerError with Kafka's code and message: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
     """
     if assignments:
@@ -142,20 +143,20 @@ def placement(
 
 
 def spread(metadata: KnownCluster, count: int, replication_factor: int) -> list[list[int]]:
-    """Replicas of so many new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
+    """Return replicas of ``count`` new partitions. Raises BrokerError INVALID_REPLICATION_FACTOR."""
     if not metadata.has_other_brokers:
         return replica_placement.spread(count, replication_factor, metadata.broker_ids)
     active = {node_id: known.rack for node_id, known in metadata.state.brokers.items() if known.is_active}
     brokers = replica_placement.alternate_racks(active)
-    # Topics of one partition would all begin with the same broker, did chance not choose it.
+    # A random first broker: otherwise all topics of one partition would start with the same broker.
     first, shift = randrange(max(len(brokers), 1)), randrange(max(len(brokers) - 1, 1))
     return replica_placement.spread(count, replication_factor, brokers, start=first, shift=shift)
 
 
 def partitions_on(metadata: KnownCluster, held: Sequence[Sequence[int]], *, first: int = 0) -> list[PartitionState]:
-    """New partitions from number ``first`` on with these replicas, of which the active ones are in sync.
+    """Return new partitions from number ``first`` on with these replicas, of which the active ones are in sync.
 
-    Raises BrokerError INVALID_REPLICA_ASSIGNMENT where none is.
+    Raises BrokerError INVALID_REPLICA_ASSIGNMENT if none is active.
     """
     made = []
     for index, replicas in enumerate(held, first):
@@ -172,6 +173,6 @@ def partitions_on(metadata: KnownCluster, held: Sequence[Sequence[int]], *, firs
 
 
 def validate_new_partitions(count: int) -> None:
-    """Check how many partitions are created at once. Raises BrokerError POLICY_VIOLATION for too many."""
+    """Check the number of partitions created at once. Raises BrokerError POLICY_VIOLATION for too many."""
     if count > MOST_RECORDS_OF_A_REQUEST:
         raise BrokerError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)

@@ -1,4 +1,4 @@
-"""Metadata records as bytes: each in Kafka's frame, those that belong together in one batch (`MetadataRecordSerde`)."""
+"""Metadata records as bytes: each in Kafka's frame, related records in one batch (Kafka `MetadataRecordSerde`)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ WRITTEN_VERSIONS: Mapping[type[Message], int] = {
     PartitionRecord: 1,
     PartitionChangeRecord: 1,
 }
-"""Others are written in version 0: what later ones add means nothing here."""
+"""Other records are written in version 0: the fields of later versions have no use here."""
 
 _TYPE_OF = {record_class: number for number, record_class in RECORD_TYPES.items()}
 
 
 def encode_record(record: Message) -> bytes:
-    """A record in its frame."""
+    """Return a record in its frame."""
     version = WRITTEN_VERSIONS.get(type(record), 0)
     return bytes((FRAME_VERSION, _TYPE_OF[type(record)], version)) + encode(record, version)
 
 
 def decode_record(value: bytes | memoryview) -> Message | None:
-    """The record in a frame; None for a type that is none of ours. Raises DecodeError, BrokerError (version)."""
+    """Return the record in a frame; None for an unknown type. Raises DecodeError, BrokerError (version)."""
     frame_version, position = _unsigned_varint(value, 0)
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata frame version {frame_version}")
@@ -61,12 +61,12 @@ def _unsigned_varint(value: bytes | memoryview, position: int) -> tuple[int, int
 
 
 def record_batch(records: Sequence[Message], base_offset: int, now_ms: int, epoch: int) -> bytes:
-    """Records as one batch; the first has ``base_offset``."""
+    """Return records as one batch; the first has ``base_offset``."""
     encoded = [Record(base_offset + index, now_ms, None, encode_record(record)) for index, record in enumerate(records)]
     return v2.build_batch(encoded, base_offset=base_offset, leader_epoch=epoch)
 
 
 def control_batch(kind: ControlType, value: bytes, offset: int, now_ms: int, epoch: int) -> bytes:
-    """A control record as a batch."""
+    """Return a control record as a batch."""
     record = Record(offset, now_ms, encode_key(kind), value)
     return v2.build_batch([record], base_offset=offset, is_control=True, leader_epoch=epoch)

@@ -1,7 +1,7 @@
-"""The way back for a controller that has lost its metadata: it gets the copy that a broker has.
+"""Recovery of a controller that has lost its metadata, from the copy of a broker.
 
-Each broker keeps all that the controller has told it (`follower.py`), in files of the same kind. The controller that
-starts with such a copy begins a leader epoch after all that are in it.
+Each broker keeps a copy of the controller's metadata log (`peers/metadata_follower.py`), in files of the same kind. The
+controller that starts with such a copy starts a leader epoch after all epochs in the copy.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ COPIED_NAMES = (paths.LEADER_EPOCH_CHECKPOINT, paths.PARTITION_METADATA)
 
 @dataclass(frozen=True, slots=True)
 class MetadataCopy:
-    """What one broker knows of the cluster."""
+    """A copy of the metadata in one broker's log directory."""
 
     source: str
-    """The log directory that it was read from."""
+    """The log directory of the copy."""
     end_offset: int
     epoch: int
     topic_count: int
@@ -43,16 +43,16 @@ class MetadataCopy:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What `recover` has done."""
+    """A result of `recover`."""
 
     copies: tuple[MetadataCopy, ...]
-    """All that were found; the first one was taken."""
+    """All copies; the first one was installed."""
     former: str | None
-    """Where the log that the controller had before is kept."""
+    """The directory in which the controller's previous log is kept; None if it had none."""
 
 
 def recover(target: str, sources: Sequence[str], *, node_id: int | None = None) -> Recovery:
-    """Put the longest of the copies in ``sources`` (log directories) in the place of the metadata log in ``target``.
+    """Replace the metadata log in ``target`` by the longest copy in ``sources`` (log directories).
 
     The brokers of ``sources`` may be running; the controller must not. ``node_id`` is for a target without
     meta.properties. Raises BrokerError (its text is for the operator), StorageUnavailableError, OSError.
@@ -65,7 +65,7 @@ def recover(target: str, sources: Sequence[str], *, node_id: int | None = None) 
         known = checkpoints.read_properties(files, f"{directory.path}/{paths.META_PROPERTIES}")
         own_id = known.get("node.id") or known.get("broker.id") or node_id
         if own_id is None:
-            raise _refused(f"{target} does not say which node it belongs to: tell the controller's with --node-id")
+            raise _refused(f"{target} has no node id: give the controller's with --node-id")
         with _staged(files, directory, sources) as staged:
             chosen = staged[0]
             _check_histories(staged)
@@ -87,7 +87,7 @@ class _Staged:
 
 @contextmanager
 def _staged(files: OsFiles, directory: LogDirectory, sources: Sequence[str]) -> Iterator[list[_Staged]]:
-    """Copies of the logs beside the place of the controller's, whole up to their ends, the longest one first."""
+    """Yield copies of the logs in temporary directories, checked up to their ends, the longest one first."""
     with ExitStack() as cleaning:
         staged = []
         for source in sources:
@@ -101,7 +101,7 @@ def _staged(files: OsFiles, directory: LogDirectory, sources: Sequence[str]) -> 
 def _stage(source: str, folder: str) -> _Staged:
     os.makedirs(folder)
     original = f"{source}/{paths.partition_directory(*NAME)}"
-    # A snapshot is whole once it has its name, and what comes before it may be removed meanwhile: segments come first.
+    # A snapshot is complete once it has its name, and older segments may be removed then: copy segments first.
     for name in sorted(os.listdir(original), reverse=True):
         if name.endswith(COPIED_SUFFIXES) or name in COPIED_NAMES:
             shutil.copyfile(f"{original}/{name}", f"{folder}/{name}")
@@ -119,7 +119,7 @@ def _stage(source: str, folder: str) -> _Staged:
 
 
 def _check_histories(staged: Sequence[_Staged]) -> None:
-    """Raise BrokerError if a shorter copy is not a beginning of the longest one."""
+    """Raise BrokerError if a shorter copy is not a prefix of the longest one."""
     longest = staged[0]
     for shorter in staged[1:]:
         last = shorter.metadata.last_batch()
@@ -128,13 +128,13 @@ def _check_histories(staged: Sequence[_Staged]) -> None:
         offset, batch = last
         if not longest.metadata.read(offset, len(batch)).startswith(batch):
             raise _refused(
-                f"the metadata in {shorter.copy.source} is not a beginning of that in {longest.copy.source}: they come "
+                f"the metadata in {shorter.copy.source} is not a prefix of that in {longest.copy.source}: they come "
                 "from two histories. Name the brokers of one of them only"
             )
 
 
 def _replace(files: OsFiles, directory: LogDirectory, chosen: _Staged) -> str | None:
-    """Put a copy in the place of the controller's log; returns where that one is now, if there was one."""
+    """Install a copy as the controller's log; return the new path of the previous log, if there was one."""
     chosen.log.close()
     for name in os.listdir(chosen.log.directory):
         with open(f"{chosen.log.directory}/{name}", "rb+") as file:
@@ -151,7 +151,7 @@ def _replace(files: OsFiles, directory: LogDirectory, chosen: _Staged) -> str | 
 
 
 def _common_cluster_id(files: OsFiles, sources: Sequence[str]) -> str:
-    """The cluster that all copies belong to. Raises BrokerError."""
+    """Return the cluster id of all copies. Raises BrokerError if they differ."""
     found: dict[str, str] = {}
     for source in sources:
         if not files.is_directory(f"{source}/{paths.partition_directory(*NAME)}"):

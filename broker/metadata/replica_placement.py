@@ -1,4 +1,4 @@
-"""Which brokers hold a partition's replicas: as asked for, checked as Kafka does, or spread evenly."""
+"""Placement of replicas on brokers: as requested, validated as in Kafka, or spread evenly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT = -1
 
 
 def validate_replicas(replicas: Sequence[int], brokers: Sequence[int]) -> None:
-    """Raise BrokerError INVALID_REPLICA_ASSIGNMENT where one partition cannot be placed so."""
+    """Raise BrokerError INVALID_REPLICA_ASSIGNMENT if one partition cannot have these replicas."""
     if not replicas:
         raise _misplaced("The manual partition assignment includes an empty replica list.")
     for broker in sorted(replicas):
@@ -28,7 +28,10 @@ def validate_replicas(replicas: Sequence[int], brokers: Sequence[int]) -> None:
 
 
 def validate_assignments(assignments: Iterable[tuple[int, Sequence[int]]], brokers: Sequence[int]) -> list[list[int]]:
-    """Replicas by partition from (index, replicas) pairs. Raises BrokerError INVALID_REPLICA_ASSIGNMENT."""
+    """Return the replicas by partition from (index, replicas) pairs.
+
+    Raises BrokerError INVALID_REPLICA_ASSIGNMENT.
+    """
     found: dict[int, list[int]] = {}
     for index, replicas in assignments:
         if index in found:
@@ -47,7 +50,7 @@ def _consecutive(found: Mapping[int, list[int]]) -> list[list[int]]:
 def validate_additions(
     assignments: Sequence[Sequence[int]], additions: int, replication_factor: int, brokers: Sequence[int]
 ) -> list[list[int]]:
-    """Replicas of the partitions that are added to a topic. Raises BrokerError INVALID_REPLICA_ASSIGNMENT."""
+    """Return the replicas of the partitions added to a topic. Raises BrokerError INVALID_REPLICA_ASSIGNMENT."""
     if len(assignments) != additions:
         raise _misplaced(
             f"Attempted to add {additions} additional partition(s), but only {len(assignments)} assignment(s) "
@@ -66,11 +69,11 @@ def validate_additions(
 def spread(
     count: int, replication_factor: int, brokers: Sequence[int], *, start: int = 0, shift: int = 0
 ) -> list[list[int]]:
-    """Replicas of ``count`` partitions, each broker leading in turn, from partition number ``start`` on.
+    """Return the replicas of ``count`` partitions from number ``start`` on; brokers become leaders in turn.
 
-    With each round over the brokers the followers are other ones, beginning with those ``shift`` further on, so that
-    the partitions of a broker that dies find leaders on all others (Kafka `AdminUtils`, `StripedReplicaPlacer`).
-    Raises BrokerError INVALID_REPLICATION_FACTOR where there are not that many brokers.
+    In each round over the brokers the followers differ, starting with those ``shift`` further on, so that the
+    partitions of a failed broker get leaders on all other brokers (Kafka `AdminUtils`, `StripedReplicaPlacer`). Raises
+    BrokerError INVALID_REPLICATION_FACTOR if there are not enough brokers.
     """
     if replication_factor > len(brokers):
         raise BrokerError(
@@ -88,7 +91,7 @@ def spread(
 
 
 def alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
-    """Brokers so ordered that neighbours are in different racks as far as possible (KIP-36).
+    """Return the brokers in an order in which neighbours are in different racks as far as possible (KIP-36).
 
     ``racks``: the rack of each broker. Without racks, or with some unknown, the order is that of the numbers.
     """

@@ -1,4 +1,4 @@
-"""SCRAM credentials (RFC 5802, KIP-554): what a client sends of a password, and what a broker keeps of that."""
+"""SCRAM credentials (RFC 5802, KIP-554): conversion of a client's request to the stored record."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Alteration: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 def altered_credentials(
     alteration: Alteration, known: Mapping[tuple[str, int], UserScramCredentialRecord]
 ) -> UserScramCredentialRecord | RemoveUserScramCredentialRecord:
-    """The metadata record that makes the alteration.
+    """Return the metadata record for the alteration.
 
-    Raises BrokerError UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL, RESOURCE_NOT_FOUND in Kafka's words.
+    Raises BrokerError UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL, RESOURCE_NOT_FOUND with Kafka's message.
     """
     if not alteration.name:
         raise BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

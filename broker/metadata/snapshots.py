@@ -1,7 +1,7 @@
 """Snapshots of the metadata: files ``<end offset>-<epoch>.checkpoint`` beside the log's segments (KIP-630).
 
-A snapshot has the records that make the state as it was when the log ended at that offset, between two control records
-that mark the file as whole.
+A snapshot has the records that restore the state at that end offset of the log, between two control records that mark
+the file as complete.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _NAME = re.compile(r"(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint")
 
 
 class SnapshotId(NamedTuple):
-    """Which state a snapshot is: offset after its last record, and the leader epoch of that."""
+    """The identity of a snapshot: the offset after its last record, and that record's leader epoch."""
 
     end_offset: int
     epoch: int
 
 
 class SnapshotFiles:
-    """The snapshots in the directory of a metadata log."""
+    """A set of the snapshots in the directory of a metadata log."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def found(self) -> list[SnapshotId]:
-        """The snapshots that there are, oldest first."""
+        """Return the existing snapshots, oldest first."""
         matches = map(_NAME.fullmatch, os.listdir(self._directory))
         return sorted(SnapshotId(int(match["offset"]), int(match["epoch"])) for match in matches if match)
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """The file of a snapshot."""
+        """Return the path of a snapshot's file."""
         return self._directory / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
     def write(self, snapshot: SnapshotId, records: Iterable[Message], now_ms: int) -> None:
@@ -52,7 +52,7 @@ class SnapshotFiles:
         self._write(snapshot, snapshot_batches(records, now_ms, snapshot.epoch))
 
     def store(self, snapshot: SnapshotId, data: bytes) -> None:
-        """Write a snapshot that another node has made."""
+        """Write a snapshot that another node has created."""
         self._write(snapshot, [data])
 
     def _write(self, snapshot: SnapshotId, chunks: Iterable[bytes]) -> None:
@@ -64,11 +64,14 @@ class SnapshotFiles:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
-        # What comes before a snapshot is removed once its name is on the disk.
+        # Older records are removed once the snapshot's name is on the disk.
         OsFiles().sync_directory(str(self._directory))
 
     def read(self, snapshot: SnapshotId, position: int, size_bytes: int) -> tuple[bytes, int]:
-        """At most ``size_bytes`` from ``position`` on, and the size of all. Raises BrokerError SNAPSHOT_NOT_FOUND."""
+        """Return at most ``size_bytes`` from ``position`` on, and the file's size.
+
+        Raises BrokerError SNAPSHOT_NOT_FOUND.
+        """
         try:
             with self.path(snapshot).open("rb") as file:
                 total_bytes = os.fstat(file.fileno()).st_size
@@ -85,7 +88,7 @@ class SnapshotFiles:
 
 
 def snapshot_batches(records: Iterable[Message], now_ms: int, epoch: int) -> Iterator[bytes]:
-    """Batches of a snapshot file, between the two control records that mark it as whole."""
+    """Yield the batches of a snapshot file, between the two control records that mark it as complete."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=now_ms)
     yield control_batch(ControlType.SNAPSHOT_HEADER, encode(header, 0), 0, now_ms, epoch)
     offset = 1

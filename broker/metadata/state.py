@@ -1,7 +1,7 @@
-"""What the metadata log says, as values: topics, configurations, quotas, credentials, features.
+"""The state of the metadata log: topics, configurations, quotas, credentials, features.
 
-The state is changed by records only (:meth:`ClusterState.apply`), the same at replay, at a change and, later, on a
-broker that follows another's log. :meth:`ClusterState.records` is the way back: the shortest log with this outcome.
+Only records change the state (:meth:`ClusterState.apply`): at replay, at a change, and on a broker that follows the
+controller's log. :meth:`ClusterState.records` is the inverse: the shortest log with this state.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from ...protocol.schema import NO_UUID, Message
 
 NO_LEADER = -1
 UNASSIGNED = NO_UUID
-"""The directory of a replica whose broker has not told yet which it is in (Kafka `DirectoryId`)."""
+"""The directory of a replica whose broker has not reported it yet (Kafka `DirectoryId`)."""
 NO_CHANGE = -2
-"""A PartitionChangeRecord's leader where it keeps the one before (Kafka `LeaderConstants`)."""
+"""The leader in a PartitionChangeRecord that keeps the present leader (Kafka `LeaderConstants`)."""
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to (Kafka `ConfigResource.Type`)."""
+    """A type of resource that has a configuration (Kafka `ConfigResource.Type`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -51,12 +51,12 @@ class ResourceType(IntEnum):
 
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Whom a quota binds: (type, name) pairs in the order of their types; a name of None is the type's default."""
+"""The entity of a quota: (type, name) pairs in the order of their types; a name of None is the type's default."""
 
 
 @dataclass(slots=True)
 class BrokerState:
-    """One registered broker (KIP-631). `epoch` is the offset of its registration, and grows with each of its lives."""
+    """A registered broker (KIP-631). `epoch` is the offset of its registration, and grows with each restart."""
 
     node_id: int
     epoch: int
@@ -65,19 +65,19 @@ class BrokerState:
     """Host and port by listener name."""
     rack: str | None = None
     is_fenced: bool = True
-    """Whether it is kept from leading and from being seen by clients, as it is dead or not yet ready."""
+    """Whether the broker cannot lead and clients do not see it, as it has failed or is not ready yet."""
     in_controlled_shutdown: bool = False
     log_dirs: list[UUID] = field(default_factory=list)
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and be in sync: not fenced, not about to stop (Kafka `ClusterControlManager`)."""
+        """Whether the broker may lead and be in sync: not fenced, not in shutdown (Kafka `ClusterControlManager`)."""
         return not self.is_fenced and not self.in_controlled_shutdown
 
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition as the cluster knows it; broker ids in `leader`, `replicas` and `isr`, -1 for no leader."""
+    """A partition's state in the cluster; broker ids in `leader`, `replicas` and `isr`, -1 for no leader."""
 
     index: int
     leader: int
@@ -86,18 +86,18 @@ class PartitionState:
     isr: list[int]
     partition_epoch: int = 0
     adding: list[int] = field(default_factory=list)
-    """Replicas that a reassignment under way adds; they are among `replicas` already."""
+    """Replicas that the present reassignment adds; `replicas` already includes them."""
     removing: list[int] = field(default_factory=list)
-    """Replicas that it removes once the others are in sync; they are among `replicas` still."""
+    """Replicas that the reassignment removes once the others are in sync; `replicas` still includes them."""
     directories: list[UUID] = field(default_factory=list)
-    """Ids of the log directories that the replicas are in, in the order of `replicas` (KIP-858)."""
+    """Ids of the replicas' log directories, in the order of `replicas` (KIP-858)."""
 
     def __post_init__(self) -> None:
         if len(self.directories) != len(self.replicas):
             self.directories = [UNASSIGNED] * len(self.replicas)
 
     def directory_of(self, node_id: int) -> UUID:
-        """The log directory of a broker's replica; UNASSIGNED if it is not known, or there is no such replica."""
+        """Return the log directory of a broker's replica; UNASSIGNED if unknown, or without such a replica."""
         if node_id not in self.replicas:
             return UNASSIGNED
         return self.directories[self.replicas.index(node_id)]
@@ -105,7 +105,7 @@ class PartitionState:
 
 @dataclass(slots=True)
 class TopicState:
-    """One topic: partitions in order of their index, and the configuration that is its own."""
+    """A topic with its partitions in order of their index, and its own configuration."""
 
     name: str
     topic_id: UUID
@@ -114,26 +114,27 @@ class TopicState:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the broker keeps its own state in it."""
+        """Whether a coordinator stores its state in the topic."""
         return is_internal(self.name)
 
 
 class ClusterState:
-    """The outcome of a metadata log."""
+    """A state that results from a metadata log."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerState] = {}
-        """Registered brokers; empty as long as the node is a cluster of its own."""
+        """Registered brokers; empty on a lone broker."""
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[UUID, TopicState] = {}
         self.configs: dict[tuple[ResourceType, str], dict[str, str]] = {}
-        """Configurations of what is not a topic; brokers' by number, the cluster's default under the empty name."""
+        """Configurations of resources other than topics; a broker's by its id, the cluster's default by the empty
+        name."""
         self.quotas: dict[Entity, dict[str, float]] = {}
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.removed_topic_ids: set[UUID] = set()
-        """Topics that were deleted since the last snapshot: their directories may have outlived a crash."""
+        """Topics deleted since the last snapshot, whose directories may still exist after a crash."""
         self._early_configs: dict[str, dict[str, str]] = {}
         self._appliers: dict[type[Message], Callable[[Any], None]] = {
             RegisterBrokerRecord: self._register_broker,
@@ -152,13 +153,13 @@ class ClusterState:
         }
 
     def apply(self, record: Message) -> None:
-        """Take one record; what concerns nothing known here is passed over."""
+        """Apply one record; ignore a record that refers to nothing known."""
         applier = self._appliers.get(type(record))
         if applier is not None:
             applier(record)
 
     def records(self) -> Iterator[Message]:
-        """Records that make this state out of nothing."""
+        """Yield the records that create this state from nothing."""
         for name, level in self.features.items():
             yield FeatureLevelRecord(name=name, feature_level=level)
         if self.next_producer_id:
@@ -176,19 +177,19 @@ class ClusterState:
         yield from self.scram.values()
 
     def configs_of(self, kind: ResourceType, name: str) -> dict[str, str]:
-        """The dynamic configuration of a resource, not to be changed; empty if it has none."""
+        """Return the dynamic configuration of a resource, not to be changed; empty if it has none."""
         if kind is ResourceType.TOPIC:
             topic = self.topics.get(name)
             return topic.configs if topic else {}
         return self.configs.get((kind, name), {})
 
     def holds(self, partition: PartitionState, node_id: int) -> bool:
-        """Whether a broker's replica may have what was replicated: its directory is not known to be lost or failed."""
+        """Return whether a broker's replica may have records: its directory is not known as lost or failed."""
         directory, broker = partition.directory_of(node_id), self.brokers.get(node_id)
         return directory == UNASSIGNED or broker is None or not broker.log_dirs or directory in broker.log_dirs
 
     def default_directory(self, node_id: int) -> UUID:
-        """Where a new replica of a broker will be: UNASSIGNED unless it has one log directory only."""
+        """Return the directory of a broker's new replica: UNASSIGNED unless the broker has only one."""
         broker = self.brokers.get(node_id)
         return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED
 
@@ -282,7 +283,7 @@ class ClusterState:
     def _configs_to_change(self, resource_type: int, resource: str) -> dict[str, str]:
         if resource_type == ResourceType.TOPIC:
             topic = self.topics.get(resource)
-            # A snapshot of Kafka's lists configurations and topics each on their own.
+            # In Kafka's snapshots configurations may come before their topics.
             return topic.configs if topic else self._early_configs.setdefault(resource, {})
         known = set(ResourceType)
         kind = ResourceType(resource_type) if resource_type in known else ResourceType.UNKNOWN
@@ -314,7 +315,7 @@ class ClusterState:
 
 
 def broker_record(broker: BrokerState) -> RegisterBrokerRecord:
-    """The record that registers a broker as it is."""
+    """Return the record that registers a broker in its present state."""
     return RegisterBrokerRecord(
         broker_id=broker.node_id,
         incarnation_id=broker.incarnation_id,
@@ -328,7 +329,7 @@ def broker_record(broker: BrokerState) -> RegisterBrokerRecord:
 
 
 def topic_records(topic: TopicState) -> Iterator[Message]:
-    """Records that make a topic, in the order in which Kafka's controller writes them."""
+    """Yield the records that create a topic, in the order in which Kafka's controller writes them."""
     yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for name, value in topic.configs.items():
         yield ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
@@ -337,7 +338,7 @@ def topic_records(topic: TopicState) -> Iterator[Message]:
 
 
 def partition_record(topic_id: UUID, partition: PartitionState) -> PartitionRecord:
-    """The record that makes one partition."""
+    """Return the record that creates one partition."""
     return PartitionRecord(
         partition_id=partition.index,
         topic_id=topic_id,
@@ -353,5 +354,5 @@ def partition_record(topic_id: UUID, partition: PartitionState) -> PartitionReco
 
 
 def quota_entity(entity: Entity) -> list[QuotaEntity]:
-    """An entity as records carry it."""
+    """Return an entity in the form of records."""
     return [QuotaEntity(entity_type=kind, entity_name=name) for kind, name in entity]

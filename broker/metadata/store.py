@@ -1,8 +1,9 @@
-"""The cluster's metadata: what there is, how it is changed, and who hears of it.
+"""The store of the cluster's metadata: reads, changes, and notification of subscribers.
 
-Every change is records in ``__cluster_metadata-0`` first, then the state that they make, then a call to each
-subscriber, all without a pause between: other tasks see all of a change or nothing. The controller makes the records
-(`commit`); other nodes read them from the controller's log (`follower.py`) and feed them to a store of their own.
+Every change first appends records to ``__cluster_metadata-0``, then applies them to the state, then calls each
+subscriber, all without a wait: other tasks see all of a change or nothing. The controller creates the records
+(`commit`); other nodes fetch them from the controller's log (`peers/metadata_follower.py`) and apply them to their own
+store.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from .topic_names import validate_no_collision, validate_topic_name
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC_ID = UUID(int=1)
-"""The id that Kafka gives its metadata topic in every cluster (KIP-595)."""
+"""The id of the metadata topic in every cluster (KIP-595)."""
 
 METADATA_VERSION = "metadata.version"
 NEWEST_METADATA_VERSION = 21
@@ -61,7 +62,7 @@ NEWEST_METADATA_VERSION = 21
 
 
 class MetadataStore:
-    """Topics, configurations, quotas and credentials of the cluster, durable in a log."""
+    """A durable store of the cluster's topics, configurations, quotas and credentials."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
@@ -69,24 +70,24 @@ class MetadataStore:
         self.cluster_id = ""
         self.state = ClusterState()
         self.is_controller = config.roles.is_controller
-        """Whether this node decides about the metadata; else it follows the one that does."""
+        """Whether this node is the controller; else it follows the controller."""
         self.is_alone = config.roles.is_alone
-        """Whether the node is a cluster of its own, which nobody can join."""
+        """Whether the node is alone in its cluster, which no other node can join."""
         self.controller_id = self.node_id if config.roles.controller is None else config.roles.controller.node_id
-        """Node id of the controller, -1 until a broker that has only its address has found it."""
+        """Node id of the controller, -1 while a broker knows only the controller's address."""
         self.create_elsewhere: Callable[[new_topics.NewTopic], None] | None = None
-        """On a node that follows: asks the controller for a topic, in the background."""
+        """On a follower: requests a topic from the controller, in the background."""
         self._growth = trio.lowlevel.ParkingLot()
         self._clock = clock
         self._log: MetadataLog | None = None
         self._subscribers: list[Subscriber] = []
 
     def open(self, logs: LogManager) -> None:
-        """Replay the log, which is one of ``logs``; a node without others also adopts the logs that it does not know.
+        """Replay the log, which is one of ``logs``; a lone broker also adopts logs that the metadata does not contain.
 
-        What the controller decides is on the disk before anybody hears of it, as in Kafka's KRaft: if it were lost with
-        the machine, two leaders might come to have the same epoch, or two producers the same id.
-        Raises BrokerError if the disk fails, and if the controller's log is shorter than it was (`check_is_whole`).
+        The controller flushes its decisions before it publishes them, as in Kafka's KRaft: if they were lost in a
+        machine crash, two leaders could get the same epoch, or two producers the same id. Raises BrokerError if the
+        disk fails, and if the controller's log is shorter than it was (`check_is_whole`).
         """
         is_heard = self.is_controller and not self.is_alone
         settings = LogConfig(
@@ -118,13 +119,13 @@ class MetadataStore:
             self._raise_leader_epochs(logs)
             self.give_no_producer_id_before(first_id_after(producer_ids_in(logs)))
         if is_heard:
-            # From now on a log that is lost is missed.
+            # From now on a lost log is detected.
             for write in logs.due_checkpoints():
                 write()
         self._take_dynamic_config()
 
     def _raise_leader_epochs(self, logs: LogManager) -> None:
-        """Begin a new leader epoch where this node has records of a later one: the metadata is an older copy."""
+        """Start a new leader epoch for partitions with records of a later epoch here: the metadata is an older copy."""
         for topic in self.state.topics.values():
             overtaken = [
                 partition_record(topic.topic_id, raised)
@@ -150,16 +151,16 @@ class MetadataStore:
         """Call ``subscriber`` with every change from now on."""
         self._subscribers.append(subscriber)
 
-    # --- what there is
+    # --- reads
 
     @property
     def topics(self) -> dict[str, TopicState]:
-        """Topics by name, not to be changed."""
+        """The topics by name, not to be changed."""
         return self.state.topics
 
     @property
     def broker_ids(self) -> list[int]:
-        """Brokers that may hold replicas: those that are registered and not fenced, or this one if it is alone."""
+        """The brokers that may hold replicas: registered and not fenced, or this one if it is alone."""
         if self.is_alone:
             return [self.node_id]
         brokers = self.state.brokers
@@ -167,7 +168,7 @@ class MetadataStore:
 
     @property
     def registered_ids(self) -> list[int]:
-        """Brokers that replicas may be assigned to by hand: all that are registered, or this one if it is alone."""
+        """The brokers that a manual assignment may name: all registered ones, or this one if it is alone."""
         return [self.node_id] if self.is_alone else sorted(self.state.brokers)
 
     @property
@@ -177,55 +178,55 @@ class MetadataStore:
 
     @property
     def controller_id_for_clients(self) -> int:
-        """The controller as clients are told: a broker in any case, as each one forwards what is for the controller."""
+        """The controller id for clients: always a broker, as each broker forwards requests to the controller."""
         broker = self.state.brokers.get(self.controller_id)
         return self.node_id if broker is None or broker.is_fenced else self.controller_id
 
     def is_active(self, node_id: int) -> bool:
-        """Whether a broker may lead and be in sync."""
+        """Return whether a broker may lead and be in sync."""
         known = self.state.brokers.get(node_id)
         return node_id == self.node_id if self.is_alone else known is not None and known.is_active
 
     def may_lead(self, partition: PartitionState) -> Callable[[int], bool]:
-        """Which brokers may lead a partition: those that are active and have not lost their replica of it."""
+        """Return the test which brokers may lead a partition: active ones that have not lost their replica."""
         return lambda node_id: self.is_active(node_id) and self.state.holds(partition, node_id)
 
     def broker(self, node_id: int) -> BrokerState | None:
-        """The registered broker of that number, fenced or not."""
+        """Return the registered broker with that id, fenced or not; None if there is none."""
         return self.state.brokers.get(node_id)
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next metadata record; it grows with every change."""
+        """The offset of the next metadata record; it grows with every change."""
         return self._log.end_offset if self._log else 0
 
     @property
     def epoch(self) -> int:
-        """Leader epoch of the metadata log."""
+        """The leader epoch of the metadata log."""
         return self._log.epoch if self._log else 0
 
     def topic(self, name: str) -> TopicState:
-        """The topic called ``name``. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the topic called ``name``. Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.state.topics.get(name)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
     def topic_by_id(self, topic_id: UUID) -> TopicState | None:
-        """The topic with this id, if there is one."""
+        """Return the topic with this id, None if there is none."""
         return self.state.topics_by_id.get(topic_id)
 
     def has_partition(self, topic: str, index: int) -> bool:
-        """Whether there is such a partition, wherever its replicas are."""
+        """Return whether the cluster has such a partition, on any broker."""
         known = self.state.topics.get(topic)
         return known is not None and 0 <= index < len(known.partitions)
 
     def leader_of(self, topic: str, index: int) -> int:
-        """The broker that leads a partition; NO_LEADER if none does, or there is no such partition."""
+        """Return the broker that leads a partition; NO_LEADER if there is no leader or no such partition."""
         return self.state.topics[topic].partitions[index].leader if self.has_partition(topic, index) else NO_LEADER
 
     def topic_config(self, name: str) -> LogConfig:
-        """Settings of the logs of a topic: its own over the broker's."""
+        """Return the log settings of a topic: its own configuration over the broker's."""
         topic = self.state.topics.get(name)
         return self.config.log_config(topic.configs if topic else None)
 
@@ -241,9 +242,9 @@ class MetadataStore:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
-        """Create a topic and return it; with ``validate_only``, only what it would be.
+        """Create a topic and return it; with ``validate_only``, return it without creating it.
 
-        Raises BrokerError with Kafka's code and words: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
+        Raises BrokerError with Kafka's code and message: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
         INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST,
         POLICY_VIOLATION.
         """
@@ -262,10 +263,10 @@ class MetadataStore:
         return self.topics[name]
 
     def ensure_topic(self, name: str) -> TopicState:
-        """The topic called ``name``, created with the broker's defaults if there is none.
+        """Return the topic called ``name``, created with the broker's defaults if it is missing.
 
-        Raises BrokerError as `create_topic`; UNKNOWN_TOPIC_OR_PARTITION on a node that has to ask the controller first,
-        and for the topic that only the controller writes.
+        Raises BrokerError as `create_topic` does; UNKNOWN_TOPIC_OR_PARTITION on a node that must ask the controller
+        first, and for the metadata topic.
         """
         known = self.topics.get(name)
         if known is not None:
@@ -292,9 +293,9 @@ class MetadataStore:
     def create_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
     ) -> None:
-        """Give a topic ``count`` partitions in all.
+        """Increase a topic's partitions to ``count``.
 
-        Raises BrokerError with Kafka's code and words: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+        Raises BrokerError with Kafka's code and message: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
         INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
         """
         topic = self.topic(name)
@@ -322,13 +323,13 @@ class MetadataStore:
     # --- configurations
 
     def configs_of(self, kind: ResourceType, name: str) -> dict[str, str]:
-        """The dynamic configuration of a resource, not to be changed."""
+        """Return the dynamic configuration of a resource, not to be changed."""
         return self.state.configs_of(kind, name)
 
     def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
-        """Make ``configs``, which must be valid, all of the resource's dynamic configuration.
+        """Replace the resource's dynamic configuration by ``configs``, which must be valid.
 
-        Raises BrokerError POLICY_VIOLATION for more changes than Kafka's `QuorumController` makes at once.
+        Raises BrokerError POLICY_VIOLATION for more changes than Kafka's `QuorumController` allows at once.
         """
         before = self.state.configs_of(kind, name)
         changed = {key: value for key, value in configs.items() if before.get(key) != value}
@@ -342,7 +343,7 @@ class MetadataStore:
         if records:
             self.commit(records)
 
-    # --- the rest
+    # --- quotas, credentials, features, producer ids
 
     def set_quotas(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
         """Set (entity, key, value) quotas, which must be valid; a value of None removes one."""
@@ -355,12 +356,12 @@ class MetadataStore:
             self.commit(records)
 
     def set_scram(self, credentials: Sequence[Message]) -> None:
-        """Store and remove SCRAM credentials, as records."""
+        """Store and delete SCRAM credentials, given as records."""
         if credentials:
             self.commit(credentials)
 
     def scram_credentials(self) -> dict[tuple[str, int], UserScramCredentialRecord]:
-        """SCRAM credentials by user and mechanism, not to be changed."""
+        """Return SCRAM credentials by user and mechanism, not to be changed."""
         return self.state.scram
 
     def set_features(self, levels: Mapping[str, int]) -> None:
@@ -370,13 +371,13 @@ class MetadataStore:
             self.commit([FeatureLevelRecord(name=name, feature_level=level) for name, level in changed.items()])
 
     def allocate_producer_ids(self, count: int) -> int:
-        """Reserve ``count`` producer ids that none has had; the first of them. Raises BrokerError if the disk fails."""
+        """Reserve ``count`` new producer ids; return the first of them. Raises BrokerError if the disk fails."""
         first = self.state.next_producer_id
         self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first + count)])
         return first
 
     def give_no_producer_id_before(self, first: int) -> None:
-        """Let new producers have ids from ``first`` on: those before it are in logs.
+        """Set the next producer id to ``first`` at least: smaller ids are used in logs.
 
         Raises BrokerError if the disk fails.
         """
@@ -389,12 +390,12 @@ class MetadataStore:
             )
             self.commit([ProducerIdsRecord(broker_id=self.node_id, next_producer_id=first)])
 
-    # --- inside
+    # --- changes
 
     def commit(self, records: Sequence[Message]) -> None:
-        """Make records that belong together durable, then part of the state, then known.
+        """Append related records to the log, apply them to the state, and notify subscribers.
 
-        Raises BrokerError NOT_CONTROLLER on a node that follows, KAFKA_STORAGE_ERROR.
+        Raises BrokerError NOT_CONTROLLER on a follower, KAFKA_STORAGE_ERROR.
         """
         if not self.is_controller:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
@@ -402,18 +403,18 @@ class MetadataStore:
         self._apply(records)
 
     def take(self, batches: Buffer) -> None:
-        """Follow: append batches of the controller's log to this node's, and apply each. Raises BrokerError."""
+        """Append batches of the controller's log to a follower's log, and apply each. Raises BrokerError."""
         for records in self.log.append_fetched(batches):
             self._apply(records)
 
     def start_over(self) -> None:
-        """Follow: rebuild the state from the log, after what it was made of was truncated or replaced."""
+        """Rebuild a follower's state from its log, after the log was truncated or replaced."""
         before, self.state = self.state, ClusterState()
         self.log.replay(self.state.apply)
         self._tell(differences(before, self.state))
 
     async def wait_for_growth(self) -> None:
-        """Return when the log has grown."""
+        """Wait until the log has grown."""
         await self._growth.park()
 
     def _apply(self, records: Iterable[Message]) -> None:

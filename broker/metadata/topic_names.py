@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which two names must not be topics at the same time (Kafka `Topic`)."""
+"""Rules for topic names, and for pairs of names that collide (Kafka `Topic`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_invalid(name: str) -> str | None:
-    """What is wrong with the name, in Kafka's words; ``None`` if nothing is."""
+    """Return Kafka's message for an invalid name, ``None`` for a valid one."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -35,12 +35,12 @@ def validate_topic_name(name: str) -> None:
 
 
 def metric_name(name: str) -> str:
-    """The name with dots as underscores: two topics that share it would share their metrics."""
+    """Return the name with dots as underscores: topics that share it would share their metrics."""
     return name.replace(".", "_")
 
 
 def validate_no_collision(name: str, existing: Iterable[str]) -> None:
-    """Raise BrokerError INVALID_TOPIC_EXCEPTION where an existing topic differs in dots and underscores only."""
+    """Raise BrokerError INVALID_TOPIC_EXCEPTION if an existing topic differs in dots and underscores only."""
     if "." not in name and "_" not in name:
         return
     wanted = metric_name(name)

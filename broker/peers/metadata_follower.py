@@ -1,10 +1,10 @@
-"""Follows the controller's metadata log: a broker fetches it as a partition like any other (KIP-595, KIP-630).
+"""The follower of the controller's metadata log, which a broker fetches like any partition (KIP-595, KIP-630).
 
-What was fetched is appended to this node's own copy first, so a broker that starts knows what it knew.
+Fetched batches are first appended to this node's own copy, so a broker that restarts has its previous metadata.
 
-What the controller tells is on its disk, so it never lacks what a follower has. If it does, it is not the controller
-that was followed before: somebody has restored an older copy of its directory, or lost it. Nothing is cut or deleted
-then; the broker stops (`ControllerBehindError`), as Kafka's do.
+The controller flushes records before it publishes them, so it never lacks records that a follower has. If it does, it
+is not the controller that was followed before: an operator has restored an older copy of its directory, or lost it.
+Nothing is truncated or deleted then; the broker stops (`ControllerBehindError`), as Kafka's does.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 MAX_WAIT_MS = 500
-"""How long the controller may wait for news (Kafka `KafkaRaftClient.MAX_FETCH_WAIT_MS`)."""
+"""How long the controller may delay a fetch (Kafka `KafkaRaftClient.MAX_FETCH_WAIT_MS`)."""
 MAX_BYTES = 8 * 1024 * 1024
 LARGEST_SNAPSHOT_BYTES = 1 << 30
 LONGEST_BACKOFF_S = 1.0
 NO_EPOCH = -1
 CONTROLLERS = 2
-"""The endpoint type of DescribeCluster that asks for controllers (KIP-919)."""
+"""The endpoint type of controllers in DescribeCluster (KIP-919)."""
 
 Response = TypeVar("Response", bound=Message)
 
 
 class FollowedController(Protocol):
-    """The way to the controller (`peers.RemoteController`)."""
+    """A link to the controller (`peers.RemoteController`)."""
 
     @property
     def connection_count(self) -> int:
-        """How many connections have been made; at the other end of each may be another process than before."""
+        """The number of connections made so far; each may have reached a different process."""
 
     async def ask_once(
         self, request: Message, response: type[Response], *, timeout_s: float, version: int | None = None
@@ -66,11 +66,11 @@ class FollowedController(Protocol):
 
 
 class ControllerBehindError(BrokerError):
-    """The controller lacks metadata that this broker has: the broker must not follow it, nor serve any longer."""
+    """An error for a controller that lacks metadata of this broker, which must not follow it nor serve any longer."""
 
 
 class MetadataFollower:
-    """Keeps a metadata store in step with the controller's."""
+    """A task that replicates the controller's metadata log into a metadata store."""
 
     def __init__(
         self, metadata: MetadataStore, controller: FollowedController, *, timeout_s: float, retry_backoff_s: float
@@ -81,13 +81,14 @@ class MetadataFollower:
         self._retry_backoff_s = retry_backoff_s
         self._is_reachable = True
         self._compared_on = 0
-        """The connection on which both logs were found to have the same history."""
+        """The number of the connection on which both logs were found to have the same history."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Follow until cancelled; started once everything is known that the controller knew when it was asked first.
+        """Follow until cancelled; report started once this node has all metadata that the controller had at the first
+        answer.
 
-        Raises ControllerBehindError; BrokerError INCONSISTENT_CLUSTER_ID if the controller that it starts with is that
-        of another cluster.
+        Raises ControllerBehindError; BrokerError INCONSISTENT_CLUSTER_ID if the first controller it reaches belongs to
+        another cluster.
         """
         is_started = False
         pause_s = self._retry_backoff_s
@@ -112,7 +113,9 @@ class MetadataFollower:
     def _lost(self, error: BrokerError) -> None:
         if self._is_reachable:
             self._is_reachable = False
-            logger.warning("cannot follow the controller, going on with what is known: %s", error.message or error.code)
+            logger.warning(
+                "cannot follow the controller, continuing with old metadata: %s", error.message or error.code
+            )
 
     def _found(self) -> None:
         if not self._is_reachable:
@@ -120,7 +123,7 @@ class MetadataFollower:
             logger.info("following the controller again, from offset %d", self._metadata.end_offset)
 
     async def _follow_once(self) -> bool:
-        """Ask once and act on the answer; returns whether all is known that the controller knows."""
+        """Fetch once and apply the answer; return whether this node has all of the controller's metadata."""
         metadata = self._metadata
         if self._compared_on == 0 or self._compared_on != self._controller.connection_count:
             await self._compare()
@@ -140,10 +143,10 @@ class MetadataFollower:
         return metadata.end_offset >= answer.high_watermark
 
     async def _compare(self) -> None:
-        """See whether the controller has the last batch of this log, byte for byte. Raises ControllerBehindError.
+        """Check that the controller has the last batch of this log, byte for byte. Raises ControllerBehindError.
 
-        Leader epochs alone do not tell: after an older copy of the controller's log was restored, the controller may
-        begin an epoch of the same number, and write other records at the same offsets.
+        Leader epochs alone are not enough: after an older copy of the controller's log was restored, the controller may
+        start an epoch with the same number, and write other records at the same offsets.
         """
         log = self._metadata.log
         last = log.last_batch()
@@ -170,7 +173,7 @@ class MetadataFollower:
         )
 
     async def _fetch(self, offset: int, epoch: int, *, max_wait_ms: int) -> PartitionData:
-        """Fetch from ``offset`` on; ``epoch`` is that of the record before it, -1 to have it not compared."""
+        """Fetch from ``offset`` on; ``epoch`` is that of the record before it, -1 to skip the comparison."""
         partition = FetchPartition(fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=MAX_BYTES)
         request = FetchRequest(
             cluster_id=self._metadata.cluster_id,
@@ -193,7 +196,7 @@ class MetadataFollower:
         return answers[0]
 
     async def _refusal(self, code: ErrorCode) -> BrokerError:
-        """What a request that the controller has refused ends with."""
+        """Return the error for a request that the controller has refused."""
         if code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
             return BrokerError(code, code.name)
         own = self._metadata.cluster_id

@@ -1,4 +1,4 @@
-"""The other brokers of the cluster: one connection to each, over which this one asks what only they know or may do."""
+"""Requests to the other brokers of the cluster and to the controller, over one connection for each purpose."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Response = TypeVar("Response", bound=Message)
 Address = tuple[str, int]
 
 UNREACHABLE = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION)
-"""What a question ends with that never got an answer."""
+"""Errors of a request that got no answer."""
 
 
 class KnownBrokers(Protocol):
-    """Where peers are found (a `MetadataStore`)."""
+    """A source of the brokers' addresses (a `MetadataStore`)."""
 
     def broker(self, node_id: int) -> BrokerState | None:
-        """The registered broker of that number, fenced or not."""
+        """Return the registered broker with that id, fenced or not; None if there is none."""
 
 
 class Line:
-    """The way to one node: at most one connection at a time, made when it is needed.
+    """A line to one node, with at most one connection at a time, opened when it is needed.
 
-    A task that waits for an answer does not keep others from asking; requests are written in the order of the calls.
+    A task that waits for an answer does not block other requests; requests are written in the order of the calls.
     """
 
     def __init__(self, name: str, address: Address, config: ClientConfig, metrics: Metrics) -> None:
@@ -43,7 +43,7 @@ class Line:
         self._connection: Connection | None = None
         self._dialling = trio.Lock()
         self.connection_count = 0
-        """How many connections have been made."""
+        """The number of connections made so far."""
 
     async def ask(
         self,
@@ -54,10 +54,10 @@ class Line:
         timeout_s: float,
         version: int | None = None,
     ) -> Response:
-        """Send a request and wait for its answer; the connection, if it has to be made, lives in ``nursery``.
+        """Send a request and wait for its answer; a new connection runs in ``nursery``.
 
-        Raises BrokerError: BROKER_NOT_AVAILABLE if the node cannot be reached, NETWORK_EXCEPTION if the connection
-        ended or the time was over first, UNSUPPORTED_VERSION.
+        Raises BrokerError: BROKER_NOT_AVAILABLE if the node cannot be reached, NETWORK_EXCEPTION if the connection is
+        closed or the timeout passes first, UNSUPPORTED_VERSION.
         """
         deadline = trio.current_time() + timeout_s
         connection = await self._connected(nursery, deadline)
@@ -83,25 +83,25 @@ class Line:
             return self._connection
 
     def close(self, reason: str) -> None:
-        """End the connection, if there is one; what is under way fails."""
+        """Close the connection, if it is open; requests in progress fail."""
         if self._connection is not None:
             self._connection.close(reason)
 
 
 class Peers:
-    """Asks other brokers, over the listener that is meant for brokers (`inter.broker.listener.name`)."""
+    """A client of the other brokers, over the listener for brokers (`inter.broker.listener.name`)."""
 
     def __init__(self, brokers: KnownBrokers, listener_name: str, client_id: str) -> None:
         self._brokers = brokers
         self._listener_name = listener_name
-        # Nobody is asked for nothing: a connection that nobody uses may stay until the other side ends it.
+        # No idle timeout: an unused connection may stay open until the other side closes it.
         self._config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
         self._metrics = Metrics()
         self._lines: dict[tuple[int, str], Line] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the connections until cancelled."""
+        """Run the connections until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
@@ -116,13 +116,12 @@ class Peers:
         version: int | None = None,
         purpose: str = "",
     ) -> Response:
-        """Ask broker ``node_id``, once, in the newest version that both know unless ``version`` is given.
+        """Send a request to broker ``node_id``, once, in the newest common version unless ``version`` is given.
 
-        A broker answers the requests of one connection in order, so what may wait there for long (a fetch) has a
-        ``purpose``, and with it a connection, of its own; requests of one purpose are written in the order of the
-        calls. Raises BrokerError: BROKER_NOT_AVAILABLE if it
-        is unknown or cannot be reached, NETWORK_EXCEPTION if the connection ended or ``timeout_s`` was over before
-        the answer came, UNSUPPORTED_VERSION.
+        A broker answers the requests of one connection in order, so a request that may wait long (a fetch) has its own
+        ``purpose``, and with it its own connection; requests of one purpose are written in the order of the calls.
+        Raises BrokerError: BROKER_NOT_AVAILABLE if the broker is unknown or cannot be reached, NETWORK_EXCEPTION if the
+        connection is closed or ``timeout_s`` passes before the answer, UNSUPPORTED_VERSION.
         """
         if self._nursery is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has not started, or stops")
@@ -130,7 +129,7 @@ class Peers:
         return await line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
 
     def address(self, node_id: int) -> Address:
-        """Where a broker is found by others. Raises BrokerError BROKER_NOT_AVAILABLE if it is unknown."""
+        """Return the address of a broker for other brokers. Raises BrokerError BROKER_NOT_AVAILABLE if unknown."""
         known = self._brokers.broker(node_id)
         address = known.endpoints.get(self._listener_name) if known else None
         if address is None:
@@ -149,20 +148,20 @@ class Peers:
 
 
 class ControllerLink(Protocol):
-    """The way to the controller, wherever it is: in this process, or at the other end of a connection."""
+    """A link to the controller, in this process or over a connection."""
 
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = ..., version: int | None = None
     ) -> Response:
-        """Ask until there is an answer.
+        """Send a request, and retry until there is an answer.
 
-        What the controller refuses as a whole is in the response's own error field. Raises BrokerError
-        REQUEST_TIMED_OUT if none has come within ``timeout_s``, UNSUPPORTED_VERSION.
+        A refusal of the whole request is in the response's own error field. Raises BrokerError REQUEST_TIMED_OUT if
+        there is no answer within ``timeout_s``, UNSUPPORTED_VERSION.
         """
 
 
 class RemoteController:
-    """The controller over the network (a `ControllerLink`); its connection lives in `run`."""
+    """A link to the controller over the network (a `ControllerLink`); its connection runs in `run`."""
 
     def __init__(self, address: Address, client_id: str, *, retry_backoff_s: float = 0.1) -> None:
         config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
@@ -172,11 +171,11 @@ class RemoteController:
 
     @property
     def connection_count(self) -> int:
-        """How many connections have been made; at the other end of each may be another process than before."""
+        """The number of connections made so far; each may have reached a different process."""
         return self._line.connection_count
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the connection until cancelled."""
+        """Run the connection until cancelled."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
@@ -184,7 +183,7 @@ class RemoteController:
     async def ask_once(
         self, request: Message, response: type[Response], *, timeout_s: float, version: int | None = None
     ) -> Response:
-        """As `ask`, but without a second try: raises BrokerError as `Peers.ask`."""
+        """Send a request as `ask` does, but without a retry. Raises BrokerError as `Peers.ask` does."""
         if self._nursery is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has not started, or stops")
         return await self._line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
@@ -192,7 +191,7 @@ class RemoteController:
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = 30.0, version: int | None = None
     ) -> Response:
-        """See `ControllerLink.ask`."""
+        """Send a request as `ControllerLink.ask` describes."""
         deadline = trio.current_time() + timeout_s
         while True:
             remaining_s = deadline - trio.current_time()

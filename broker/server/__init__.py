@@ -1,1 +1,4 @@
-"""From a listener to a frame and from an answer's parts back to the socket. No handler knows of it."""
+"""The network layer: from a listener to request frames, and from an answer's parts to the socket.
+
+Handlers do not depend on it.
+"""

@@ -1,10 +1,11 @@
-"""Who uses this broker: each client, the API versions it sends, and what converting records for it costs.
+"""Client usage of this broker: each client's API versions, and the cost of converting records for it.
 
-A connection counts its own requests in a dictionary of its own, one increment each; the census folds these numbers in
-when the connection ends, changes its client id, or somebody asks. A client is what shares a client id, a host and a
-software name and version (KIP-511): reconnecting does not make it another one.
+A connection counts its own requests in a dictionary of its own, one increment each; the census collects these counts
+when the connection ends, changes its client id, or the census is read. A client is identified by its client id, host,
+software name and software version (KIP-511): a reconnect does not make it another client.
 
-The census is bounded by ``gregor.client.census.max.clients``: the client that was away longest is forgotten first.
+The census is bounded by ``gregor.client.census.max.clients``: the client that was disconnected longest ago is dropped
+first.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from .client_connection import ClientConnection, ConversionCost
 logger = logging.getLogger(__name__)
 
 NAME_LIMIT = 200
-"""Characters of a client's names that are kept; it may send 32 kB of each."""
+"""Characters of a client's names that are kept; a client may send 32 kB of each."""
 OTHER_SOFTWARE = ("other", "")
-"""Stands for all software beyond the census's bound: what clients call themselves is theirs to invent."""
+"""Stands for all software beyond the census's bound, as clients may send any number of names."""
 
 
 class ClientIdentity(NamedTuple):
-    """What makes two connections the same client."""
+    """An identity of a client, which is equal for all its connections."""
 
     client_id: str
     host: str
@@ -39,14 +40,14 @@ class ClientIdentity(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ClientUsage:
-    """What one client has done since the broker started; times in ms since the epoch."""
+    """A record of one client's usage since the broker started; times in ms since the epoch."""
 
     identity: ClientIdentity
     first_seen_ms: int
     last_seen_ms: int
-    """When it was last connected."""
+    """The time at which the client was last connected."""
     connection_count: int = 0
-    """Connections that are open now."""
+    """The number of open connections."""
     requests: Counter[tuple[AnyApiKey, int]] = field(default_factory=Counter)
     down_conversion: ConversionCost = field(default_factory=ConversionCost)
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
@@ -55,12 +56,12 @@ class ClientUsage:
 
     @property
     def deprecated_count(self) -> int:
-        """Requests that Kafka 4.0 refuses."""
+        """The number of requests that Kafka 4.0 refuses."""
         return sum(count for (key, version), count in self.requests.items() if is_deprecated(key, version))
 
 
 class ClientCensus:
-    """All clients that this broker remembers."""
+    """A census of the clients that this broker has recorded."""
 
     def __init__(self, clock: Clock, max_clients: int) -> None:
         self._clock = clock
@@ -71,24 +72,24 @@ class ClientCensus:
         self._deprecated_counts: Counter[tuple[AnyApiKey, int, str, str]] = Counter()
         self._software: set[tuple[str, str]] = set()
         self.forgotten_clients = 0
-        """Clients that made room for others."""
+        """The number of clients that were dropped for others."""
 
     def connected(self, client: ClientConnection) -> None:
-        """A client's connection was accepted."""
+        """Record a client's new connection."""
         self._connected.add(client)
 
     def disconnected(self, client: ClientConnection) -> None:
-        """It has ended."""
+        """Record the end of a client's connection."""
         self._fold(client)
         self._connected.discard(client)
 
     def client_id_changed(self, client: ClientConnection, client_id: str | None) -> None:
-        """The connection's next requests come under another client id: what it did so far belongs to the old one."""
+        """Record a connection's new client id; its earlier requests count for the old one."""
         self._fold(client)
         client.client_id = client_id
 
     def down_conversion_refused(self, client: ClientConnection, version: int, topic: str) -> None:
-        """Count a fetch that needs the conversion which is switched off, and tell the operator once a client."""
+        """Count a fetch that disabled down-conversion refused; log a warning once for each client."""
         usage = self._usage_of(client)
         usage.refused_down_conversions += 1
         if usage.refused_down_conversions == 1:
@@ -97,13 +98,13 @@ class ClientCensus:
                 "upgrade the client to Kafka 0.11.0 or newer, or set message.downconversion.enable=true for the topic",
                 client.client_id,
                 client.peer[0],
-                " ".join(filter(None, (client.software_name, client.software_version))) or "software not told",
+                " ".join(filter(None, (client.software_name, client.software_version))) or "software unknown",
                 version,
                 topic,
             )
 
     def usages(self) -> list[ClientUsage]:
-        """Every client that is remembered, the one that was away longest first."""
+        """Return the usage of every recorded client, in the order of last connection, the oldest first."""
         self._fold_all()
         open_connections = Counter(map(identity_of, self._connected))
         for identity, usage in self._usages.items():
@@ -111,12 +112,12 @@ class ClientCensus:
         return list(self._usages.values())
 
     def request_counts(self) -> Mapping[tuple[AnyApiKey, int], int]:
-        """All requests by API and version."""
+        """Return the numbers of all requests by API and version."""
         self._fold_all()
         return self._request_counts
 
     def deprecated_request_counts(self) -> Mapping[tuple[AnyApiKey, int, str, str], int]:
-        """Requests that Kafka 4 refuses, by API, version, software name and software version (KIP-896)."""
+        """Return the numbers of requests that Kafka 4 refuses, by API, version, software name and version (KIP-896)."""
         self._fold_all()
         return self._deprecated_counts
 
@@ -125,7 +126,7 @@ class ClientCensus:
             self._fold(client)
 
     def _fold(self, client: ClientConnection) -> None:
-        # Short cuts count by the numbers on the wire.
+        # Short cuts count API keys as integers.
         counts = {(api_key(key), version): count for (key, version), count in client.request_counts.items()}
         if not counts and identity_of(client) not in self._usages:
             return
@@ -163,7 +164,7 @@ class ClientCensus:
 
 
 def identity_of(client: ClientConnection) -> ClientIdentity:
-    """Which client a connection belongs to."""
+    """Return the identity of a connection's client."""
     return ClientIdentity(
         (client.client_id or "")[:NAME_LIMIT],
         client.peer[0],

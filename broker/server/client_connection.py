@@ -1,4 +1,4 @@
-"""A connected client, as the broker knows it while the connection is open."""
+"""The state of a client's connection for handlers, while the connection is open."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Address = tuple[str, int]
 
 
 class Hangup(Protocol):
-    """The moment when a client goes away; a parked request waits for it beside what it is parked for."""
+    """An event of a client's disconnect, for which pending requests wait as well."""
 
     async def wait(self) -> None:
-        """Return once the client has closed its side of the connection."""
+        """Wait until the client has closed its side of the connection."""
 
 
 class ClientGoneError(Exception):
-    """The client hung up while its request was parked: there is nobody to answer."""
+    """An error for a client that has disconnected while its request was pending: no answer is possible."""
 
 
 @dataclass(slots=True, eq=False)
 class ConversionCost:
-    """What converting records to another format has cost."""
+    """A sum of the costs of converting records to another format."""
 
     record_count: int = 0
     stored_bytes: int = 0
-    """Bytes of the stretches that were converted, as stored."""
+    """Bytes of the converted records, as stored."""
     cpu_ns: int = 0
 
     def add(self, record_count: int, stored_bytes: int, cpu_ns: int) -> None:
@@ -38,22 +38,22 @@ class ConversionCost:
         self.cpu_ns += cpu_ns
 
     def take(self, other: ConversionCost) -> None:
-        """Move what ``other`` has counted to this one."""
+        """Move the counts of ``other`` to this one."""
         self.add(other.record_count, other.stored_bytes, other.cpu_ns)
         other.record_count = other.stored_bytes = other.cpu_ns = 0
 
 
 ANONYMOUS = "ANONYMOUS"
-"""Name of the user that has not logged in (Kafka: KafkaPrincipal.ANONYMOUS)."""
+"""Name of a user without authentication (Kafka: KafkaPrincipal.ANONYMOUS)."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientConnection:
-    """One connected client, as long as it stays; fields that ApiVersions or a login fill in start empty."""
+    """A connected client; fields that ApiVersions or authentication set start empty."""
 
     peer: Address
     local_address: Address
-    """The address that the client dialled: what Metadata tells it unless ``advertised.listeners`` is set."""
+    """The address that the client dialled: Metadata returns it unless ``advertised.listeners`` is set."""
     listener_name: str
     connection_id: str
     hangup: trio.Event
@@ -62,9 +62,9 @@ class ClientConnection:
     software_version: str = ""
     user: str = ANONYMOUS
     is_forwarded: bool = False
-    """Whether it came to another broker, which has sent its request on to the controller."""
+    """Whether the client is connected to another broker, which has forwarded its request to the controller."""
     client_id: str | None = None
-    """Of its latest request."""
+    """The client id of the latest request."""
     client_id_bytes: bytes | None = None
     """The same as on the wire; None before the first request, empty for a client without one."""
     request_counts: defaultdict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
@@ -72,6 +72,6 @@ class ClientConnection:
     down_conversion: ConversionCost = field(default_factory=ConversionCost)
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
     peer_broker_id: int | None = None
-    """The broker at the other end, once a request has told; only asked where faults are injected."""
+    """The broker at the other end, once a request has revealed it; set only with fault injection."""
     throttle_ms: int = 0
     """How long a quota keeps this connection from being read after the present answer; the connection resets it."""

@@ -1,11 +1,11 @@
-"""One client's connection: frames in, answers out, strictly in order.
+"""A client's connection: it reads frames and sends answers, strictly in order.
 
-A connection is worked on in one of two places. As long as its requests can be answered at once, `_work` does all in
-the task that watches over readiness (`readiness.py`), and the connection's own task sleeps. A request that has to wait,
-or an answer that the socket does not take, wakes that task; until it sleeps again nobody else touches the connection.
+Two tasks can serve a connection. As long as its requests can be answered at once, `_work` serves them in the task of
+`readiness.py`, and the connection's own task sleeps. A request that must wait, or an answer that the socket does not
+accept, wakes the connection's task; until it sleeps again no other task uses the connection.
 
-An answer may also be late (`LateAnswer`): the requests behind it are worked on then, as far as they need no handler,
-and their answers queue up. Whoever gives the late one sends what has become due.
+An answer may also be pending (`LateAnswer`): later requests are served meanwhile, as far as they need no handler, and
+their answers are queued. The task that completes the pending answer sends the queued ones.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 
 
 class UnanswerableError(Exception):
-    """A request that Kafka answers by closing the connection; its text is the one line in the log."""
+    """An error for a request that Kafka answers by closing the connection; its text is the one line in the log."""
 
 
 MOST_LATE_ANSWERS = 64
-"""Behind so many answers that are late, a connection works on no further requests."""
+"""Most pending answers of a connection; with more it serves no further requests."""
 REFUSALS = (InvalidFrameError, DecodeError, UnanswerableError)
 DEPARTURES = (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGoneError)
 
 
 class Transport(Protocol):
-    """Bytes in and out; `SocketTransport` is the one for plain sockets."""
+    """A transport of bytes; `SocketTransport` is the one for plain sockets."""
 
     descriptor: int
 
@@ -54,36 +54,36 @@ class Transport(Protocol):
 
 
 class Responder(Protocol):
-    """What turns a request frame into an answer (`dispatch.Dispatcher`)."""
+    """A responder that turns a request frame into an answer (`dispatch.Dispatcher`)."""
 
     def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
-        """The answer, its length included, if it is small and needs no task; empty where none is expected."""
+        """Return the answer with its length if it needs no task, else None; empty bytes if none is expected."""
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """The answer, or None where the client expects none.
+        """Return the answer, or None if the client expects none.
 
         Raises UnanswerableError, DecodeError or ClientGoneError.
         """
 
 
 class Need(Enum):
-    """What a connection cannot go on without."""
+    """A condition without which a connection cannot continue."""
 
     INPUT = auto()
     TURN = auto()
-    """Nothing: others have their turn, then it goes on."""
+    """A turn: other connections are served first."""
     HANDLER = auto()
-    """The frame in hand needs its handler."""
+    """The present frame needs its handler."""
     LATE_ANSWERS = auto()
-    """There are too many."""
+    """Too many answers are pending."""
     OUTPUT = auto()
-    """The socket takes no more of what was gathered."""
+    """The socket accepts no more of the gathered bytes."""
     END = auto()
-    """The client has closed its side, or the broker drains: what was received is answered."""
+    """The client has closed its side, or the broker drains: all received requests are answered."""
 
 
 class Connection:
-    """Answers a client's requests one after the other until it goes, errs, or `drain` is called.
+    """A connection that answers a client's requests in order until it disconnects, fails, or `drain` is called.
 
     All complete frames in the buffer are answered before the next read, and their small answers leave with one call.
     """
@@ -107,7 +107,7 @@ class Connection:
         self._sleeper: trio.lowlevel.Task | None = None
         self._failure: Exception | None = None
         self._late: deque[LateAnswer] = deque()
-        """Answers that are not sent, in order: the first of them is not given yet."""
+        """Answers that are not sent yet, in order; the first of them is pending."""
         self._none_late = trio.Event()
         self._may_have_input = True
         self._draining = False
@@ -116,11 +116,11 @@ class Connection:
 
     @property
     def waits_for_input(self) -> bool:
-        """No request is being worked on."""
+        """Whether no request is in progress."""
         return self._sleeper is not None and not self._late
 
     async def run(self) -> None:
-        """Serve the client to the end. Never raises for what the client does; closes the transport."""
+        """Serve the client until the connection ends, then close the transport; never raise for a client's fault."""
         self._readiness.watch(self._transport.descriptor, self._on_ready)
         try:
             with self._life:
@@ -128,11 +128,11 @@ class Connection:
         except REFUSALS as error:
             logger.info("closing %s: %s", self._description(), error)
         except DEPARTURES as error:
-            logger.debug("%s is gone: %s", self._description(), error)
+            logger.debug("%s has disconnected: %s", self._description(), error)
         except (BrokenPromiseError, EOFError) as error:
             logger.error("closing %s: %s", self._description(), error)
         except Exception:
-            logger.exception("closing %s after an unforeseen error", self._description())
+            logger.exception("closing %s after an unexpected error", self._description())
         finally:
             self._late.clear()
             self._failure = None
@@ -150,7 +150,7 @@ class Connection:
         self._life.cancel()
 
     def give_back_memory(self) -> None:
-        """Release what an idle connection does not need."""
+        """Release memory that an idle connection does not need."""
         if self.waits_for_input:
             self._buffer.shrink()
 
@@ -160,7 +160,7 @@ class Connection:
         try:
             await self._serve()
         except REFUSALS:
-            # What came before the refused request has its answer.
+            # Requests before the refused one get their answers.
             await self._transport.flush()
             raise
 
@@ -183,7 +183,7 @@ class Connection:
                 return
 
     async def _sleep(self) -> None:
-        """Leave the connection to `_on_ready` until that needs this task. Raises what came up there."""
+        """Leave the connection to `_on_ready` until it needs this task. Raises the exception that occurred there."""
         self._sleeper = trio.lowlevel.current_task()
 
         def stop_sleeping(_: object) -> trio.lowlevel.Abort:
@@ -196,14 +196,14 @@ class Connection:
             try:
                 raise failure
             finally:
-                # Its traceback has this frame: the two would keep each other.
+                # The exception's traceback has this frame: the two would form a reference cycle.
                 del failure
 
     async def _answer_in_hand(self) -> None:
         await self._wait_for_late_answers()
         frame, self._frame = self._frame, None
         assert frame is not None
-        # The handler may wait for long; what is answered must not wait with it.
+        # The handler may wait long; answers that are ready must not wait with it.
         await self._transport.flush()
         answer = await self._responder.answer(frame, self.client)
         if answer is not None:
@@ -218,7 +218,7 @@ class Connection:
             await self._none_late.wait()
 
     async def _wait_for_quota(self) -> None:
-        """Read nothing more from this client for a while; it has been told why (KIP-219)."""
+        """Read nothing from this client during its throttle time, which the answer contains (KIP-219)."""
         await self._transport.flush()
         throttle_s, self.client.throttle_ms = self.client.throttle_ms / 1000, 0
         with trio.move_on_after(throttle_s) as self._muted:
@@ -237,10 +237,10 @@ class Connection:
                 await part.send_to(sink)
         sink.finish()
 
-    # --- in whichever task has the connection
+    # --- in the task that serves the connection
 
     def _work(self) -> Need:
-        """Answer what can be answered at once, reading at most once; returns what it takes to go on.
+        """Answer the requests that can be answered at once, reading at most once; return the condition to continue.
 
         Raises REFUSALS, OSError.
         """
@@ -260,12 +260,12 @@ class Connection:
             return Need.END
         self._buffer.received(count)
         self.last_active = trio.current_time()
-        # Fewer bytes than fit: the socket is empty, and what comes next, but for the end, is an event of its own.
+        # Fewer bytes than fit: the socket is empty, and the next bytes, except for the end, cause an event.
         self._may_have_input = count == len(space) or self.client.hangup.is_set()
         return self._answer_received() or (Need.TURN if self._may_have_input else Need.INPUT)
 
     def _answer_received(self) -> Need | None:
-        """Answer the complete frames and send the answers; returns what that needs, None if it is done."""
+        """Answer the complete frames and send the answers; return the condition to continue, None if done."""
         if self._frame is not None:
             return Need.HANDLER
         if len(self._late) >= MOST_LATE_ANSWERS:
@@ -286,7 +286,7 @@ class Connection:
         return None if transport.flush_now() else Need.OUTPUT
 
     def _queue(self, answer: Buffer | LateAnswer) -> None:
-        """Have an answer sent after those that are late, unless it is empty."""
+        """Queue an answer behind the pending ones, unless it is empty."""
         if not isinstance(answer, LateAnswer):
             if not answer:
                 return
@@ -294,10 +294,10 @@ class Connection:
         self._late.append(answer)
         answer.then(self._answered_late)
 
-    # --- in whichever task gives a late answer
+    # --- in the task that completes a pending answer
 
     def _answered_late(self) -> None:
-        """Send what has become due."""
+        """Send the answers that are complete up to the first pending one."""
         late, transport = self._late, self._transport
         if not late or late[0].frame is None:
             return
@@ -316,7 +316,7 @@ class Connection:
     # --- in the task of `Readiness`
 
     def _on_ready(self, events: int) -> bool:
-        """Input or a hang-up: work on it here, or let the own task do so. Returns whether to be called again soon."""
+        """Handle input or a disconnect, here or in the connection's own task; return whether to call it again soon."""
         self._may_have_input = True
         if events & HANGUP:
             self.client.hangup.set()

@@ -1,4 +1,4 @@
-"""An answer that has to wait for something, while its connection goes on with the requests behind it."""
+"""A pending answer of a connection, which meanwhile serves later requests."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 
 class LateAnswer:
-    """Given once, by `give`; the connection sends it when it and all before it have been given."""
+    """A pending answer, completed by `give`; the connection sends it when all earlier answers are complete as well."""
 
     __slots__ = ("_then", "frame")
 
     def __init__(self, frame: bytes | None = None) -> None:
         self.frame = frame
-        """The answer, its length included, as soon as there is one."""
+        """The answer with its length, None while it is pending."""
         self._then: Callable[[], None] | None = None
 
     def give(self, frame: bytes) -> None:
-        """Answer. Only the first answer counts."""
+        """Complete the answer. Only the first call counts."""
         if self.frame is None:
             self.frame = frame
             if self._then is not None:
                 self._then()
 
     def then(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called when the answer is given."""
+        """Set ``call`` as the callback for the completed answer."""
         self._then = call

@@ -1,9 +1,9 @@
-"""What an answer is made of: parts with an exact size, and the sink that holds them to it.
+"""The parts of an answer, each with an exact size, and the sink that enforces the sizes.
 
-A part has two members. ``size`` is known before the first byte of the answer is sent, since the frame's length goes
-first; ``send_to(sink)`` delivers exactly so many bytes, in as little memory as it can. Plain ``bytes`` are parts too
-(the connection sends them as they are); `Encoded`, `FileSlice` and `LazyConvertRecords` (in `replicas/fetching/`)
-are the others.
+A part has two members. ``size`` is known before the first byte of the answer is sent, since the frame's length comes
+first; ``send_to(sink)`` sends exactly that many bytes, with as little memory as possible. Plain ``bytes`` are parts too
+(the connection sends them directly); `Encoded`, `FileSlice` and `LazyConvertRecords` (in `replicas/fetching/`) are the
+others.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ BUFFERS = (bytes, bytearray, memoryview)
 
 
 class Outlet(Protocol):
-    """The way to one client, as a `Sink` needs it."""
+    """An outlet to one client, as a `Sink` uses it."""
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
-        """Send all of ``data``, now or together with what follows.
+        """Send all of ``data``, now or together with the following data.
 
-        With ``before_wait`` the data is borrowed: what is unsent is copied before the first wait, then that is called.
+        With ``before_wait`` the data is borrowed: the unsent rest is copied before the first wait, then it is called.
         """
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
-        """Send a stretch of a file without reading it into this process."""
+        """Send a range of a file without reading it into this process."""
 
 
 class BrokenPromiseError(Exception):
-    """A part delivered more or fewer bytes than the frame's length announced: the client's stream is lost."""
+    """An error for a part that sent more or fewer bytes than the frame's length: the client's stream is corrupt."""
 
 
 class Sink:
-    """Takes the bytes of one answer and keeps count of what was promised.
+    """A sink for the bytes of one answer that enforces the promised size.
 
     Too many bytes raise inside the send, before they reach the client; too few raise in `finish`.
     """
@@ -48,7 +48,7 @@ class Sink:
 
     @property
     def remaining_bytes(self) -> int:
-        """How many of the promised bytes have not been handed over yet."""
+        """The number of promised bytes that have not been sent yet."""
         return self._remaining_bytes
 
     async def write(self, data: Buffer) -> None:
@@ -57,22 +57,22 @@ class Sink:
         await self._outlet.send(data)
 
     async def write_borrowed(self, data: Buffer, before_wait: Callable[[], None]) -> None:
-        """Send ``data`` out of a buffer that others write to while this task waits.
+        """Send ``data`` from a buffer that other tasks write to while this task waits.
 
-        Before it waits, what is unsent is copied and ``before_wait`` called, to let go of other borrowed things.
+        Before a wait, the unsent rest is copied and ``before_wait`` is called, to release other borrowed buffers.
         """
         self._take(len(data))
         await self._outlet.send(data, before_wait=before_wait)
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
-        """Send ``size_bytes`` of the open file from ``position`` on, by sendfile(2) where the transport can."""
+        """Send ``size_bytes`` of the open file from ``position`` on, by sendfile(2) if the transport supports it."""
         self._take(size_bytes)
         await self._outlet.send_file(descriptor, position, size_bytes)
 
     def finish(self) -> None:
-        """Check that all that was promised has been sent.
+        """Check that all promised bytes have been sent.
 
-        Raises BrokenPromiseError on a shortfall.
+        Raises BrokenPromiseError if bytes are missing.
         """
         if self._remaining_bytes:
             raise BrokenPromiseError(f"an answer ended {self._remaining_bytes} bytes short of its promised size")
@@ -88,14 +88,14 @@ class Part(Protocol):
 
     @property
     def size(self) -> int:
-        """Exact number of bytes that `send_to` will deliver."""
+        """The exact number of bytes that `send_to` sends."""
 
     async def send_to(self, sink: Sink) -> None:
-        """Deliver them."""
+        """Send the bytes."""
 
 
 class Encoded:
-    """Bytes that are there already."""
+    """A part of bytes that are already in memory."""
 
     __slots__ = ("_data",)
 
@@ -111,7 +111,7 @@ class Encoded:
 
 
 class FileSlice:
-    """A stretch of a segment, sent from the page cache to the socket (zero copy)."""
+    """A part of a segment, sent from the page cache to the socket (zero copy)."""
 
     __slots__ = ("_slice",)
 
@@ -132,5 +132,5 @@ Answer: TypeAlias = Sequence[Buffer | Part]
 
 
 def total_size(answer: Answer) -> int:
-    """Sum of the parts' sizes in bytes."""
+    """Return the sum of the parts' sizes in bytes."""
     return sum(len(part) if isinstance(part, BUFFERS) else part.size for part in answer)

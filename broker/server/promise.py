@@ -1,4 +1,4 @@
-"""An answer that comes later: a parked request waits for it, whoever can answer keeps it."""
+"""A pending answer for a task: the task of the request waits for it, and another task completes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 
 
 class Promise(Generic[Answer]):
-    """Kept once, by `keep`; awaited by the task that serves the request."""
+    """A pending answer, completed once by `keep`, for which the task of the request waits."""
 
     __slots__ = ("_answer", "_kept")
 
@@ -22,35 +22,35 @@ class Promise(Generic[Answer]):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer is complete."""
         return self._kept.is_set()
 
     @property
     def answer(self) -> Answer:
-        """The answer; to be asked for once it is there."""
+        """The answer; to be read only once it is complete."""
         assert self._kept.is_set()
         return self._answer  # type: ignore[return-value]
 
     def keep(self, answer: Answer) -> None:
-        """Give the answer. Only the first one counts."""
+        """Complete the answer. Only the first call counts."""
         if not self._kept.is_set():
             self._answer = answer
             self._kept.set()
 
     async def wait(self) -> Answer:
-        """The answer, as soon as it is there."""
+        """Wait for the answer and return it."""
         await self._kept.wait()
         return self.answer
 
     async def wait_or_hangup(self, hangup: Hangup) -> Answer:
-        """The answer, as soon as it is there. Raises ClientGoneError if the client goes away before."""
+        """Wait for the answer and return it. Raises ClientGoneError if the client disconnects first."""
         if not self.is_kept:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_with_hangup, hangup, nursery.cancel_scope)
                 await self._kept.wait()
                 nursery.cancel_scope.cancel()
         if not self.is_kept:
-            raise ClientGoneError("hung up while its request was parked")
+            raise ClientGoneError("disconnected while its request was pending")
         return self.answer
 
     @staticmethod
@@ -60,7 +60,7 @@ class Promise(Generic[Answer]):
 
 
 def kept(answer: Answer) -> Promise[Answer]:
-    """An answer that is there at once."""
+    """Return a promise that is already complete."""
     promise: Promise[Answer] = Promise()
     promise.keep(answer)
     return promise

@@ -1,8 +1,8 @@
-"""Which connections have input: one epoll set for all of them, asked by one task.
+"""Readiness of connections: one epoll set for all of them, polled by one task.
 
-Waiting for each socket through trio costs two system calls and a task switch a request. Here sockets are registered
-once, edge-triggered, and whoever is ready is called in turn, in the task that asked: a request that can be answered at
-once never switches tasks. Everybody else's task gets its turn between two rounds.
+Waiting for each socket through trio costs two system calls and a task switch for each request. Here sockets are
+registered once, edge-triggered, and the callbacks of ready sockets are called in turn, in the polling task: a request
+that can be answered at once never switches tasks. All other tasks get their turn between two rounds.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ HANGUP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 EVENTS = INPUT | select.EPOLLRDHUP | select.EPOLLET
 
 Ready = Callable[[int], bool]
-"""Called with the events; returns whether there may be more input, so that it is to be called in the next round too."""
+"""Called with the events; returns whether there may be more input, so that the next round calls it again."""
 
 
 class Readiness:
-    """The sockets of one server. `watch` before the first read, `forget` before closing."""
+    """A set of the sockets of one server. Call `watch` before the first read, `forget` before closing."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._callbacks: dict[int, Ready] = {}
 
     def watch(self, descriptor: int, callback: Ready) -> None:
-        """Call ``callback`` whenever input arrives or the peer hangs up. What is there already counts as arriving."""
+        """Call ``callback`` whenever input arrives or the peer disconnects; present input counts as arriving."""
         if self._epoll.closed:
-            # Accepted in the moment in which the server was cancelled.
+            # Accepted just when the server was cancelled.
             return
         self._callbacks[descriptor] = callback
         self._epoll.register(descriptor, EVENTS)
@@ -46,13 +46,13 @@ class Readiness:
         events: list[tuple[int, int]] = []
         try:
             while True:
-                # Where only one was ready, another one seldom is by now.
+                # If only one socket was ready, another one seldom is now.
                 is_busy = unfinished or len(events) > 1
                 events = self._epoll.poll(0) if is_busy else []
                 if events or unfinished:
                     await trio.lowlevel.checkpoint()
                 else:
-                    # Nothing is left to do, so this is also when others have their turn.
+                    # No socket is ready: this wait also gives other tasks their turn.
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
                     events = self._epoll.poll(0)
                 unfinished = self._call(events, unfinished)
@@ -60,7 +60,7 @@ class Readiness:
             self._epoll.close()
 
     def _call(self, events: list[tuple[int, int]], unfinished: list[int]) -> list[int]:
-        """One round: each ready descriptor once; returns those to be called again."""
+        """Call each ready descriptor's callback once; return those to be called again."""
         ready = dict.fromkeys(unfinished, INPUT)
         ready.update(events)
         again = []

@@ -1,4 +1,4 @@
-"""The bytes of one client between its socket and dispatch: one buffer that grows only as bytes really arrive."""
+"""The receive buffer of one client: it grows only as bytes really arrive."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from struct import Struct
 LENGTH = Struct(">i")
 INITIAL_BYTES = 4096
 STREAMING_BYTES = 128 * 1024
-"""A client that keeps filling its buffer gets one of up to this size, to need fewer system calls."""
+"""A client that keeps filling its buffer gets one of up to this size, which saves system calls."""
 KEPT_BYTES = 1 << 20
-"""A buffer that has grown beyond this is given back once it is empty."""
+"""A buffer larger than this is released once it is empty."""
 
 
 class InvalidFrameError(ValueError):
-    """The announced length is negative or above ``socket.request.max.bytes`` (Kafka: InvalidReceiveException)."""
+    """An error for an announced length that is negative or above ``socket.request.max.bytes``.
+
+    Kafka: InvalidReceiveException.
+    """
 
 
 class ReceiveBuffer:
-    """Length-prefixed frames out of a byte stream, without copying them.
+    """A buffer that splits a byte stream into length-prefixed frames without copying them.
 
     Invariant: ``consumed <= received <= capacity``; a frame lies in one piece between consumed and received. Frames are
-    views into the buffer: they are valid until `space` is called. What a client announces costs nothing; the buffer at
+    views into the buffer: they are valid until `space` is called. An announced length allocates nothing; the buffer at
     most doubles each time that it has really been filled.
     """
 
@@ -35,16 +38,16 @@ class ReceiveBuffer:
 
     @property
     def capacity_bytes(self) -> int:
-        """Memory held for this client."""
+        """The memory held for this client, in bytes."""
         return len(self._buffer)
 
     @property
     def is_empty(self) -> bool:
-        """No byte waits here: the client is between two requests."""
+        """Whether the buffer has no bytes: the client is between two requests."""
         return self._consumed == self._received
 
     def space(self) -> memoryview:
-        """Where the next bytes go: at least one byte. Frames handed out before become invalid."""
+        """Return the free space for the next bytes, at least one byte. Frames returned before become invalid."""
         if self._received == len(self._buffer):
             self._make_room()
         elif self._consumed == self._received:
@@ -54,11 +57,11 @@ class ReceiveBuffer:
         return self._view[self._received :]
 
     def received(self, count: int) -> None:
-        """Tell that ``count`` bytes were put into `space`."""
+        """Record that ``count`` bytes were written to `space`."""
         self._received += count
 
     def next_frame(self) -> memoryview | None:
-        """The next complete frame without its length, or None if more bytes are needed.
+        """Return the next complete frame without its length, or None if more bytes are needed.
 
         Raises InvalidFrameError as soon as its length is known.
         """
@@ -75,13 +78,13 @@ class ReceiveBuffer:
         return self._view[start:end]
 
     def shrink(self) -> None:
-        """Give back what an idle client does not need."""
+        """Release memory that an idle client does not need."""
         if self.is_empty and len(self._buffer) > INITIAL_BYTES:
             self._consumed = self._received = 0
             self._replace(INITIAL_BYTES)
 
     def _make_room(self) -> None:
-        """The buffer is full: an unfinished frame moves to its start; it grows for a large frame or a busy client."""
+        """Make room in a full buffer: move an incomplete frame to its start; grow for large frames or busy clients."""
         pending = self._received - self._consumed
         capacity = len(self._buffer)
         if pending > capacity // 2:

@@ -1,4 +1,4 @@
-"""A request's header, read in place."""
+"""Parsing of a request's header in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_VARINT_BITS = 35
 
 
 class Header(NamedTuple):
-    """A request's header; `end` is where it ends in the frame, but for the tagged fields of flexible versions."""
+    """A request's header; `end` is its end in the frame, without the tagged fields of flexible versions."""
 
     api_key: int
     api_version: int
@@ -24,7 +24,7 @@ class Header(NamedTuple):
 def parse_header(frame: memoryview) -> Header:
     """Read the fixed part and the client id.
 
-    A negative length is a null client id and bytes that are no UTF-8 are replaced, as in Kafka. Raises DecodeError
+    A negative length is a null client id and bytes that are not UTF-8 are replaced, as in Kafka. Raises DecodeError
     for a frame that is too short.
     """
     if len(frame) < FIXED.size:
@@ -39,7 +39,10 @@ def parse_header(frame: memoryview) -> Header:
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """Position after the tagged fields (KIP-482) at ``position``. Raises DecodeError if they run out of the frame."""
+    """Return the position after the tagged fields (KIP-482) at ``position``.
+
+    Raises DecodeError if they extend beyond the frame.
+    """
     count, position = _unsigned_varint(frame, position)
     for _ in range(count):
         _, position = _unsigned_varint(frame, position)

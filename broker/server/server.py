@@ -1,6 +1,6 @@
 """Listeners and the connections that they accept.
 
-Accepting and serving live in two nurseries: shutting down cancels the first at once and gives the second a deadline.
+Accepting and serving run in two nurseries: a shutdown cancels the first at once and gives the second a deadline.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 RETRY_ACCEPT_S = 0.1
 MAX_THROTTLED = 1000
-"""Refused connections that are held open for their time; those beyond are closed at once."""
+"""Most throttled connections that are held open; further ones are closed at once."""
 IDLE_SWEEPS = 10
-"""How often idle connections are looked for within ``connections.max.idle.ms``."""
+"""The number of checks for idle connections within ``connections.max.idle.ms``."""
 
 
 class ConnectionLimits(Protocol):
-    """Kafka's limits on connections, under Kafka's names (a `BrokerConfig`); they may change at any time."""
+    """A view of Kafka's limits on connections, by Kafka's names (a `BrokerConfig`); they may change at any time."""
 
     socket_request_max_bytes: int
     max_connections: int
@@ -44,17 +44,17 @@ class ConnectionLimits(Protocol):
 
 
 class ConnectionThrottle(Protocol):
-    """How fast connections may be made (`quotas.connection_rates.ConnectionRates`), in milliseconds."""
+    """A throttle of new connections (`quotas.connection_rates.ConnectionRates`), in milliseconds."""
 
     def connected(self) -> int:
-        """Count a connection; for how long it has to wait."""
+        """Count a connection; return how long it must wait."""
 
     def connected_from(self, address: str) -> int:
-        """Count a connection from an address; after which time it is to be closed, 0 to keep it."""
+        """Count a connection from an address; return the time after which to close it, 0 to keep it."""
 
 
 class Server:
-    """Opens the listeners, accepts clients within the limits and ends their connections in order."""
+    """A server that opens the listeners, accepts clients within the limits and ends their connections in order."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Server:
         options: SocketOptions,
         drain_s: float,
     ) -> None:
-        """Open the listeners; ``drain_s``: how long requests in flight may go on after the broker was told to stop.
+        """Open the listeners; ``drain_s`` limits the time of requests in flight after the broker starts to stop.
 
         Raises ListenerError.
         """
@@ -87,14 +87,14 @@ class Server:
             Endpoint(endpoint.name, endpoint.host, sockets[0].getsockname()[1])
             for endpoint, sockets in self._listening.items()
         ]
-        """The endpoints with the ports that they really have."""
+        """The endpoints with their actual ports."""
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
 
     async def run(self, stop: trio.Event) -> None:
-        """Serve until ``stop`` is set, then finish what is in flight, for a while."""
+        """Serve until ``stop`` is set, then finish the requests in flight, for a limited time."""
         try:
             async with trio.open_nursery() as watching:
                 watching.start_soon(self._readiness.run)
@@ -164,7 +164,7 @@ class Server:
         serving.start_soon(self._serve, connection)
 
     async def _close_later(self, client_socket: socket.socket, throttle_ms: int) -> None:
-        """Refuse a client that dials too often, and not so soon that it can dial again at once."""
+        """Refuse a client that connects too often, with a delay, so that it does not reconnect at once."""
         self._throttled_count += 1
         with client_socket:
             if self._throttled_count <= MAX_THROTTLED:
@@ -189,7 +189,7 @@ class Server:
             self._waiting_for_slots.unpark_all()
 
     async def _sweep_idle(self) -> None:
-        """Close connections that were silent for ``connections.max.idle.ms``; others give back unused memory."""
+        """Close connections that were idle for ``connections.max.idle.ms``; release unused memory of the others."""
         idle_s = self._limits.connections_max_idle_ms / 1000
         if idle_s < 0:
             return
@@ -215,7 +215,7 @@ def _closing_if_cancelled(client_socket: socket.socket) -> Iterator[None]:
 
 
 async def _next_client(listening: socket.socket) -> socket.socket | None:
-    """Accept one client, or None if it went away again."""
+    """Accept one client and return its socket, or None if the client has already disconnected."""
     try:
         client_socket, _ = listening.accept()
     except BlockingIOError:

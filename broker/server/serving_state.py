@@ -1,4 +1,4 @@
-"""Whether the broker serves clients, and where it listens."""
+"""The serving state of a broker: whether it serves clients, and its addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..config.listeners import Endpoint
 
 @dataclass(slots=True)
 class ServingState:
-    """The state of a broker's listeners, set by the broker while it starts and stops."""
+    """A record of a broker's listeners, set by the broker while it starts and stops."""
 
     listening: list[Endpoint] = field(default_factory=list)
     """The addresses at which connections are accepted; empty before the listeners are open."""

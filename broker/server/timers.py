@@ -1,7 +1,7 @@
-"""Deadlines of many things in one task: sessions, rebalances, transactions.
+"""Many deadlines in one task: sessions, rebalances, transactions.
 
-A heartbeat only moves its timer's deadline; the heap is touched again when the old deadline comes. So a thousand
-members that beat every three seconds cost a thousand attribute writes, and no task of their own.
+A heartbeat only moves its timer's deadline; the heap changes only when the old deadline comes. So a thousand members
+with a heartbeat every three seconds cost a thousand attribute writes, and no task of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Timer:
-    """One deadline (in trio's clock) and what to call then. Made by `TimerQueue.schedule`."""
+    """A deadline (in trio's clock) with its callback, created by `TimerQueue.schedule`."""
 
     __slots__ = ("_callback", "_queue", "deadline", "queued_deadline")
 
@@ -27,25 +27,25 @@ class Timer:
         self._callback: Callable[[], None] | None = callback
         self.deadline = deadline
         self.queued_deadline = deadline
-        """Deadline of the heap entry that counts; others of this timer are leftovers."""
+        """The deadline of the valid heap entry; other entries of this timer are obsolete."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether it can still go off."""
+        """Whether the timer can still expire."""
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Never go off. Cancelling twice, or after it went off, does nothing."""
+        """Cancel the timer. A second call, or one after its expiry, does nothing."""
         self._callback = None
 
     def move(self, delay_ms: int) -> None:
-        """Go off `delay_ms` from now instead, unless it was cancelled or has gone off."""
+        """Move the deadline to `delay_ms` from now, unless the timer was cancelled or has expired."""
         self.deadline = trio.current_time() + max(delay_ms, 0) / 1000
         if self.is_pending and self.deadline < self.queued_deadline:
             self._queue.push(self)
 
     def go_off(self) -> None:
-        """Call the callback, once. A bug in it is logged and harms no other timer."""
+        """Call the callback, once. An exception in it is logged and affects no other timer."""
         callback, self._callback = self._callback, None
         if callback is None:
             return
@@ -56,7 +56,7 @@ class Timer:
 
 
 class TimerQueue:
-    """Runs the callbacks of timers when they are due, in order of their deadlines."""
+    """A queue that calls the callbacks of timers when they are due, in the order of their deadlines."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
@@ -70,7 +70,7 @@ class TimerQueue:
         return timer
 
     async def run(self) -> None:
-        """Serve the timers until cancelled."""
+        """Call due timers until cancelled."""
         while True:
             self._fire_due()
             self._earlier_deadline = trio.Event()

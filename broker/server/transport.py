@@ -1,4 +1,4 @@
-"""A client's socket: the system call first, and trio only when it would block.
+"""The transport of a client's socket: the system call first, and trio only when it would block.
 
 Waiting through trio costs several microseconds, a system call on a ready socket less than one; most calls on a busy
 connection find the socket ready.
@@ -16,20 +16,20 @@ import trio
 from .parts import Buffer
 
 WOULD_BLOCK = -1
-"""What `SocketTransport.receive_now` returns where nothing has arrived."""
+"""The result of `SocketTransport.receive_now` if no bytes have arrived."""
 TURN_S = 0.0005
-"""How long a large answer may be sent without a wait before others get their turn."""
+"""How long a large answer may be sent without a wait before other tasks get their turn."""
 COPIED_BYTES = 8 * 1024
-"""Up to here copying a stretch of a file costs less than a system call of its own."""
+"""Largest range of a file for which a copy costs less than a separate system call."""
 GATHERED_BYTES = 64 * 1024
-"""Answers that wait in memory to be sent with one call are at most about this much."""
+"""Approximate limit of the answers that are gathered in memory to be sent with one call."""
 
 
 class SocketTransport:
-    """Bytes in and out of one connected, non-blocking socket.
+    """A transport of bytes over one connected, non-blocking socket.
 
-    Small pieces are gathered and sent together; `send_file` puts what was gathered in front of the file's bytes in the
-    same segments (MSG_MORE). Raises OSError when the client is gone.
+    Small pieces are gathered and sent together; `send_file` sends the gathered bytes before the file's bytes in the
+    same segments (MSG_MORE). Raises OSError when the client has disconnected.
     """
 
     __slots__ = ("_gathered", "_socket", "_turn_began", "descriptor")
@@ -42,19 +42,19 @@ class SocketTransport:
         self._turn_began = time.perf_counter()
 
     def receive_now(self, space: memoryview) -> int:
-        """Put what has arrived into ``space``: the number of bytes, 0 at the end of the stream, or `WOULD_BLOCK`."""
+        """Read available bytes into ``space``; return their number, 0 at the end of the stream, or `WOULD_BLOCK`."""
         try:
             return self._socket.recv_into(space)
         except BlockingIOError:
             return WOULD_BLOCK
 
     def gather(self, data: Buffer) -> bool:
-        """Send ``data`` with the next flush; returns whether that is due."""
+        """Add ``data`` to the next flush; return whether a flush is due."""
         self._gathered += data
         return len(self._gathered) > GATHERED_BYTES
 
     def flush_now(self, flags: int = 0) -> bool:
-        """Send what has been gathered as far as that goes without waiting; returns whether it was all."""
+        """Send gathered bytes as far as possible without waiting; return whether all were sent."""
         gathered = self._gathered
         if not gathered:
             return True
@@ -69,16 +69,16 @@ class SocketTransport:
         return True
 
     async def flush(self) -> None:
-        """Send what has been gathered."""
+        """Send all gathered bytes."""
         while not self.flush_now():
             await self._wait_writable()
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
-        """Gather ``data`` if it is small, else send it after what has been gathered; see `parts.Outlet`."""
+        """Gather ``data`` if it is small, else send it after the gathered bytes; see `parts.Outlet`."""
         if len(data) + len(self._gathered) <= GATHERED_BYTES:
             self._gathered += data
             return
-        # What is borrowed must not stay so while what was gathered waits for the client.
+        # Borrowed data must not stay borrowed while the gathered bytes wait for the client.
         if before_wait is not None and not self.flush_now(socket.MSG_MORE):
             data = bytes(data)
             before_wait()
@@ -87,7 +87,7 @@ class SocketTransport:
         await self._send_all(memoryview(data), 0, before_wait)
 
     async def send_file(self, descriptor: int, position: int, size_bytes: int) -> None:
-        """Send a stretch of an open file by sendfile(2), or a small one with what was gathered.
+        """Send a range of an open file by sendfile(2), or a small range with the gathered bytes.
 
         Raises EOFError if the file is shorter.
         """
@@ -118,7 +118,7 @@ class SocketTransport:
             self._socket.close()
 
     async def _send_gathered_first(self) -> None:
-        """Send what was gathered, and let the kernel wait for what comes next to fill the segment."""
+        """Send the gathered bytes, and let the kernel wait for more bytes to fill the segment."""
         if self._gathered:
             data, self._gathered = self._gathered, bytearray()
             await self._send_all(memoryview(data), socket.MSG_MORE, None)

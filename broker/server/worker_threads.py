@@ -1,8 +1,8 @@
-"""Long work beside the event loop: in a thread that is left behind when its task is cancelled.
+"""Long work in worker threads, which are abandoned when their task is cancelled.
 
-trio's own `to_thread.run_sync` keeps what a function raises in a reference cycle (the exception, its traceback, and a
-frame of trio's that holds the outcome), and with it all that the function's frames refer to: megabytes for a record
-batch, until the garbage collector comes by. Here the exception comes back as a value and is raised in the task.
+trio's own `to_thread.run_sync` keeps an exception of the function in a reference cycle (the exception, its traceback,
+and a frame of trio's that holds the outcome), and with it everything that the function's frames refer to: megabytes for
+a record batch, until the next garbage collection. Here the exception is returned as a value and raised in the task.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ async def run_in_worker(
     limiter: trio.CapacityLimiter | None = None,
     if_abandoned: Callable[[], None] | None = None,
 ) -> T:
-    """Return what ``function(*args)`` returns in a worker thread, or raise what it raises.
+    """Return the result of ``function(*args)`` in a worker thread, or raise its exception.
 
-    A cancelled task goes on at once; the thread does not, so a function that never ends cannot keep a broker from
-    stopping. ``if_abandoned`` is called then, in the event loop's thread, as soon as the function no longer uses what
-    it was given. ``limiter`` bounds the threads, those that were left behind included.
+    A cancelled task continues at once and abandons the thread, so a function that never ends cannot keep a broker from
+    stopping. ``if_abandoned`` is called then, in the event loop's thread, as soon as the function no longer uses its
+    arguments. ``limiter`` limits the number of threads, including abandoned ones.
     """
     job = _Job(function, args, if_abandoned)
     try:
@@ -40,7 +40,7 @@ async def run_in_worker(
 
 
 class _Job(Generic[T]):
-    """One call of a function, made by a worker thread for a task that may stop waiting for it."""
+    """A call of a function by a worker thread, for a task that may abandon it."""
 
     def __init__(
         self, function: Callable[..., T], args: tuple[object, ...], if_abandoned: Callable[[], None] | None
@@ -56,9 +56,9 @@ class _Job(Generic[T]):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Call the function, unless the job was abandoned before; for the worker thread.
+        """Call the function in the worker thread, unless the job was abandoned before.
 
-        What the function raises is kept for `result`.
+        An exception of the function is kept for `result`.
         """
         with self._lock:
             if self._is_abandoned:
@@ -79,7 +79,7 @@ class _Job(Generic[T]):
                     self._token.run_sync_soon(self._if_abandoned)
 
     def abandon(self) -> None:
-        """Have ``if_abandoned`` called once the function is over, which may be now."""
+        """Abandon the job: call ``if_abandoned`` once the function has ended, perhaps now."""
         with self._lock:
             self._is_abandoned = True
             is_over = not self._is_running
@@ -87,7 +87,7 @@ class _Job(Generic[T]):
             self._if_abandoned()
 
     def result(self) -> T:
-        """What the function returned. Raises what it raised, once: nothing keeps the exception afterwards."""
+        """Return the function's result, or raise its exception, once: no reference to the exception is kept."""
         error, self._error = self._error, None
         if error is None:
             return self._results.pop()

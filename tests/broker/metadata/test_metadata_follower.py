@@ -178,7 +178,7 @@ async def test_it_goes_on_where_it_was_when_the_controller_is_back(
         await trio.sleep(1)
     told = [message for message in caplog.messages if "follow" in message]
     assert told == [
-        "cannot follow the controller, going on with what is known: away",
+        "cannot follow the controller, continuing with old metadata: away",
         "following the controller again, from offset 6",
     ]
 
