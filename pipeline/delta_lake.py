@@ -1,7 +1,7 @@
-"""Spark with Delta Lake: the extra `delta`, and the jars that belong to it.
+"""Spark with Delta Lake: the extra `delta`, and the jars that it needs.
 
-The jars come from the directory where `session.connector_jars` looks, if they are there; else Spark gets them from
-Maven Central when it first starts with them (`spark.jars.packages`).
+The jars are taken from the directory of `session.connector_jars` if they are there; otherwise Spark downloads them
+from Maven Central at its first start with them (`spark.jars.packages`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _EXCLUDED = (
     "org.roaringbitmap:*",
     "org.xerial.snappy:*",
 )
-"""Spark has them itself."""
+"""The jars that Spark contains already."""
 
 
 def delta_settings() -> dict[str, str]:
-    """What a session needs from its start. Raises PipelineError without the extra `delta`."""
+    """Return the settings that a session needs at its start. Raises PipelineError without the extra `delta`."""
     if importlib.util.find_spec("delta") is None:
         raise PipelineError("an archive in Delta Lake needs `pip install 'gregor[delta]'`")
     import pyspark
@@ -43,9 +43,9 @@ def delta_settings() -> dict[str, str]:
     settings = {
         "spark.sql.extensions": EXTENSION,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Files have times as Arrow writes them, not in the way that Parquet has given up.
+        # Times are written as Arrow writes them, not in the type that Parquet has deprecated.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # How many tasks read a table's log; 50 is for logs of millions of files.
+        # The number of tasks that read a table's log; the default of 50 is for logs of millions of files.
         "spark.databricks.delta.snapshotPartitions": "4",
     }
     if not any("/delta-spark_" in jar for jar in connector_jars(pyspark.__version__)):
@@ -55,14 +55,14 @@ def delta_settings() -> dict[str, str]:
 
 
 def delta_session(desk: Desk) -> SparkSession:
-    """The desk's session, which must be started with Delta Lake or have it. Raises PipelineError."""
+    """Return the desk's session, started with Delta Lake or containing it already. Raises PipelineError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
 
     settings = delta_settings()
     try:
         session = desk.session(settings)
-        # A session that was there before has the jars or not.
+        # An existing session has the jars or not.
         context_of(session)._jvm.Thread.currentThread().getContextClassLoader().loadClass(EXTENSION)
     except (PySparkRuntimeError, Py4JJavaError) as fault:
         raise PipelineError(

@@ -1,4 +1,4 @@
-"""What goes wrong in a task or in planning: always said with topic, partition and offset where there are any."""
+"""The errors of tasks and of planning, with topic, partition and offset wherever there are any."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ..protocol.errors import BrokerError
 
 
 class PipelineError(Exception):
-    """A job cannot go on; `str()` is what a user reads."""
+    """A job cannot continue; `str()` is the message for the user."""
 
 
 class OptionError(PipelineError):
-    """An option that cannot be; names it, and the nearest known one."""
+    """An option that is unknown or has an invalid value; the message names the option, and the nearest known one."""
 
 
 class DamagedLogError(PipelineError):
-    """Stored bytes that break their format, or a CRC that does not fit."""
+    """Stored bytes that violate their format, or a CRC that does not match."""
 
     def __init__(self, topic: str, partition: int, offset: int | None, problem: str) -> None:
         at = "" if offset is None else f" offset {offset}"
@@ -27,7 +27,9 @@ class DamagedLogError(PipelineError):
 
 
 class DataLossError(PipelineError):
-    """Offsets that were to be read are not there any more: retention was faster, or the topic was made anew."""
+    """Offsets to be read do not exist any more: retention has deleted them, or the topic was deleted and created
+    again.
+    """
 
     def __init__(self, topic: str, partition: int, offset: int, start_offset: int, end_offset: int) -> None:
         super().__init__(
@@ -40,7 +42,7 @@ class DataLossError(PipelineError):
 
 
 class RecreatedTopicError(PipelineError):
-    """The topic of that name is another one than the one that was read or written up to that offset of the source."""
+    """The topic of that name is not the one that was read or written up to that offset of the source."""
 
     def __init__(self, topic: str, partition: int, offset: int, side: str, known: UUID, found: UUID) -> None:
         super().__init__(
@@ -53,5 +55,5 @@ class RecreatedTopicError(PipelineError):
 
 
 def reason(fault: BrokerError) -> str:
-    """What a BrokerError says, in words where it has any."""
+    """Return the message of a BrokerError, or the name of its error code."""
     return fault.message or fault.code.name

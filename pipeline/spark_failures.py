@@ -1,4 +1,4 @@
-"""What Spark raises, in one line: the mistake itself, which stands somewhere in pages of Java and Python."""
+"""The errors of Spark in one line: the actual fault, from pages of Java and Python tracebacks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from .errors import PipelineError
 from .session import NoJavaError
 
 _OURS = re.compile(r"^(?:[^\n]*: )?gregor\.[\w.]+Error: (.+)$", re.MULTILINE)
-"""The end of a task's traceback, where the task raised an error of this package, which says all there is to say."""
+"""The end of a task's traceback where the task raised an error of this package, whose message is complete."""
 _PYTHON = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): (?!Traceback).+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z_.]+\] ")
-"""Spark's name of an error, in front of its message."""
+"""Spark's name of an error, before its message."""
 
 
 class Complaint(NamedTuple):
-    """A line, and whether Spark's log may say more."""
+    """A line for the user, and whether Spark's log may have details."""
 
     line: str
     is_all: bool
 
 
 def complaint_of(fault: BaseException) -> Complaint | None:
-    """Return what tells a user what is wrong; None for what is neither ours nor Spark's."""
+    """Return the message of an error of this package or of Spark; None for any other error."""
     if isinstance(fault, PipelineError | NoJavaError):
         return Complaint(str(fault), is_all=True)
     try:

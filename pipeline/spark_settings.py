@@ -1,7 +1,7 @@
-"""What the user has set of Spark outside this program: by spark-submit, in the environment, in spark-defaults.conf.
+"""The Spark settings that the user has made outside this program: spark-submit, environment, spark-defaults.conf.
 
-A session's builder goes over all of these in PySpark, so a setting of ours must not be given to the builder where the
-user has one. Source: SparkSubmitArguments.scala and java_gateway.py of Spark 4.2.
+A session's builder overrides all of these in PySpark, so our setting must not be passed to the builder where the
+user has made one. Source: SparkSubmitArguments.scala and java_gateway.py of Spark 4.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MASTER = "spark.master"
 APP_NAME = "spark.app.name"
 REMOTE = "spark.remote"
 LISTS = ("spark.jars", "spark.jars.packages", "spark.jars.excludes", "spark.sql.extensions")
-"""Settings to which ours are added: names between commas."""
+"""The settings to which ours are added: comma-separated names."""
 
 _DEFAULTS_LINE = re.compile(r"\s*(spark\.[^\s=:]+)[\s=:]+(.*?)\s*")
 _OPTIONS = {
@@ -30,7 +30,7 @@ _OPTIONS = {
     "--packages": "spark.jars.packages",
     "--exclude-packages": "spark.jars.excludes",
 }
-"""The options of spark-submit that are settings of which we have others."""
+"""The options of spark-submit whose settings we set too."""
 
 
 def chosen_settings() -> dict[str, str]:
@@ -49,17 +49,17 @@ def chosen_settings() -> dict[str, str]:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this program, so that a JVM with its settings runs already."""
+    """Return whether spark-submit has started this program, so that a JVM with its settings runs already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_remote(settings: Mapping[str, str]) -> bool:
-    """Whether sessions are those of Spark Connect, whose server has a master and static settings of its own."""
+    """Return whether sessions use Spark Connect, whose server has a master and static settings of its own."""
     return REMOTE in settings or "SPARK_REMOTE" in os.environ or "SPARK_CONNECT_MODE_ENABLED" in os.environ
 
 
 def beneath(ours: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return our settings without those that the user has made; lists get what they lack."""
+    """Return our settings without those that the user has made; names missing in the user's lists are added."""
     settings = {}
     for key, value in ours.items():
         if key not in chosen:
@@ -91,7 +91,9 @@ def _spark_home_defaults() -> Path:
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Settings in a file of Java properties; none where it cannot be read, which Spark will tell of if it must be."""
+    """Return the settings in a file of Java properties; none if it is unreadable, which Spark itself reports if it
+    needs the file.
+    """
     try:
         lines = path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Work of Python alone, spread over Spark's tasks, with progress."""
+"""Work in Python, distributed over Spark's tasks, with progress."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LOOK_EVERY_S = 0.25
 def run_tasks(
     session: SparkSession, work: Sequence[Work], do: Callable[[Work], Result], progress: Progress
 ) -> list[Result]:
-    """Do each piece of work in a task of its own; the results in the order of `work`.
+    """Run `do` on each piece of work in a task of its own; return the results in the order of `work`.
 
-    `do` and its results must pickle. Progress counts pieces. Raises what Spark raises when a piece failed too often,
-    and PipelineError on Spark Connect.
+    `do` and its results must be picklable. Progress counts pieces. Raises Spark's error when a piece has failed too
+    often, and PipelineError on Spark Connect.
     """
     if not work:
         return []
     context = context_of(session)
     pieces = context.parallelize(work, len(work))
-    # The name of a job group is how its stages are found again among others of this session.
+    # The job group identifies its stages among others of this session.
     group = f"gregor-{threading.get_ident()}-{id(pieces)}"
     results: list[Result] = []
     failures: list[Exception] = []

@@ -1,4 +1,4 @@
-"""Memory that a kernel writes and Arrow reads, or the other way round: numbers, byte strings, constants, lists."""
+"""Memory shared between a kernel and Arrow: numbers, byte strings, constants, lists."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WIDTHS = {"q": 8, "i": 4, "B": 1}
 _NO_ENDS = bytes(4)
 
 CODEC_NAMES = pa.array([codec.name.lower() for codec in Codec] + [None] * (8 - len(Codec)), pa.string())
-"""By the number that a batch's attributes have; null for those that no Kafka knows."""
+"""The names by the codec number in a batch's attributes; null for numbers that Kafka does not define."""
 
 
 class FixedColumn:
-    """Room for `rows` numbers of an Arrow type; `view` is what the kernel writes to."""
+    """Memory for `rows` numbers of an Arrow type; the kernel writes to `view`."""
 
     __slots__ = ("_buffer", "_type", "_width", "view")
 
@@ -29,21 +29,21 @@ class FixedColumn:
         code = _FORMATS[arrow_type]
         self._type = arrow_type
         self._width = _WIDTHS[code]
-        # Not zeroed: only what the kernel has written is handed on.
+        # Not zeroed: only the rows that the kernel has written are used.
         self._buffer = pa.allocate_buffer(max(rows, 1) * self._width)
         self.view = memoryview(self._buffer).cast("B").cast(code)
 
     def buffer(self, rows: int) -> pa.Buffer:
-        """The memory of the first `rows` numbers."""
+        """Return the memory of the first `rows` numbers."""
         return self._buffer.slice(0, rows * self._width)
 
     def array(self, rows: int, arrow_type: pa.DataType | None = None) -> pa.Array:
-        """The first `rows` numbers, perhaps by another name of the same width (a time stamp is an int64)."""
+        """Return the first `rows` numbers, optionally as another type of the same width (a time stamp is an int64)."""
         return pa.Array.from_buffers(arrow_type or self._type, rows, [None, self.buffer(rows)])
 
 
 class BytesStore:
-    """Room for `rows` nullable byte strings of `size_bytes` in all; `column` is what the kernel appends to."""
+    """Memory for `rows` nullable byte strings of `size_bytes` in all; the kernel appends to `column`."""
 
     __slots__ = ("_data", "_ends", "_valid", "column")
 
@@ -54,7 +54,7 @@ class BytesStore:
         self.column = BytesColumn(self._ends.view, self._data.view, self._valid.view)
 
     def array(self, arrow_type: pa.DataType) -> pa.Array:
-        """What was appended, as binary or string."""
+        """Return the appended values as binary or string."""
         column = self.column
         valid = self._valid.buffer((column.count + 7) // 8) if column.null_count else None
         buffers = [valid, self._ends.buffer(column.count + 1), self._data.buffer(column.size_bytes)]
@@ -62,18 +62,18 @@ class BytesStore:
 
 
 def fixed_rows(array: pa.Array) -> memoryview:
-    """The numbers of an array without nulls, as a kernel reads them."""
+    """Return the numbers of an array without nulls, in the form that a kernel reads."""
     code = _FORMATS[array.type]
     return _elements(array.buffers()[1], code, array.offset, len(array))
 
 
 def bytes_rows(array: pa.Array) -> BytesRows:
-    """Binary or string as a kernel reads it."""
+    """Return a binary or string array in the form that a kernel reads."""
     return _rows(array, array.buffers()[2])
 
 
 def list_rows(array: pa.Array) -> BytesRows:
-    """Which elements of `array.values` each list has, as a kernel reads it."""
+    """Return the element range of each list in `array.values`, in the form that a kernel reads."""
     return _rows(array, None)
 
 
@@ -93,7 +93,7 @@ def _elements(buffer: pa.Buffer, code: Literal["q", "i", "B"], first: int, count
 
 
 def codec_names(codecs: pa.Array) -> pa.Array:
-    """Codec ids as names."""
+    """Convert codec ids to names."""
     ends = pc.min_max(codecs)
     if ends["min"] == ends["max"]:
         return constant(CODEC_NAMES[codecs[0].as_py()].as_py(), pa.string(), len(codecs))
@@ -101,8 +101,8 @@ def codec_names(codecs: pa.Array) -> pa.Array:
 
 
 def constant(value: str | int | None, arrow_type: pa.DataType, rows: int) -> pa.Array:
-    """A column that says the same in each row."""
-    # Made for a power of two, so that few are made in all; a slice costs nothing.
+    """Return a column with the same value in each row."""
+    # Built for a power of two, so that few arrays are built in all; a slice costs nothing.
     return _repeated(value, arrow_type, 1 << max(rows - 1, 0).bit_length()).slice(0, rows)
 
 

@@ -1,4 +1,6 @@
-"""What a query's filters leave to be read: Spark applies them all the same, so it is enough to be never too strict."""
+"""The partitions and offsets that a query's filters leave to be read: Spark applies the filters again, so the result
+may be too large.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ..logs.log_files import ANY_TIME, MAX_INT64
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """Topics and partitions (None: all), offsets (the end is exclusive), and what is surely too old, in ms."""
+    """The requested topics and partitions (None: all), offsets (the end is exclusive), and the oldest time in ms."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -24,14 +26,14 @@ class Pruning:
     least_timestamp: int = ANY_TIME
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Whether anything of a partition is wanted."""
+        """Return whether any offset of a partition is requested."""
         return (self.topics is None or topic in self.topics) and (
             self.partitions is None or partition in self.partitions
         )
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """What filters that all must hold say of topic, partition, offset and timestamp."""
+    """Return the pruning by filters (all must hold) on topic, partition, offset and timestamp."""
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     least_offset, end_offset, least_timestamp = 0, MAX_INT64, ANY_TIME
@@ -60,7 +62,7 @@ def _narrow(known: frozenset[Any] | None, item: Filter) -> frozenset[Any] | None
 
 
 def _interval(item: Filter) -> tuple[int, int]:
-    """The offsets that pass: the first, and the one after the last."""
+    """Return the offsets that pass a filter: the first, and the one after the last."""
     value = getattr(item, "value", None)
     if not isinstance(value, int):
         return 0, MAX_INT64

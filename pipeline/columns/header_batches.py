@@ -1,4 +1,4 @@
-"""Stored batches in, Arrow batches of `mode=batches` and `mode=raw` out: one row for each stored batch."""
+"""The conversion of stored batches to Arrow batches of `mode=batches` and `mode=raw`: one row for each stored batch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .schemas import BATCHES, RAW, TIMESTAMP
 UNKNOWN = -1
 MICROS = pa.scalar(1000, pa.int64())
 RAW_CHUNK_BYTES = 8 << 20
-"""How many bytes of raw batches are in one Arrow batch at most, unless it is a single larger one."""
+"""The largest size of raw batches in one Arrow batch, unless a single batch is larger."""
 RAW_CHUNK_ROWS = 10_000
 
 
 class HeaderBatches:
-    """Turns stretches of one partition's stored batches into rows of `mode=batches`."""
+    """A converter of one partition's stored batches to rows of `mode=batches`."""
 
     def __init__(
         self,
@@ -43,10 +43,13 @@ class HeaderBatches:
         self._checks_crc = checks_crc
         self._with_uncompressed_size = with_uncompressed_size
         self.position = 0
-        """Behind the last whole batch, when a `read` has ended."""
+        """The position after the last complete batch when a `read` has ended."""
 
     def read(self, stored: memoryview, position: int, end: int, *, file_position: int = 0) -> Iterator[pa.RecordBatch]:
-        """A row for each whole batch; `file_position` is that of `stored` in its segment. Raises DamagedLogError."""
+        """Yield a row for each complete batch; `file_position` is that of `stored` in its segment.
+
+        Raises DamagedLogError.
+        """
         self.position = position
         while True:
             columns = _Columns(self._batch_rows, self._checks_crc)
@@ -98,7 +101,7 @@ class HeaderBatches:
         )
 
     def _uncompressed_size(self, batch: BatchView) -> int:
-        """Bytes of the batch's records before compression; of a v0 or v1 set, of its messages."""
+        """Return the bytes of the batch's records before compression; of a v0 or v1 set, of its messages."""
         header_size = v2.HEADER_SIZE if batch.magic == v2.MAGIC else 0
         if not batch.is_compressed:
             return batch.size_bytes - header_size
@@ -113,7 +116,9 @@ class HeaderBatches:
 def raw_batches(
     topic: str, partition: int, stored: memoryview, position: int, end: int
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """A row of `mode=raw` for each whole batch: Arrow batches, each with the position behind its last one."""
+    """Yield Arrow batches with a row of `mode=raw` for each complete batch, each with the position after its last
+    one.
+    """
     while True:
         chunk_end = min(end, position + RAW_CHUNK_BYTES)
         headers = _Columns(RAW_CHUNK_ROWS, checks_crc=False)
@@ -133,7 +138,7 @@ def _raw_arrow_batch(topic: str, partition: int, headers: _Columns, raw: memoryv
     sizes, _, _, counts, _, _, _, _ = headers.int32s
     ends = pc.cumulative_sum(sizes.array(rows)).buffers()[1]
     starts = pa.py_buffer(bytes(4) + ends.to_pybytes())
-    # One copy of them all: batches lie one behind the other, as Arrow wants its strings.
+    # One copy of all batches: they are contiguous, as Arrow stores its strings.
     data = pa.py_buffer(bytes(raw))
     return pa.RecordBatch.from_arrays(
         [
@@ -149,7 +154,7 @@ def _raw_arrow_batch(topic: str, partition: int, headers: _Columns, raw: memoryv
 
 
 class _Columns:
-    """Room for the headers of one Arrow batch, and the kernel that fills it."""
+    """Memory for the headers of one Arrow batch, and the kernel that fills it."""
 
     def __init__(self, rows: int, checks_crc: bool) -> None:
         self.int64s = tuple(FixedColumn(pa.int64(), rows) for _ in range(6))
@@ -169,7 +174,9 @@ def _null_if_unknown(column: pa.Array) -> pa.Array:
 
 
 def _timestamps(millis: pa.Array) -> pa.Array:
-    """Microseconds; none, and those that do not fit, are null: a header is shown whatever is in it."""
+    """Convert milliseconds to microseconds; missing and overflowing values become null: a header is shown whatever it
+    holds.
+    """
     known = _null_if_unknown(millis)
     try:
         return pc.multiply_checked(known, MICROS).view(TIMESTAMP)

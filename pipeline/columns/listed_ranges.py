@@ -1,4 +1,4 @@
-"""The task that reads nothing: of `mode=ranges`, whose rows the driver knows already, and of a read without ranges."""
+"""The task that reads nothing: of `mode=ranges`, whose rows the driver has, and of a read without ranges."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class ListedRanges(InputPartition):
     rows: tuple[dict[str, Any], ...]
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows, with the columns of the mode that is read; what a row does not have is null."""
+        """Return the rows with the columns of the requested mode; missing columns are null."""
         return pa.RecordBatch.from_pylist(list(self.rows), schema)

@@ -1,4 +1,4 @@
-"""Stored batches in, Arrow batches of `mode=records` out: the kernel's columns with Arrow's names on them."""
+"""The conversion of stored batches to Arrow batches of `mode=records`: the kernel's columns with Arrow's names."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .arrow_columns import BytesStore, FixedColumn, codec_names, constant
 from .schemas import HEADERS, RECORDS, TIMESTAMP, Mode, arrow_schema
 
 LEAST_RECORD_BYTES = 7
-"""A v2 record without anything in it."""
+"""The size of an empty v2 record."""
 LEAST_MESSAGE_BYTES = 26
-"""A v0 message without anything in it."""
+"""The size of an empty v0 message."""
 LEAST_HEADER_BYTES = 2
 CHUNK_BYTES = 4 << 20
-"""About how many stored bytes become one Arrow batch, if `batch_rows` does not end it before."""
+"""The approximate stored bytes of one Arrow batch, if `batch_rows` does not end it before."""
 
 _FIXED_TYPES = (pa.int64(), pa.int64(), pa.int32(), pa.int32(), pa.int32(), pa.int64())
 _HEADERS_AT = RECORDS.get_field_index("headers")
@@ -32,15 +32,15 @@ _HEADERS_AT = RECORDS.get_field_index("headers")
 ANY_TIME = -(2**63)
 
 BatchFilter = Callable[[BatchView], bool]
-"""Is asked for each batch in turn, and says whether its records shall be left out."""
+"""A filter that is called for each batch in turn and returns whether its records are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Which records are wanted. `end_offset` is exclusive; batches older than `least_timestamp` (ms) are left out.
+    """The requested records. `end_offset` is exclusive; batches older than `least_timestamp` (ms) are left out.
 
-    With `is_exact` every batch is known to have something of these offsets: one that has not is damaged, since the
-    offset of a batch is not covered by its CRC.
+    With `is_exact` every batch must have some of these offsets: a batch without any is damaged, since the CRC does
+    not cover the offset of a batch.
     """
 
     first_offset: int = 0
@@ -54,7 +54,7 @@ class RecordOptions:
 
 
 class RecordBatches:
-    """Turns stretches of one partition's stored batches into Arrow batches."""
+    """A converter of one partition's stored batches to Arrow batches."""
 
     def __init__(
         self, topic: str, partition: int, options: RecordOptions, hides_batch: BatchFilter | None = None
@@ -67,10 +67,11 @@ class RecordBatches:
         self._inflated: tuple[int, bytes] = (-1, b"")
         self._next_offset = 0
         self.position = 0
-        """Behind the last whole batch, when a `read` has ended."""
+        """The position after the last complete batch when a `read` has ended."""
 
     def read(self, stored: memoryview, position: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The records of the whole batches in `stored`, up to one that `end` cuts: see `position` then.
+        """Yield the records of the complete batches in `stored`, up to a batch that `end` truncates: see `position`
+        then.
 
         The Arrow batches share no memory with `stored`. Raises DamagedLogError.
         """
@@ -81,7 +82,7 @@ class RecordBatches:
             yield from self._read_stretch(stored, stop)
 
     def _shown_stretches(self, stored: memoryview, position: int, end: int) -> Iterator[tuple[int, int]]:
-        """From where to where nothing is hidden."""
+        """Yield the ranges of positions without hidden batches."""
         if self._hides_batch is None:
             yield position, end
             return
@@ -111,7 +112,7 @@ class RecordBatches:
         return _Columns(self._options, rows, size_bytes, self._next_offset)
 
     def _fill(self, kernel: RecordColumns, stored: memoryview, end: int) -> Stop:
-        """Fill columns; AT_END if no whole batch is left, OUT_IS_FULL if the next one has no room any more."""
+        """Fill columns; AT_END if no complete batch is left, OUT_IS_FULL if the next batch does not fit any more."""
         while True:
             self.position = kernel.fill(stored, self.position, end)
             self._next_offset = kernel.next_offset
@@ -150,7 +151,7 @@ class RecordBatches:
         )
 
     def _inflate(self, batch: BatchView) -> bytes:
-        """What the batch holds; kept, as a batch that found no room comes again."""
+        """Return the decompressed batch; it is cached, as a batch that did not fit is read again."""
         position, body = self._inflated
         if position != batch.position:
             try:
@@ -164,7 +165,7 @@ class RecordBatches:
         return body
 
     def _size_of_next(self, stored: memoryview) -> tuple[int, int]:
-        """Rows and bytes that the batch at `position` has at most, which was too large for the usual columns."""
+        """Return the most rows and bytes of the batch at `position`, which was too large for the usual columns."""
         batch = complete_batch_at(stored, self.position)
         size_bytes = len(self._inflate(batch)) if batch.is_compressed else batch.size_bytes
         if batch.magic == v2.MAGIC:
@@ -172,7 +173,7 @@ class RecordBatches:
         return max(1, size_bytes // LEAST_MESSAGE_BYTES), size_bytes
 
     def _damage(self, stored: memoryview, problem: str) -> DamagedLogError:
-        """The error for the batch at `position`."""
+        """Return the error for the batch at `position`."""
         try:
             batch = complete_batch_at(stored, self.position)
         except BrokerError as fault:
@@ -187,12 +188,12 @@ class RecordBatches:
 
     @property
     def _place(self) -> int:
-        """The first offset that was not read: a batch's own word for it may be what is damaged."""
+        """The first offset that was not read: the offset in the batch itself may be the damaged part."""
         return max(self._next_offset, self._options.first_offset)
 
 
 class _Columns:
-    """Room for one Arrow batch, and the kernel that fills it."""
+    """Memory for one Arrow batch, and the kernel that fills it."""
 
     def __init__(self, options: RecordOptions, rows: int, size_bytes: int, next_offset: int) -> None:
         self._fixed = tuple(FixedColumn(arrow_type, rows) for arrow_type in _FIXED_TYPES)
@@ -218,7 +219,7 @@ class _Columns:
         )
 
     def record_batch(self, topic: str, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-        """What the kernel has written."""
+        """Return the rows that the kernel has written."""
         rows = self.kernel.rows
         offsets, timestamps, timestamp_types, magics, codecs, producer_ids = self._fixed
         columns = [

@@ -1,7 +1,7 @@
-"""The columns of each `mode`, for Arrow and for Spark. Spark takes Arrow batches only if both agree to the letter.
+"""The columns of each `mode`, for Arrow and for Spark. Spark accepts Arrow batches only if both agree exactly.
 
-`records` begins with the columns of Spark's own Kafka connector, so that either source can stand where the other did:
-a record without a time stamp has -1 ms there too, and its type is -1. `codec` is `none`, `gzip`, `snappy`, `lz4` or
+`records` begins with the columns of Spark's own Kafka connector, so that either source can replace the other: a
+record without a time stamp has -1 ms there too, and its type is -1. `codec` is `none`, `gzip`, `snappy`, `lz4` or
 `zstd`.
 """
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-"""What Spark's TIMESTAMP is; Kafka's milliseconds times 1000."""
+"""Spark's type TIMESTAMP: Kafka's milliseconds times 1000."""
 
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
@@ -20,16 +20,16 @@ HEADERS = pa.list_(
 
 
 class Mode(StrEnum):
-    """What one row is."""
+    """The kind of a row."""
 
     RECORDS = "records"
-    """A record, decoded. Control records are left out, as consumers leave them out."""
+    """A record, decoded. Control records are left out, as consumers do."""
     BATCHES = "batches"
     """A stored batch, described by its header alone; control batches too."""
     RAW = "raw"
     """A stored batch, byte for byte; control batches too."""
     RANGES = "ranges"
-    """A range of offsets that some task can read: nothing is read."""
+    """A range of offsets that a task can read: nothing is read."""
 
 
 RECORDS = pa.schema(
@@ -73,9 +73,10 @@ BATCHES = pa.schema(
         ("segment", pa.string()),
     ]
 )
-"""`records`, `baseOffset` are null for a compressed v0 or v1 set, whose header does not say; `firstTimestamp`,
-`maxTimestamp` where there is none. `crcOk` is null unless `checkCrc=true`, `uncompressedSize` unless
-`uncompressedSize=true` (both read every byte). `position` and `segment` are null over a broker."""
+"""`records` and `baseOffset` are null for a compressed v0 or v1 set, whose header does not have them; `firstTimestamp`
+and `maxTimestamp` where there is none. `crcOk` is null unless `checkCrc=true`, `uncompressedSize` unless
+`uncompressedSize=true` (both read every byte). `position` and `segment` are null over a broker.
+"""
 
 RAW = pa.schema(
     [
@@ -99,7 +100,10 @@ RANGES = pa.schema(
         ("sizeInBytes", pa.int64()),
     ]
 )
-"""Offsets from `fromOffset` up to but not with `untilOffset`. The last three are null over a broker."""
+"""The offsets from `fromOffset` up to but not including `untilOffset`.
+
+The last three columns are null over a broker.
+"""
 
 _ARROW = {Mode.RECORDS: RECORDS, Mode.BATCHES: BATCHES, Mode.RAW: RAW, Mode.RANGES: RANGES}
 
@@ -115,7 +119,7 @@ _SPARK_TYPES = {
 
 
 def arrow_schema(mode: Mode, *, with_values: bool = True, with_headers: bool = True) -> pa.Schema:
-    """The Arrow schema of `mode`; without values `records` lacks `key`, `value` and `headers`."""
+    """Return the Arrow schema of `mode`; without values `records` lacks `key`, `value` and `headers`."""
     schema = _ARROW[mode]
     if mode is Mode.RECORDS:
         left_out = {"headers"} if with_values else {"key", "value", "headers"}
@@ -125,6 +129,6 @@ def arrow_schema(mode: Mode, *, with_values: bool = True, with_headers: bool = T
 
 
 def spark_schema(mode: Mode, *, with_values: bool = True, with_headers: bool = True) -> str:
-    """The same as a DDL string for Spark."""
+    """Return the schema as a DDL string for Spark."""
     schema = arrow_schema(mode, with_values=with_values, with_headers=with_headers)
     return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)

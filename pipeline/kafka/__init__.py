@@ -1,1 +1,1 @@
-"""The format `kafka_raw`: reading topics over the network, with the options of Spark's own connector."""
+"""The format `kafka_raw`: reads topics over the network, with the options of Spark's own connector."""

@@ -1,22 +1,22 @@
-"""Memory for large answers that is used again: pages that the system has to provide anew cost more than their bytes."""
+"""Reused memory for large answers: fresh pages of the system cost more than the bytes written to them."""
 
 from __future__ import annotations
 
 LEAST_BYTES = 1 << 20
-"""Smaller answers get memory of their own."""
+"""The size below which an answer gets memory of its own."""
 BLOCK_STEP = 1 << 20
 MOST_BLOCKS = 4
-"""For a reader who looks at one answer, has others waiting, and one on its way."""
+"""The blocks of a reader: one answer being read, others waiting, and one being received."""
 
 
 class AnswerMemory:
-    """Blocks of one connection. What `take` gives belongs to who took it for as long as there are views of it."""
+    """The memory blocks of one connection. A block is in use for as long as views of the result of `take` exist."""
 
     def __init__(self) -> None:
         self._blocks: list[bytearray] = []
 
     def take(self, size_bytes: int) -> memoryview:
-        """So many bytes with anything in them."""
+        """Return a view of `size_bytes` bytes with undefined contents."""
         if size_bytes < LEAST_BYTES:
             return memoryview(bytearray(size_bytes))
         free = [block for block in self._blocks if _is_free(block)]
@@ -25,7 +25,7 @@ class AnswerMemory:
                 return memoryview(block)[:size_bytes]
         block = bytearray(-(-size_bytes // BLOCK_STEP) * BLOCK_STEP)
         if len(self._blocks) >= MOST_BLOCKS and free:
-            # They were of smaller answers.
+            # The free block is too small: it held a smaller answer.
             self._blocks = [each for each in self._blocks if each is not free[0]]
         if len(self._blocks) < MOST_BLOCKS:
             self._blocks.append(block)
@@ -33,7 +33,7 @@ class AnswerMemory:
 
 
 def _is_free(block: bytearray) -> bool:
-    """Whether there are no views of it: with any, Python refuses to change its size."""
+    """Return whether no views of the block exist: Python refuses to resize a bytearray with views."""
     try:
         block.append(0)
     except BufferError:

@@ -1,4 +1,4 @@
-"""The trio-native clients of `client`, for blocking callers that know a cluster by its WireSettings."""
+"""The trio clients of `client` for blocking callers that have the WireSettings of a cluster."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 def bootstrap_of(settings: WireSettings) -> str:
-    """The brokers to ask first, as clients want them."""
+    """Return the bootstrap servers in the form that clients accept."""
     return ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
 
 
 def client_config(settings: WireSettings) -> dict[str, Any]:
-    """Keywords for any of the clients."""
+    """Return the configuration for any of the clients."""
     keys = {"client_id": settings.client_id, "request_timeout_ms": int(settings.request_timeout_s * 1000)}
     if settings.uses_tls:
         return {**keys, "security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=settings.ca_file)}
@@ -32,7 +32,7 @@ def client_config(settings: WireSettings) -> dict[str, Any]:
 
 
 def run_client(what: str, work: Callable[..., Awaitable[T]], *arguments: object) -> T:
-    """Run work that needs trio. Raises PipelineError, which says `what` failed."""
+    """Run a coroutine in trio. Raises PipelineError that names `what` failed."""
     try:
         return trio.run(work, *arguments)
     except (BrokerError, ClientError) as fault:
@@ -40,7 +40,7 @@ def run_client(what: str, work: Callable[..., Awaitable[T]], *arguments: object)
 
 
 def commit_positions(settings: WireSettings, group: str, positions: Mapping[Partition, int]) -> None:
-    """Commit offsets for a group without members, where lag tools see them. Raises PipelineError."""
+    """Commit offsets for a group without members, for tools that show lag. Raises PipelineError."""
 
     async def commit() -> None:
         async with Admin(bootstrap_of(settings), **client_config(settings)) as admin:

@@ -1,4 +1,4 @@
-"""What a driver or a task has to know of a cluster: topics, leaders, first and last offsets. Blocking, with retries."""
+"""Topics, leaders, first and last offsets of a cluster for a driver or a task: blocking, with retries."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 BACKOFF_S = 0.1
 MAX_BACKOFF_S = 1.0
 PATIENCE_S = 60.0
-"""How long what may pass (a broker that restarts, a leader that moves) is waited for."""
+"""The time limit of retries after passing failures (a broker restarts, a leader moves)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic: its id, where brokers give one, and its partitions in order."""
+    """A topic: its id, if brokers return one, and its partitions in order."""
 
     name: str
     topic_id: UUID
@@ -39,10 +39,10 @@ class TopicView:
 
 
 class ClusterView:
-    """A cluster as seen from one process; a context manager that closes its connections.
+    """The metadata of a cluster for one process; a context manager that closes its connections.
 
-    Methods try again for PATIENCE_S, or as often as the settings say, and raise PipelineError then, or at once for what
-    does not pass.
+    Methods retry for PATIENCE_S, or as often as the settings say, and raise PipelineError then, or at once for a
+    permanent failure.
     """
 
     def __init__(self, settings: WireSettings) -> None:
@@ -61,7 +61,7 @@ class ClusterView:
         self.close()
 
     def close(self) -> None:
-        """Hang up on all brokers."""
+        """Close the connections to all brokers."""
         for wire in self._wires.values():
             wire.close()
         self._wires.clear()
@@ -69,7 +69,7 @@ class ClusterView:
     # --- topics ---
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicView]:
-        """These topics, or all but the internal ones. Raises PipelineError for one that does not exist."""
+        """Return these topics, or all but the internal ones. Raises PipelineError for a topic that does not exist."""
         wanted = None if names is None else list(names)
 
         def attempt() -> dict[str, TopicView]:
@@ -110,7 +110,7 @@ class ClusterView:
     # --- connections ---
 
     def leader(self, topic: str, partition: int) -> Wire:
-        """A connection to the partition's leader. Raises BrokerError or ConnectionLostError: see `retry`."""
+        """Return a connection to the partition's leader. Raises BrokerError or ConnectionLostError: see `retry`."""
         place = (topic, partition)
         if place not in self._leaders:
             self._ask_metadata([topic])
@@ -119,7 +119,7 @@ class ClusterView:
         return self._wire(*self._brokers[self._leaders[place]])
 
     def forget(self, topic: str, partition: int) -> None:
-        """Ask for the leader again the next time."""
+        """Forget the leader, so that the next call asks for it again."""
         self._leaders.pop((topic, partition), None)
 
     def _wire(self, host: str, port: int) -> Wire:
@@ -143,7 +143,7 @@ class ClusterView:
         return ",".join(f"{host}:{port}" for host, port in self._settings.bootstrap)
 
     def retry(self, what: str, attempt: Callable[[], T]) -> T:
-        """Call `attempt` until it works. Raises PipelineError when the last failure cannot pass, or lasts too long."""
+        """Call `attempt` until it succeeds. Raises PipelineError when a failure is permanent, or lasts too long."""
         deadline = time.monotonic() + PATIENCE_S
         retries = self._settings.offset_retries
         pause_s = BACKOFF_S if retries is None else self._settings.offset_retry_interval_s
@@ -168,7 +168,8 @@ class ClusterView:
     def list_offsets(
         self, wanted: Mapping[Partition, int], *, read_committed: bool = False
     ) -> dict[Partition, int | None]:
-        """By partition the offset of LATEST, EARLIEST or of the first record not older than a time in ms (None: none).
+        """Return by partition the offset of LATEST, EARLIEST or of the first record not older than a time in ms (None:
+        none).
 
         Raises PipelineError.
         """

@@ -1,4 +1,4 @@
-"""How ranges of offsets become tasks, and how many offsets one micro-batch of a stream takes."""
+"""The division of offset ranges into tasks, and the number of offsets of one micro-batch of a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .fetching import ANY_TIME, MAX_INT64, FetchRange
 from .offset_options import Partition
 
 PROBE_BYTES = 64 << 10
-"""How much is looked at of a partition to tell how large its next records are."""
+"""The bytes fetched of a partition to estimate the size of its next records."""
 
 
 def split_ranges(
@@ -24,8 +24,8 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[FetchRange]:
-    """A range for each partition that has something, cut in even parts for at least `min_partitions` in all, and for
-    at most `max_records` offsets each.
+    """Return a range for each partition that has offsets, split evenly into at least `min_partitions` ranges in all,
+    and at most `max_records` offsets each.
 
     Source: Spark `KafkaOffsetRangeCalculator`.
     """
@@ -45,10 +45,11 @@ def split_ranges(
 
 
 def limit_rows(start: Mapping[Partition, int], end: Mapping[Partition, int], max_rows: int) -> dict[Partition, int]:
-    """Ends that take `max_rows` offsets in all, from each partition in proportion to what it has.
+    """Return end offsets that take `max_rows` offsets in all, from each partition in proportion to its available
+    offsets.
 
-    A partition that has anything gets on by one offset at least, so that none starves.
-    Source: Spark `KafkaMicroBatchStream.rateLimit`.
+    A partition with available offsets advances by one offset at least, so that none starves. Source: Spark
+    `KafkaMicroBatchStream.rateLimit`.
     """
     return _share(start, end, max_rows, dict.fromkeys(end, 1.0))
 
@@ -56,13 +57,15 @@ def limit_rows(start: Mapping[Partition, int], end: Mapping[Partition, int], max
 def limit_bytes(
     cluster: ClusterView, start: Mapping[Partition, int], end: Mapping[Partition, int], max_bytes: int
 ) -> dict[Partition, int]:
-    """Ends that take about `max_bytes` of stored batches in all, by the size of the next ones of each partition."""
+    """Return end offsets that take about `max_bytes` of stored batches in all, by the size of each partition's next
+    batches.
+    """
     waiting = [place for place in end if end[place] > start[place]]
     return _share(start, end, max_bytes, {place: bytes_per_offset(cluster, place, start[place]) for place in waiting})
 
 
 def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> float:
-    """The mean stored size of the records that follow `offset`, from a look at the next PROBE_BYTES."""
+    """Return the mean stored size of the records from `offset` on, by a fetch of the next PROBE_BYTES."""
     topic, partition = place
     request = FetchRequest(
         max_wait_ms=0,
@@ -78,7 +81,7 @@ def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> flo
     try:
         answer = cluster.leader(topic, partition).request(request, FetchResponse)
     except (BrokerError, ConnectionLostError):
-        # The task that reads it will say what is wrong.
+        # The task that reads the partition will report the failure.
         return 1.0
     for described in answer.responses:
         for data in described.partitions:
@@ -92,7 +95,7 @@ def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> flo
 def _share(
     start: Mapping[Partition, int], end: Mapping[Partition, int], budget: int, weights: Mapping[Partition, float]
 ) -> dict[Partition, int]:
-    """Ends such that offsets times weights sum up to `budget`, shared out in proportion to what waits."""
+    """Return end offsets whose weighted offsets sum up to `budget`, in proportion to the available offsets."""
     waiting = {place: (end[place] - start[place]) * weights[place] for place in end if end[place] > start[place]}
     total = sum(waiting.values())
     if total <= budget:

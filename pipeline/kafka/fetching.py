@@ -1,6 +1,6 @@
-"""What a task does with a range of a partition's offsets over the network: it fetches ahead while it reads.
+"""The fetch of a range of a partition's offsets over the network: it fetches ahead while the task reads.
 
-One partition is fetched at a time, with limits that grow while more is wanted, outside of any fetch session.
+One partition is fetched at a time, with limits that grow while more data is needed, outside of any fetch session.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ MAX_BATCH_BYTES = 2**31 - 1
 
 @dataclass(frozen=True)
 class FetchRange(InputPartition):
-    """Offsets of a partition, the end exclusive: what one task reads.
+    """A range of a partition's offsets, the end exclusive, for one task.
 
-    With `topic_id` of no other topic of that name; a broker that knows no Fetch by id (before Kafka 3.1) notices only
-    where the other one lacks the partition or the offset.
+    With `topic_id` a recreated topic of the same name is not read; on a broker without Fetch by id (before Kafka
+    3.1) this is detected only if the new topic lacks the partition or the offset.
     """
 
     topic: str
@@ -56,7 +56,7 @@ class FetchRange(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How to fetch. `max_bytes` bounds one answer, unless a single batch is larger."""
+    """The options of a fetch. `max_bytes` limits one answer, unless a single batch is larger."""
 
     settings: WireSettings
     max_bytes: int = DEFAULT_FETCH_BYTES
@@ -65,9 +65,9 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Whole batches that came with one answer, and how to tell those of aborted transactions, if that is wanted.
+    """The complete batches of one answer, and the filter of aborted transactions, if requested.
 
-    Their memory can be written to, and is the reader's own. The next piece begins at `next_offset`.
+    Their memory is writable and belongs to the reader. The next piece begins at `next_offset`.
     """
 
     stored: memoryview
@@ -76,9 +76,9 @@ class FetchedPiece:
 
 
 def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of one range. Raises DamagedLogError, DataLossError, PipelineError.
+    """Yield the rows of one range. Raises DamagedLogError, DataLossError, PipelineError.
 
-    In `mode=batches` and `mode=raw` a batch belongs to the range that its last record belongs to.
+    In `mode=batches` and `mode=raw` a batch belongs to the range that contains its last record.
     """
     topic, partition = fetch_range.topic, fetch_range.partition
     headers = HeaderBatches(
@@ -112,7 +112,7 @@ def fetch_rows(fetch_range: FetchRange, fetch: FetchOptions, options: ReadOption
 def fetch_pieces(
     fetch_range: FetchRange, fetch: FetchOptions, *, fails_on_data_loss: bool = True
 ) -> Iterator[FetchedPiece]:
-    """The stored batches of one range, in order; the first and the last may hold records outside of it.
+    """Yield the stored batches of one range, in order; the first and the last may hold records outside of it.
 
     Raises DamagedLogError, DataLossError, PipelineError.
     """
@@ -121,7 +121,7 @@ def fetch_pieces(
 
 
 class _Fetcher:
-    """Fetches one range. Invariant: `_sent_for` is the offset that the request under way asks for, if one is."""
+    """The fetch of one range. Invariant: `_sent_for` is the offset of the request in flight, if there is one."""
 
     def __init__(
         self, cluster: ClusterView, fetch_range: FetchRange, fetch: FetchOptions, fails_on_data_loss: bool
@@ -137,7 +137,7 @@ class _Fetcher:
         self._deadline = time.monotonic() + PATIENCE_S
 
     def pieces(self) -> Iterator[FetchedPiece]:
-        """All that is in the range."""
+        """Yield all pieces of the range."""
         while self._position < self._range.end_offset:
             try:
                 data = self._ask()
@@ -158,7 +158,7 @@ class _Fetcher:
             yield FetchedPiece(stored[:end], next_offset, self._hidden(data))
 
     def _ask(self) -> PartitionData:
-        """What the leader has at the position. Raises BrokerError, ConnectionLostError."""
+        """Return the leader's answer at the position. Raises BrokerError, ConnectionLostError."""
         if self._sent_for != self._position or self._wire is None:
             self._wire = self._cluster.leader(self._range.topic, self._range.partition)
             self._send(self._wire)
@@ -172,7 +172,7 @@ class _Fetcher:
         raise ConnectionLostError(f"{self._wire.node}: an answer to a Fetch without the partition that was asked for")
 
     def _ask_ahead(self) -> None:
-        """Have the next answer come while this one is read; what goes wrong shows when it is waited for."""
+        """Request the next answer while this one is read; a failure is raised when that answer is awaited."""
         assert self._wire is not None
         try:
             self._send(self._wire)
@@ -211,7 +211,7 @@ class _Fetcher:
             raise BrokerError(code, f"{self._range.topic}-{self._range.partition} offset {self._position}")
 
     def _meet_loss(self) -> None:
-        """The offset is not there: go on where there is one, if that is allowed. Raises DataLossError."""
+        """Handle a missing offset: continue at the nearest existing one, if that is allowed. Raises DataLossError."""
         self._check_is_same_topic()
         place = (self._range.topic, self._range.partition)
         start = self._cluster.list_offsets({place: EARLIEST})[place] or 0
@@ -223,7 +223,7 @@ class _Fetcher:
         self._position = start if self._position < start else self._range.end_offset
 
     def _check_is_same_topic(self) -> None:
-        """Raise PipelineError if the topic is gone, or has another id than the one that is wanted."""
+        """Raise PipelineError if the topic does not exist any more, or has another id than the requested one."""
         topic, partition, known = self._range.topic, self._range.partition, self._range.topic_id
         if not known.int:
             return
@@ -235,22 +235,25 @@ class _Fetcher:
             raise RecreatedTopicError(topic, partition, self._position, "source", known, found)
 
     def _recover(self, failure: BrokerError | ConnectionLostError) -> None:
-        """Get ready to try again. Raises PipelineError if that would not help, or has been tried for long."""
+        """Prepare the next attempt.
+
+        Raises PipelineError if the failure is permanent, or retries have lasted too long.
+        """
         if isinstance(failure, BrokerError):
             self._check_is_same_topic()
         if not is_retriable(failure) or time.monotonic() > self._deadline:
             place = f"{self._range.topic}-{self._range.partition} offset {self._position}"
             raise PipelineError(f"{place}: {failure}") from failure
         self._sent_for = self._wire = None
-        # Not only the leader's connection: it may be the one that was asked for the leader which is broken.
+        # All connections, not only the leader's: the broken one may be the one that was asked for the leader.
         self._cluster.close()
         self._cluster.forget(self._range.topic, self._range.partition)
         time.sleep(BACKOFF_S)
 
     def _meet_nothing(self, stored: memoryview, data: PartitionData) -> None:
-        """No whole batch came. Raises DamagedLogError, or PipelineError if that lasts too long."""
+        """Handle an answer without a complete batch. Raises DamagedLogError, or PipelineError after the time limit."""
         if len(stored):
-            # Only before Fetch v3 can a limit cut the very first batch (KIP-74).
+            # Only before Fetch v3 can a limit truncate the very first batch (KIP-74).
             if self._max_bytes >= MAX_BATCH_BYTES:
                 problem = "what the broker sends is no batch"
                 raise DamagedLogError(self._range.topic, self._range.partition, self._position, problem)

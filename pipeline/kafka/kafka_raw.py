@@ -68,30 +68,30 @@ KNOWN_OPTIONS = (
 
 
 class KafkaRawSource(DataSource):
-    """`spark.read.format("kafka_raw")`, and the same for `readStream`."""
+    """The format of `spark.read.format("kafka_raw")`, and of `readStream`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "kafka_raw"
 
     def schema(self) -> str:
-        """The columns of the chosen mode."""
+        """Return the columns of the chosen mode."""
         options = SourceOptions(self.options, KNOWN_OPTIONS)
         return options.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads what is there now."""
+        """Return the reader of a batch query."""
         return KafkaRawReader(ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Reads what comes."""
+        """Return the reader of a streaming query."""
         from .kafka_raw_stream import KafkaRawStreamReader
 
         return KafkaRawStreamReader(ReadPlan(SourceOptions(self.options, KNOWN_OPTIONS)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Appends rows to topics; a topic cannot be overwritten."""
+        """Return the writer that appends rows to topics; a topic cannot be overwritten."""
         from ..sink.kafka_sink import SINK_OPTIONS, KafkaSinkWriter
 
         if overwrite:
@@ -99,14 +99,14 @@ class KafkaRawSource(DataSource):
         return KafkaSinkWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """Appends the rows of each micro-batch to topics."""
+        """Return the writer that appends the rows of each micro-batch to topics."""
         from ..sink.kafka_sink import SINK_OPTIONS, KafkaSinkStreamWriter
 
         return KafkaSinkStreamWriter(schema, SourceOptions(self.options, SINK_OPTIONS))
 
 
 class KafkaRawReader(DataSourceReader):
-    """Asks for the offsets on the driver, fetches in tasks."""
+    """A reader that resolves offsets on the driver and fetches in tasks."""
 
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
@@ -114,7 +114,7 @@ class KafkaRawReader(DataSourceReader):
         self._ending = ending_bounds(plan.options)
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each range. Raises PipelineError."""
+        """Return a task for each range. Raises PipelineError."""
         plan = self._plan
         with ClusterView(plan.settings) as cluster:
             places = partitions_of(plan.choice.find(cluster))
@@ -125,5 +125,5 @@ class KafkaRawReader(DataSourceReader):
         return plan.tasks(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Raises PipelineError."""
+        """Yield the rows of one task. Raises PipelineError."""
         return self._plan.rows(partition)

@@ -1,4 +1,6 @@
-"""`readStream` of the format `kafka_raw`: offsets that Spark keeps, limits of a micro-batch, `Trigger.AvailableNow`."""
+"""`readStream` of the format `kafka_raw`: the offsets of checkpoints, limits of a micro-batch,
+`Trigger.AvailableNow`.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ from .topic_choice import partitions_of, resolve_start
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """Where a stream stands: the next offset of each partition, and the ids of the topics."""
+    """The position of a stream: the next offset of each partition, and the ids of the topics."""
 
     offsets: Mapping[Partition, int]
     topic_ids: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in a checkpoint."""
+        """Return the offsets as the JSON of a checkpoint."""
         topics: dict[str, dict[str, int]] = {}
         for (topic, partition), offset in sorted(self.offsets.items()):
             topics.setdefault(topic, {})[str(partition)] = offset
@@ -43,7 +45,7 @@ class StreamOffsets:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffsets:
-        """Raises PipelineError for what was not written by `as_json`."""
+        """Parse the JSON of `as_json`. Raises PipelineError for any other JSON."""
         try:
             offsets = {
                 (topic, int(partition)): int(offset)
@@ -56,7 +58,7 @@ class StreamOffsets:
 
 
 class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Each micro-batch reads from where the one before has ended."""
+    """A stream reader whose micro-batches each start at the end of the previous one."""
 
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
@@ -71,7 +73,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets, on the driver ---
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins. Raises PipelineError."""
+        """Return the first offsets of a new query. Raises PipelineError."""
         plan = self._plan
         with ClusterView(plan.settings) as cluster:
             topics = plan.choice.find(cluster)
@@ -85,13 +87,13 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets(start, _ids(topics)).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What the options say; where both are given this is that of bytes, and `latestOffset` heeds both."""
+        """Return the limit in the options: that of bytes if both are given, as `latestOffset` applies both."""
         if self._max_bytes is not None:
             return ReadMaxBytes(self._max_bytes)
         return ReadAllAvailable() if self._max_rows is None else ReadMaxRows(self._max_rows)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends. Raises DataLossError where a topic was made anew, PipelineError."""
+        """Return the end of the next micro-batch. Raises DataLossError or PipelineError if a topic was recreated."""
         with ClusterView(self._plan.settings) as cluster:
             latest = self._target or self._latest(cluster)
             begin = self._begin(cluster, StreamOffsets.from_json(start), latest)
@@ -107,12 +109,12 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets(end, latest.topic_ids).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """For Spark's progress reports. Raises PipelineError."""
+        """Return the latest offsets for Spark's progress reports. Raises PipelineError."""
         with ClusterView(self._plan.settings) as cluster:
             return self._latest(cluster).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What comes from now on is left to the next run. Raises PipelineError."""
+        """Fix the end of this run: later records are left to the next run. Raises PipelineError."""
         with ClusterView(self._plan.settings) as cluster:
             self._target = self._latest(cluster)
 
@@ -123,9 +125,9 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets({place: ends[place] or 0 for place in places}, _ids(topics))
 
     def _begin(self, cluster: ClusterView, start: StreamOffsets, end: StreamOffsets) -> dict[Partition, int]:
-        """Where to read from each partition of `end`: a new one is read from its earliest offset.
+        """Return the first offset to read of each partition of `end`; a new partition starts at its earliest offset.
 
-        Raises DataLossError where offsets went back, or PipelineError where a topic was made anew.
+        Raises DataLossError where offsets went back, or PipelineError where a topic was deleted and created again.
         """
         anew = {
             topic
@@ -148,7 +150,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- tasks ---
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A task for each range of a micro-batch. Raises as `latestOffset`."""
+        """Return a task for each range of a micro-batch. Raises the errors of `latestOffset`."""
         if start == end:
             return []
         until = StreamOffsets.from_json(end)
@@ -157,16 +159,16 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.tasks(begin, dict(until.offsets))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Raises PipelineError."""
+        """Yield the rows of one task. Raises PipelineError."""
         return self._plan.rows(partition)
 
 
 @dataclass(slots=True)
 class BatchDelay:
-    """Puts micro-batches off until they are worth it, as Spark's connector does (KafkaMicroBatchStream.delayBatch).
+    """A delay of micro-batches until enough rows are available, as in Spark's KafkaMicroBatchStream.delayBatch.
 
-    A micro-batch begins with `least_rows`, or `most_delay_ms` after the last one, and the first one at once. With
-    Trigger.AvailableNow nobody asks.
+    A micro-batch starts with `least_rows`, or `most_delay_ms` after the last one; the first one starts at once.
+    Trigger.AvailableNow ignores the delay.
     """
 
     least_rows: int
@@ -175,7 +177,10 @@ class BatchDelay:
 
     @classmethod
     def from_options(cls, options: SourceOptions, max_rows: int | None) -> BatchDelay | None:
-        """From minOffsetsPerTrigger and maxTriggerDelay; None without the former. Raises OptionError."""
+        """Build the delay from minOffsetsPerTrigger and maxTriggerDelay; None without the former.
+
+        Raises OptionError.
+        """
         delay_ms = parse_duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", "15m"))
         least_rows = options.optional_integer("minOffsetsPerTrigger", least=1)
         if least_rows is None:
@@ -187,7 +192,7 @@ class BatchDelay:
         return cls(least_rows, delay_ms)
 
     def is_over(self, waiting_rows: int) -> bool:
-        """Whether a micro-batch begins now, where so many rows wait."""
+        """Return whether a micro-batch starts now, with `waiting_rows` available rows."""
         now_ms = time.monotonic() * 1000
         if waiting_rows < self.least_rows and now_ms - self.last_at_ms < self.most_delay_ms:
             return False

@@ -38,12 +38,12 @@ _UNITS_US = {
     "h": 3_600_000_000,
     "d": 86_400_000_000,
 }
-"""Source: Spark's JavaUtils.timeStringAs."""
+"""The units of a duration. Source: Spark's JavaUtils.timeStringAs."""
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 
 
 class WhenNoneIsYounger(StrEnum):
-    """What to do where no record is as young as the starting time."""
+    """The choice for partitions without a record as young as the starting time."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -51,7 +51,7 @@ class WhenNoneIsYounger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An end of the range of offsets: an offset, EARLIEST, LATEST, or the first record not older than a time (ms)."""
+    """A bound of the offset range: an offset, EARLIEST, LATEST, or the first record not older than a time (ms)."""
 
     offset: int = EARLIEST
     timestamp: int | None = None
@@ -59,23 +59,23 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One end for all partitions, but for those that are named."""
+    """The bound of all partitions, except for partitions with one of their own."""
 
     default: Bound
     by_partition: Mapping[Partition, Bound] = field(default_factory=dict)
 
     def of(self, topic: str, partition: int) -> Bound:
-        """The end for one partition."""
+        """Return the bound of one partition."""
         return self.by_partition.get((topic, partition), self.default)
 
 
 def starting_bounds(options: Mapping[str, str], *, default: int = EARLIEST) -> Bounds:
-    """Where to begin. Raises OptionError."""
+    """Return the starting bounds of the options. Raises OptionError."""
     return _bounds(options, STARTING, default)
 
 
 def ending_bounds(options: Mapping[str, str]) -> Bounds:
-    """Where to end; the offsets are exclusive. Raises OptionError."""
+    """Return the ending bounds of the options; offsets are exclusive. Raises OptionError."""
     bounds = _bounds(options, ENDING, LATEST)
     if Bound(EARLIEST) in (bounds.default, *bounds.by_partition.values()):
         raise OptionError("endingOffsets cannot be earliest")
@@ -83,7 +83,7 @@ def ending_bounds(options: Mapping[str, str]) -> Bounds:
 
 
 def strategy(options: Mapping[str, str]) -> WhenNoneIsYounger:
-    """What `startingOffsetsByTimestampStrategy` says. Raises OptionError."""
+    """Return the value of `startingOffsetsByTimestampStrategy`. Raises OptionError."""
     text = options.get(STRATEGY, "error")
     try:
         return WhenNoneIsYounger(text)
@@ -112,7 +112,7 @@ def _bounds(options: Mapping[str, str], names: tuple[str, str, str], default: in
 
 
 def parse_partition_map(name: str, text: str) -> dict[Partition, int]:
-    """Numbers by topic and partition from JSON. Raises OptionError."""
+    """Parse numbers by topic and partition from JSON. Raises OptionError."""
     try:
         topics = json.loads(text)
         numbers: dict[Partition, int] = {}
@@ -127,7 +127,7 @@ def parse_partition_map(name: str, text: str) -> dict[Partition, int]:
 
 
 def format_partition_map(numbers: Mapping[Partition, int]) -> str:
-    """The JSON that `parse_partition_map` reads, always the same for the same numbers."""
+    """Return the JSON that `parse_partition_map` reads; equal numbers give equal JSON."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), number in sorted(numbers.items()):
         topics.setdefault(topic, {})[str(partition)] = number
@@ -135,7 +135,7 @@ def format_partition_map(numbers: Mapping[Partition, int]) -> str:
 
 
 def parse_int(name: str, text: str, *, least: int | None = None) -> int:
-    """A whole number. Raises OptionError."""
+    """Parse a whole number. Raises OptionError."""
     try:
         number = int(text)
     except ValueError:
@@ -146,7 +146,7 @@ def parse_int(name: str, text: str, *, least: int | None = None) -> int:
 
 
 def parse_duration_ms(name: str, text: str) -> int:
-    """Return the milliseconds of a duration as Spark writes it: 15m, 10s, 500ms, or a number of milliseconds.
+    """Return the milliseconds of a duration in Spark's notation: 15m, 10s, 500ms, or a number of milliseconds.
 
     Raises OptionError.
     """
@@ -157,7 +157,7 @@ def parse_duration_ms(name: str, text: str) -> int:
 
 
 def parse_bool(name: str, text: str) -> bool:
-    """true or false. Raises OptionError."""
+    """Parse true or false. Raises OptionError."""
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name} must be true or false, not {text!r}")
     return text.lower() == "true"

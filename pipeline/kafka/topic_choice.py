@@ -1,4 +1,4 @@
-"""Which partitions are meant, and which offsets of them: the connector's options, answered by a cluster."""
+"""The selected partitions and offsets: the connector's options, resolved against a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ CHOICES = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Exactly one of topic names, a Java-like pattern of the whole name, or partitions by topic."""
+    """The selection of topics: exactly one of topic names, a Java-like pattern of the whole name, or partitions by
+    topic.
+    """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -24,7 +26,7 @@ class TopicChoice:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TopicChoice:
-        """From `subscribe`, `subscribePattern` or `assign`. Raises OptionError."""
+        """Parse `subscribe`, `subscribePattern` or `assign`. Raises OptionError."""
         given = [name for name in CHOICES if name in options]
         if len(given) != 1:
             raise OptionError(f"give exactly one of {', '.join(CHOICES)}, not {len(given)}")
@@ -43,7 +45,10 @@ class TopicChoice:
         return cls(partitions=parse_assign(text))
 
     def find(self, cluster: ClusterView) -> dict[str, TopicView]:
-        """The topics, each with the partitions that are meant. Raises PipelineError for one that does not exist."""
+        """Return the topics, each with its selected partitions.
+
+        Raises PipelineError for a topic that does not exist.
+        """
         if self.pattern is not None:
             pattern = re.compile(self.pattern)
             return {name: topic for name, topic in cluster.topics().items() if pattern.fullmatch(name)}
@@ -60,7 +65,7 @@ class TopicChoice:
 
 
 def partitions_of(topics: Mapping[str, TopicView]) -> list[Partition]:
-    """The partitions of topics, in order."""
+    """Return the partitions of topics, in order."""
     return [(name, partition) for name in sorted(topics) for partition in topics[name].partitions]
 
 
@@ -72,7 +77,10 @@ def resolve_start(
     *,
     fails_on_data_loss: bool,
 ) -> dict[Partition, int]:
-    """Where to begin. Raises DataLossError for offsets that are not there, OptionError, PipelineError."""
+    """Return the offsets to start at.
+
+    Raises DataLossError for offsets that do not exist, OptionError, PipelineError.
+    """
     places = list(places)
     offsets = _resolve(cluster, places, bounds)
     missing = [place for place, offset in offsets.items() if offset is None]
@@ -102,7 +110,10 @@ def resolve_start(
 def resolve_end(
     cluster: ClusterView, places: Iterable[Partition], bounds: Bounds, *, read_committed: bool
 ) -> dict[Partition, int]:
-    """Where to end, exclusive; where no record is as young as the ending time, at the end. Raises PipelineError."""
+    """Return the exclusive end offsets; the log's end where no record is as young as the ending time.
+
+    Raises PipelineError.
+    """
     places = list(places)
     latest = _known(cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=read_committed))
     offsets = _resolve(cluster, [place for place in places if bounds.of(*place) != Bound(LATEST)], bounds)
@@ -114,7 +125,7 @@ def resolve_end(
 
 
 def _resolve(cluster: ClusterView, places: Iterable[Partition], bounds: Bounds) -> dict[Partition, int | None]:
-    """Offsets that are named stay; the others are asked for."""
+    """Return the offsets of the bounds: explicit offsets unchanged, the others looked up in the cluster."""
     asked: dict[Partition, int] = {}
     offsets: dict[Partition, int | None] = {}
     for place in places:

@@ -1,6 +1,7 @@
-"""Topics at a target, made where they are not there yet.
+"""The creation of missing topics at a target.
 
-They keep what they get for ever unless their settings say otherwise: records of long ago would else be gone at once.
+Unless their settings say otherwise, these topics keep records for ever: otherwise retention would delete old records
+at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .wire import WireSettings
 def make_topics(
     settings: WireSettings, partition_counts: Mapping[str, int], assignments: Sequence[str] = ()
 ) -> list[str]:
-    """Make the topics that are not there, with so many partitions; returns their names.
+    """Create the missing topics, with these partition counts; return their names.
 
     `assignments` are settings as NAME=VALUE. Raises OptionError, PipelineError.
     """

@@ -1,6 +1,7 @@
-"""One connection to one broker for a task that waits for one thing at a time: blocking, and at most one request ahead.
+"""A blocking connection to one broker for a task that waits for one operation at a time, with at most one request
+ahead.
 
-`client.connection` does the same for many at once; what a Spark task needs of it costs less like this.
+`client.wire.connection` does the same for many concurrent requests; a Spark task needs less, at lower cost.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ Response = TypeVar("Response", bound=Message)
 
 LENGTH = Struct(">i")
 CORRELATION_ID_AT = 8
-"""In a request's frame."""
+"""The position of the correlation id in a request's frame."""
 MAX_ANSWER_BYTES = 2**31 - 1
 READ_AHEAD_BYTES = 64 << 10
-"""Several small answers come with one read; what is larger is read to where it belongs."""
+"""The read size for which several small answers come with one read; larger answers are read into their own memory."""
 DEFAULT_PORT = 9092
 NUM_RETRIES = "fetchOffset.numRetries"
 RETRY_INTERVAL_MS = "fetchOffset.retryIntervalMs"
 NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
-"""Where the next version names topics by their ids alone."""
+"""The newest version that identifies topics by name; the next version has only their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """How brokers are reached. `ca_file` is a PEM file of the certificates to believe where TLS is used."""
+    """The settings of the connections to brokers. `ca_file` is a PEM file of the trusted certificates for TLS."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "gregor-pipeline"
@@ -52,12 +53,12 @@ class WireSettings:
     uses_tls: bool = False
     ca_file: str | None = None
     offset_retries: int | None = None
-    """How often a question for topics and offsets is asked again; None: for as long as `cluster_view.PATIENCE_S`."""
+    """The number of retries of a request for topics and offsets; None: until `cluster_view.PATIENCE_S` has passed."""
     offset_retry_interval_s: float = 0.01
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> WireSettings:
-        """From the connector's `kafka.*` options; those that are not known here are left alone. Raises OptionError."""
+        """Parse the connector's `kafka.*` options; unknown ones are ignored. Raises OptionError."""
         servers = options.get("kafka.bootstrap.servers")
         if not servers:
             raise OptionError("option kafka.bootstrap.servers is missing")
@@ -78,7 +79,10 @@ class WireSettings:
 
 
 class Wire:
-    """A connection; `close` it. Every method raises ConnectionLostError when the broker is away or silent."""
+    """A connection that its user closes with `close`.
+
+    Every method raises ConnectionLostError on a lost or silent broker.
+    """
 
     def __init__(self, host: str, port: int, settings: WireSettings) -> None:
         self.node = f"{host}:{port}"
@@ -103,7 +107,7 @@ class Wire:
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._incoming.close()
         self._socket.close()
 
@@ -113,16 +117,17 @@ class Wire:
         return self.receive(answer)
 
     def send(self, message: Message, *, version: int | None = None) -> None:
-        """Send a request; `receive` its answer later, in the order of the requests."""
+        """Send a request; `receive` returns its answer later, in the order of the requests."""
         if version is None:
             key = api_key_of(message)
             version = self.versions.version(key, newest=NEWEST_BY_NAME.get(key))
         self._write([self._await(message, version)])
 
     def send_each(self, message: Message, records: Sequence[Buffer], *, version: int) -> None:
-        """Send a request for each of `records`, which become the last field of `message`, where it has empty ones.
+        """Send a request for each of `records`, which replace the empty last field of `message`.
 
-        That is so in versions without tagged fields. The records are not copied. `receive` as many answers later.
+        Records are the last field in versions without tagged fields. They are not copied. `receive` returns as many
+        answers later.
         """
         pieces: list[Buffer] = []
         frame = bytearray(self._await(message, version))
@@ -138,7 +143,7 @@ class Wire:
         self._write(pieces)
 
     def _await(self, message: Message, version: int) -> bytes:
-        """A request as a frame, for which an answer will be awaited."""
+        """Return a request as a frame, and note that its answer is pending."""
         key = api_key_of(message)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(
@@ -171,7 +176,7 @@ class Wire:
             raise ConnectionLostError(f"{self.node}: {fault}") from fault
 
     def receive(self, answer: type[Response]) -> Response:
-        """The answer to the oldest request without one; its records are views of memory that nobody else uses."""
+        """Return the answer to the oldest pending request; its records are views of memory with no other user."""
         correlation_id, message, version = self._awaited.pop(0)
         frame = self._read_frame()
         try:
@@ -204,7 +209,7 @@ class Wire:
         return frame
 
     def _negotiate(self) -> None:
-        """Learn the broker's versions; one that lacks ours of ApiVersions says so in the layout of version 0."""
+        """Negotiate the versions; a broker without our version of ApiVersions answers in the layout of version 0."""
         for version in (3, 0):
             self._correlation_id += 1
             request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")

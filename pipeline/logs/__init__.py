@@ -1,1 +1,1 @@
-"""The format `kafka_log`: reading log directories without a broker."""
+"""The format `kafka_log`: reads log directories without a broker."""

@@ -1,8 +1,8 @@
-"""A segment from one message format to another, checked record by record, with an account of what is lost.
+"""The conversion of a segment to another message format, verified record by record, with an account of the losses.
 
-Stored batches are taken in stretches. What can have no place in the wanted format is left out first: control batches
-and, as nobody could tell them apart any more, records of aborted transactions (below v2). The rest is converted, both
-sides are decoded, and their columns must be equal but for what the wanted format lacks.
+Stored batches are converted in groups. Batches that have no equivalent in the target format are left out first:
+control batches and, as they could no longer be told apart, records of aborted transactions (below v2). The rest is
+converted, both sides are decoded, and their columns must be equal except for what the target format lacks.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from ..columns.schemas import Mode, arrow_schema
 from ..errors import DamagedLogError
 
 STRETCH_BYTES = 4 << 20
-"""About how many stored bytes are converted, and checked, at once."""
+"""The approximate number of stored bytes that are converted and verified at once."""
 
 
 @dataclass(slots=True)
 class Account:
-    """What a conversion did, and what it lost; counts of records unless said otherwise."""
+    """The account of a conversion and its losses; counts of records unless stated otherwise."""
 
     records: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     control_batches: int = 0
-    """Left out: below v2 there are no transactions."""
+    """Control batches that were left out: below v2 there are no transactions."""
     aborted_records: int = 0
-    """Left out with them."""
+    """Records of aborted transactions that were left out."""
     headers: int = 0
     """Single headers that were lost."""
     timestamps: int = 0
-    """Records whose time was lost."""
+    """Records whose time stamp was lost."""
     producer_batches: int = 0
-    """Batches that no longer say which producer wrote them, and in which sequence."""
+    """Batches that lost their producer id and sequence number."""
     recoded_batches: int = 0
-    """Batches of zstd, which came with v2, in another codec."""
+    """Batches whose zstd compression, which came with v2, was replaced by another codec."""
 
     def add(self, other: Account) -> None:
-        """Count what `other` counts."""
+        """Add the counts of `other`."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What to make of one partition's batches. `zstd_as` takes zstd's place below v2."""
+    """The conversion of one partition's batches. `zstd_as` replaces zstd below v2."""
 
     topic: str
     partition: int
@@ -64,9 +64,9 @@ class Conversion:
     aborted: Sequence[AbortedTransaction] = field(default=())
 
     def convert(self, stored: memoryview, account: Account) -> Iterator[bytes]:
-        """The converted batches of `stored`, whole ones, in stretches.
+        """Yield the converted batches of `stored`, which holds complete ones, in groups.
 
-        Raises DamagedLogError where a batch is damaged, or where a converted record would not equal its original.
+        Raises DamagedLogError if a batch is damaged, or if a converted record would differ from its original.
         """
         for kept in self._stretches(stored, account):
             try:
@@ -78,7 +78,7 @@ class Conversion:
             yield converted
 
     def _stretches(self, stored: memoryview, account: Account) -> Iterator[bytes]:
-        """Batches that are to be converted, about `STRETCH_BYTES` at a time."""
+        """Yield the batches to convert, about `STRETCH_BYTES` at a time."""
         kept: list[memoryview] = []
         size_bytes = 0
         for batch in iter_batches(stored):
@@ -117,7 +117,7 @@ class Conversion:
         return (self._lowered(batch, account) for batch in iter_batches(kept))
 
     def _lowered(self, batch: BatchView, account: Account) -> bytes | bytearray | memoryview:
-        """One batch in format v0 or v1."""
+        """Return one batch in format v0 or v1."""
         if batch.magic == self.to_magic:
             return batch.view
         if batch.magic < self.to_magic:

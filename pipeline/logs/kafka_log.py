@@ -59,26 +59,26 @@ DEFAULT_SPLIT_BYTES = 128 << 20
 
 
 class KafkaLogSource(DataSource):
-    """`spark.read.format("kafka_log")`."""
+    """The format of `spark.read.format("kafka_log")`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "kafka_log"
 
     def schema(self) -> str:
-        """The columns of the chosen mode."""
+        """Return the columns of the chosen mode."""
         options = SourceOptions(self.options, KNOWN_OPTIONS)
         return options.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads with the help of the query's filters if `pushdown` allows it."""
+        """Return the reader; with `pushdown` it uses the query's filters."""
         options = SourceOptions(self.options, KNOWN_OPTIONS)
         return KafkaLogReaderWithPushdown(options) if options.boolean("pushdown", False) else KafkaLogReader(options)
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """A reader that plans on the driver and reads in tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -95,7 +95,7 @@ class KafkaLogReader(DataSourceReader):
         self._pruning = Pruning()
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each range of bytes. Raises DamagedLogError, DataLossError, OptionError."""
+        """Return a task for each range of bytes. Raises DamagedLogError, DataLossError, OptionError."""
         listed = list(list_partitions(self._paths, self._topics))
         self._check_assigned({(item.name.topic, item.name.partition) for item in listed})
         found = [item for item in listed if self._wants(*item.name)]
@@ -118,7 +118,7 @@ class KafkaLogReader(DataSourceReader):
         return list(ranges)
 
     def _check_assigned(self, known: set[tuple[str, int]]) -> None:
-        """Raise OptionError where `assign` names what is in none of the directories."""
+        """Raise OptionError if `assign` names a partition that is in none of the directories."""
         for topic, numbers in (self._assigned or {}).items():
             for number in numbers:
                 if (topic, number) not in known:
@@ -129,7 +129,7 @@ class KafkaLogReader(DataSourceReader):
         return is_assigned and self._pruning.wants(topic, partition)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Raises DamagedLogError, DataLossError."""
+        """Yield the rows of one task. Raises DamagedLogError, DataLossError."""
         options = self._options
         if isinstance(partition, ListedRanges):
             yield partition.batch(options.arrow_schema())
@@ -150,10 +150,10 @@ class KafkaLogReader(DataSourceReader):
 
 
 class KafkaLogReaderWithPushdown(KafkaLogReader):
-    """Leaves out partitions, offsets and times that the query does not want."""
+    """A reader that leaves out partitions, offsets and times by the query's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Note what they say; Spark applies all of them again."""
+        """Note the filters for the plan; Spark applies all of them again."""
         if self._options.mode is Mode.RECORDS:
             self._pruning = pruning_of(filters)
         else:

@@ -1,4 +1,4 @@
-"""What is wrong with a partition's log, as batch headers tell: gaps, batches that came twice, times that go back."""
+"""The audit of a partition's log by its batch headers: gaps, duplicate batches, time stamps that go back."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ import pyarrow as pa
 MOST_EXAMPLES = 5
 
 SequenceName = tuple[int, int, int]
-"""Producer id, epoch and first sequence number: no two batches of a log have the same."""
+"""Producer id, epoch and first sequence number: unique among the batches of a log."""
 
 
 @dataclass(slots=True)
 class LogAudit:
-    """Sums over one partition's batches in the order of their offsets. Offsets are of records unless said otherwise."""
+    """The sums over one partition's batches in the order of their offsets.
+
+    Offsets are of records unless stated otherwise.
+    """
 
     first_offset: int | None = None
     next_offset: int = 0
     records: int = 0
     markers: int = 0
-    """Offsets of control batches, which no consumer sees."""
+    """Offsets of control batches, which consumers do not return."""
     holes_in_batches: int = 0
-    """Offsets that compaction has taken out of the middle of batches."""
+    """Offsets that compaction has removed from the middle of batches."""
     holes_between_batches: int = 0
-    """Offsets between batches: compaction, or loss."""
+    """Offsets between batches: removed by compaction, or lost."""
     duplicates: int = 0
-    """Batches whose producer, epoch and sequence number were there before."""
+    """Batches whose producer, epoch and sequence number occurred before."""
     times_back: int = 0
     """Batches whose youngest record is older than that of the batch before."""
     examples: list[str] = field(default_factory=list)
-    """The first few holes between batches and duplicates, in words."""
+    """The first few holes between batches and duplicates, as text."""
     _sequences: set[SequenceName] = field(default_factory=set)
     _newest: int = -1
 
     @classmethod
     def of(cls, tables: Iterable[pa.RecordBatch]) -> LogAudit:
-        """The sums over rows of `mode=batches`, which must be in order."""
+        """Compute the sums over rows of `mode=batches`, which must be in order."""
         audit = cls()
         for rows in tables:
             producers = zip(*(rows[name].to_pylist() for name in _PRODUCER_COLUMNS), strict=True)
@@ -49,7 +52,7 @@ class LogAudit:
         return audit
 
     def add(self, other: LogAudit) -> None:
-        """A partition is audited by one task, as the order of its batches matters."""
+        """Raise NotImplementedError: one task audits a partition, as the order of its batches matters."""
         raise NotImplementedError
 
     def _take(
@@ -61,7 +64,7 @@ class LogAudit:
         producer: tuple[int, int, int],
         newest: int | None,
     ) -> None:
-        # The header of a compressed v0 or v1 set says where it ends and not where it begins.
+        # The header of a compressed v0 or v1 set has its last offset and not its first.
         base_offset = self.next_offset if base_offset is None else base_offset
         if self.first_offset is None:
             self.first_offset = base_offset

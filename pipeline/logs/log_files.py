@@ -1,13 +1,14 @@
-"""The partitions and segments of log directories as they lie on the disk, opened for reading only.
+"""The partitions and segments in log directories, opened for reading only.
 
-How much of a partition's log counts:
+The end of a partition's log depends on the state of the directory:
 
-- A broker has the directory open: whole batches, below the high watermark if `replication-offset-checkpoint` knows it.
-- Nobody has it open, after a crash: what the broker's recovery would keep, so every batch behind the recovery point is
-  checked.
-- It was closed cleanly, or the directories were copied from somewhere: every whole batch.
+- A broker has the directory open: complete batches below the high watermark, if `replication-offset-checkpoint` has it.
+- No process has it open, after a crash: the batches that the broker's recovery would keep, so every batch behind the
+  recovery point is checked.
+- It was closed cleanly, or the directories were copied: every complete batch.
 
-The last batch of a log may be torn, and is left out; what cannot be the beginning of a batch is damage, wherever it is.
+The last batch of a log may be torn, and is left out; bytes that cannot be the beginning of a batch are damage
+anywhere.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ FILES_OPEN = 16
 
 
 class ReadOnlyFiles(OsFiles):
-    """The operating system's files, none of which can be changed: directories may be somebody else's, or archives."""
+    """The operating system's files without write access: directories may belong to other programs, or be archives."""
 
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        """Open for reading. Raises OSError."""
+        """Open a file for reading. Raises OSError."""
         return _ReadOnlyFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
@@ -57,7 +58,7 @@ class _ReadOnlyFile(OsFile):
 
 
 class SegmentFile(NamedTuple):
-    """A `.log` file: whole batches up to `size_bytes`. `identity` changes if another file takes its place."""
+    """A `.log` file: complete batches up to `size_bytes`. `identity` changes if another file replaces it."""
 
     base_offset: int
     path: str
@@ -67,9 +68,9 @@ class SegmentFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """A partition that has at least one segment. Offsets from its start up to but not with its end count.
+    """A partition with at least one segment. Offsets from its start up to but not including its end are valid.
 
-    `stored_end_offset` is what follows the last whole batch, which may count no more.
+    `stored_end_offset` is the offset after the last complete batch, which may be beyond the valid end.
     """
 
     name: TopicPartition
@@ -80,7 +81,7 @@ class PartitionFiles:
 
 
 class _DirectoryState(NamedTuple):
-    """What the checkpoints of a log directory say."""
+    """The contents of a log directory's checkpoints."""
 
     is_live: bool
     has_crashed: bool
@@ -90,10 +91,10 @@ class _DirectoryState(NamedTuple):
 
 
 def list_partitions(directories: Sequence[str], topics: Sequence[str]) -> Iterator[PartitionFiles]:
-    """The partitions in log directories (or single partition directories) whose topics match one of the globs.
+    """Yield the partitions in log directories (or single partition directories) whose topics match one of the globs.
 
-    No globs match all. Raises OptionError for a path that is no such directory and, at the end, for a glob that matches
-    no topic; DamagedLogError.
+    Without globs all match. Raises OptionError for a path that is not such a directory and, at the end, for a glob
+    that matches no topic; DamagedLogError.
     """
     files = ReadOnlyFiles()
     in_vain = set(topics)
@@ -116,7 +117,7 @@ def list_partitions(directories: Sequence[str], topics: Sequence[str]) -> Iterat
 
 
 def segments_of(files: OsFiles, directory: str) -> list[SegmentFile]:
-    """The segments of a partition's directory by their offsets. Raises OSError if that is gone."""
+    """Return the segments of a partition's directory by their offsets. Raises OSError if the directory is missing."""
     segments = []
     for parsed in map(paths.parse_offset_file, files.list(directory)):
         if parsed is not None and parsed.kind == paths.LOG and not parsed.state:
@@ -128,7 +129,7 @@ def segments_of(files: OsFiles, directory: str) -> list[SegmentFile]:
 
 
 def mapped(segment: SegmentFile, size_bytes: int | None = None) -> memoryview:
-    """The segment's first bytes (all by default) without reading them. Raises OSError."""
+    """Map the segment's first bytes (all by default) into memory. Raises OSError."""
     size_bytes = segment.size_bytes if size_bytes is None else size_bytes
     if size_bytes == 0:
         return memoryview(b"")
@@ -140,9 +141,9 @@ def mapped(segment: SegmentFile, size_bytes: int | None = None) -> memoryview:
 
 
 class SegmentIndex:
-    """Look-ups in a segment's `.gindex`; without one that can be believed they say 0, and the log is walked from there.
+    """Look-ups in a segment's `.gindex`; without a valid index they return 0, and the log is scanned from there.
 
-    What is found is checked: a position where no batch begins is not believed.
+    Each result is checked: a position where no batch begins is discarded.
     """
 
     def __init__(self, segment: SegmentFile, stored: memoryview) -> None:
@@ -152,25 +153,25 @@ class SegmentIndex:
         self._index = OffsetIndex(self._pool, path, segment.base_offset, 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._index.let_go()
 
     def before_offset(self, offset: int) -> int:
-        """Position of a batch before which all end below `offset`."""
+        """Return the position of a batch before which all batches end below `offset`."""
         try:
             return self._believed(self._index.position_before_offset(offset))
         except (IndexDamagedError, OSError, ValueError):
             return 0
 
     def before_timestamp(self, timestamp_ms: int) -> int:
-        """Position of a batch before which all are older."""
+        """Return the position of a batch before which all batches are older."""
         try:
             return self._believed(self._index.position_before_timestamp(timestamp_ms))
         except (IndexDamagedError, OSError, ValueError):
             return 0
 
     def before_position(self, position: int) -> int:
-        """Position of a batch at or before `position`."""
+        """Return the position of a batch at or before `position`."""
         try:
             entry = self._index.tags_at(position)
         except (IndexDamagedError, OSError, ValueError):
@@ -225,9 +226,9 @@ def _open_partition(
 
 
 def _without_torn_tail(name: TopicPartition, segment: SegmentFile) -> tuple[SegmentFile, int]:
-    """The segment up to a batch that is not all there, and the offset after the last one that is.
+    """Return the segment up to its last complete batch, and the offset after that batch.
 
-    Raises DamagedLogError if what follows is no batch at all, OSError.
+    Raises DamagedLogError if the following bytes are not a batch at all, OSError.
     """
     stored = mapped(segment)
     index = SegmentIndex(segment, stored)
@@ -246,7 +247,9 @@ def _without_torn_tail(name: TopicPartition, segment: SegmentFile) -> tuple[Segm
 
 
 def _recovered(segments: list[SegmentFile], recovery_point: int) -> tuple[list[SegmentFile], int]:
-    """What a broker's recovery would keep, up to a bad batch behind the recovery point, and the offset at the end."""
+    """Return the segments that a broker's recovery would keep, up to a bad batch behind the recovery point, and the end
+    offset.
+    """
     kept = [segment for segment, after in pairwise(segments) if after.base_offset <= recovery_point]
     end_offset = segments[0].base_offset
     for segment in segments[len(kept) :]:

@@ -1,6 +1,6 @@
-"""What a read of log directories comes to: ranges of bytes cut at batch borders, a task for each.
+"""The plan of a read of log directories: ranges of bytes split at batch boundaries, a task for each.
 
-Offsets, partitions and times that nobody wants are left out by the index before any record is read.
+Unneeded offsets, partitions and times are left out by the index before any record is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .log_transactions import read_transactions
 
 @dataclass(frozen=True)
 class LogRange(InputPartition):
-    """Bytes `start` to `stop` of a segment, which begin and end with a batch, and the offsets wanted of them.
+    """The bytes `start` to `stop` of a segment, which begin and end with a batch, and the requested offsets in them.
 
     `end_offset` is exclusive. Two ranges never have an offset in common.
     """
@@ -39,7 +39,7 @@ class LogRange(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What is wanted of the partitions. `least_timestamp` (ms) leaves out what is surely older.
+    """The request for a read of partitions. `least_timestamp` (ms) leaves out batches that are certainly older.
 
     With `read_committed` the records of open transactions are left out, and those of aborted ones noted.
     """
@@ -56,7 +56,7 @@ class PlanOptions:
 
 
 def plan(partitions: Sequence[PartitionFiles], options: PlanOptions) -> list[LogRange]:
-    """The ranges to read, partition by partition in the order of their offsets.
+    """Return the ranges to read, partition by partition in the order of their offsets.
 
     Raises DamagedLogError, DataLossError, OptionError where no record is as young as the starting time, OSError.
     """
@@ -90,7 +90,7 @@ def _cut(
     ends_inside: bool,
     options: PlanOptions,
 ) -> Iterator[LogRange]:
-    """The ranges of one segment; `ends_inside` says that `end_offset` is not behind it."""
+    """Yield the ranges of one segment; `ends_inside` means that `end_offset` is within the segment."""
     stored = mapped(segment, segment.size_bytes)
     index = SegmentIndex(segment, stored)
     try:
@@ -121,12 +121,12 @@ def _start(stored: memoryview, index: SegmentIndex, first_offset: int, least_tim
 
 
 def _stop(stored: memoryview, index: SegmentIndex, start: int, end_offset: int) -> int:
-    """Position of the first batch that begins at or after `end_offset`."""
+    """Return the position of the first batch that begins at or after `end_offset`."""
     position, _ = seek(stored, max(start, index.before_offset(end_offset)), len(stored), end_offset, ANY_TIME)
     batch = read_batch(stored, position) if position < len(stored) else None
     if batch is None:
         return len(stored)
-    # It holds or follows the end; what its header cannot tell the reader of its records will.
+    # The batch contains or follows the end; without a record count in the header the reader of its records decides.
     begins_before = batch.record_count is None or batch.base_offset < end_offset
     return batch.end if begins_before else position
 
@@ -187,7 +187,8 @@ def _offset_of(partition: PartitionFiles, bound: Bound, *, fails_on_data_loss: b
 
 
 def first_record_since(partition: PartitionFiles, timestamp_ms: int) -> int | None:
-    """Offset of the first record of `timestamp_ms` or later, None if there is none (or time stamps are unknown, in v0).
+    """Return the offset of the first record of `timestamp_ms` or later, None without one (or without time stamps, in
+    v0).
 
     Raises DamagedLogError, OSError.
     """

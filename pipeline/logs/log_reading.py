@@ -1,4 +1,4 @@
-"""What a task does with a range of a log directory: read it in pieces, and make Arrow batches of them."""
+"""The read of a range of a log directory in a task: in pieces, converted to Arrow batches."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .log_plan import LogRange, PlanOptions, plan
 from .log_transactions import hides_aborted
 
 PIECE_BYTES = 8 << 20
-"""Read at once, unless a batch is larger."""
+"""The bytes read at once, unless a batch is larger."""
 
 ATTEMPTS = 5
-"""How often a range is looked up anew because compaction put other files in the place of its own."""
+"""The number of attempts to find a range again after compaction has replaced its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What rows are wanted, and how many at once. `least_timestamp` in ms leaves out batches that are older."""
+    """The options of a read: rows and their batch size. `least_timestamp` in ms leaves out older batches."""
 
     mode: Mode
     batch_rows: int
@@ -45,7 +45,7 @@ class ReadOptions:
 
 
 def read_range(log_range: LogRange, options: ReadOptions, attempts: int = ATTEMPTS) -> Iterator[pa.RecordBatch]:
-    """The rows of one range. Raises DamagedLogError, DataLossError, OSError."""
+    """Yield the rows of one range. Raises DamagedLogError, DataLossError, OSError."""
     try:
         descriptor = os.open(log_range.segment.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -66,7 +66,9 @@ def read_range(log_range: LogRange, options: ReadOptions, attempts: int = ATTEMP
 
 
 def _read_moved(log_range: LogRange, options: ReadOptions, attempts: int) -> Iterator[pa.RecordBatch]:
-    """The same offsets from whatever files have them now: compaction and retention replace and remove segments."""
+    """Yield the same offsets from the files that hold them now: compaction and retention replace and remove
+    segments.
+    """
     if attempts == 0:
         raise PipelineError(f"{log_range.topic}-{log_range.partition}: its files change too fast to be read")
     place = PlanOptions(
@@ -82,7 +84,9 @@ def _read_moved(log_range: LogRange, options: ReadOptions, attempts: int) -> Ite
 
 
 class _Pieces:
-    """The bytes of a range by `pread`: a file that is cut meanwhile is an error then and not the end of the process."""
+    """The bytes of a range by `pread`: a file that is truncated meanwhile is an error then, not the end of the
+    process.
+    """
 
     def __init__(self, descriptor: int, log_range: LogRange) -> None:
         self._descriptor = descriptor
@@ -90,7 +94,7 @@ class _Pieces:
         self._range = log_range
 
     def at(self, position: int) -> memoryview:
-        """The bytes from `position` on: at least one batch, if it is whole. Good until the next call."""
+        """Return the bytes from `position` on: at least one batch, if it is complete. Valid until the next call."""
         piece = self._read(position)
         if len(piece) >= v0.LOG_OVERHEAD:
             _, size = v0.OFFSET_AND_SIZE.unpack_from(piece)
@@ -112,19 +116,19 @@ class _Pieces:
 
 
 class _Mapped:
-    """The bytes of a range mapped: for those who look at few of them."""
+    """The bytes of a range mapped into memory, for reads that need few of them."""
 
     def __init__(self, descriptor: int, log_range: LogRange) -> None:
         self._start = log_range.start
         self._stored = OsFile(descriptor).map(log_range.start, log_range.stop - log_range.start)
 
     def at(self, position: int) -> memoryview:
-        """The bytes from `position` on."""
+        """Return the bytes from `position` on."""
         return self._stored[position - self._start :]
 
 
 class _Reader:
-    """Goes through a range piece by piece."""
+    """The reader of a range, piece by piece."""
 
     def __init__(self, log_range: LogRange, options: ReadOptions) -> None:
         self._range = log_range
@@ -156,7 +160,7 @@ class _Reader:
         )
 
     def read(self, pieces: _Pieces | _Mapped) -> Iterator[pa.RecordBatch]:
-        """All rows. Raises DamagedLogError where a batch does not end where it should."""
+        """Yield all rows. Raises DamagedLogError if a batch does not end where it should."""
         position = self._range.start
         while position < self._range.stop:
             piece = pieces.at(position)
@@ -168,7 +172,7 @@ class _Reader:
             position += self._piece_end
 
     def _rows(self, piece: memoryview, position: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the whole batches in `piece`, which is at `position` of the file."""
+        """Yield the rows of the complete batches in `piece`, which is at `position` of the file."""
         if self._options.mode is Mode.RECORDS:
             yield from self._records.read(piece)
             self._piece_end = self._records.position
@@ -192,7 +196,7 @@ class _Reader:
 
 
 def range_row(item: LogRange) -> dict[str, Any]:
-    """Its row in `mode=ranges`."""
+    """Return the row of a range in `mode=ranges`."""
     return {
         "topic": item.topic,
         "partition": item.partition,

@@ -1,6 +1,7 @@
-"""Which records of a log directory are committed, found out from the batches alone: no index of transactions is needed.
+"""The committed records of a log directory, found by the batches alone, without an index of transactions.
 
-One pass over the headers: a producer's transaction begins with its first transactional batch and ends with its marker.
+One pass over the headers: a producer's transaction begins with its first transactional batch and ends with its
+marker.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ HEADERS_AT_ONCE = 10_000
 
 
 def aborted_transactions(partition: PartitionFiles) -> tuple[AbortedTransaction, ...]:
-    """The transactions that were aborted, in the order of their markers. Raises DamagedLogError, OSError."""
+    """Return the transactions that were aborted, in the order of their markers. Raises DamagedLogError, OSError."""
     return read_transactions(partition)[0]
 
 
 def read_transactions(partition: PartitionFiles) -> tuple[tuple[AbortedTransaction, ...], int]:
-    """The same, and the offset up to which every transaction is decided, the partition's end at most.
+    """Return the aborted transactions, and the offset before which every transaction has ended, at most the partition's
+    end.
 
     Raises DamagedLogError, OSError.
     """
@@ -45,7 +47,7 @@ def read_transactions(partition: PartitionFiles) -> tuple[tuple[AbortedTransacti
 
 
 def hides_aborted(aborted: Sequence[AbortedTransaction]) -> BatchFilter | None:
-    """Says of a batch whether it belongs to one of these transactions."""
+    """Return a filter that tells whether a batch belongs to one of these transactions."""
     if not aborted:
         return None
 
@@ -71,7 +73,7 @@ def _transactional_batches(partition: PartitionFiles) -> Iterator[BatchView]:
 
 
 def _chosen(rows: pa.RecordBatch) -> list[int]:
-    """Positions of the transactional batches, markers among them."""
+    """Return the positions of the transactional batches, markers among them."""
     positions: list[int] = rows.column("position").filter(rows.column("isTransactional")).to_pylist()
     return positions
 

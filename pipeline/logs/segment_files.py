@@ -1,4 +1,4 @@
-"""Segment files written by tasks: whole or not there, so that a task that runs twice changes nothing."""
+"""Segment files written by tasks, complete or not at all, so that a task that runs twice changes nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ BUFFER_BYTES = 4 << 20
 
 
 def segment_path(log_dir: Path, topic: str, partition: int, base_offset: int) -> Path:
-    """Where that segment of the partition lies under a log directory."""
+    """Return the path of a partition's segment under a log directory."""
     return log_dir / partition_directory(topic, partition) / offset_file(base_offset, ".log")
 
 
 def write_segment(path: Path, batches: Iterable[bytes]) -> int:
-    """Write stored batches, which must be in order, as the segment `path`; returns its size in bytes.
+    """Write stored batches, which must be in order, as the segment `path`; return its size in bytes.
 
-    What is there under that name is replaced at once, after the new bytes are on the disk. Raises OSError.
+    An existing file of that name is replaced atomically, after the new bytes are on the disk. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.part")

@@ -1,1 +1,1 @@
-"""Writing rows and stored batches to topics, exactly once where a transaction is used."""
+"""Writes of rows and stored batches to topics, exactly once where a transaction is used."""

@@ -1,4 +1,4 @@
-"""Rows of a table in, record batches of format v2 out, ready to be produced."""
+"""The conversion of a table's rows to record batches of format v2, ready to be produced."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BY_KEY = -1
 """The partition of a row that names none."""
 
 Built = tuple[Partition, Buffer]
-"""A batch, and where it goes; its offsets and producer are for others to fill in."""
+"""A batch and its partition; the caller sets its offsets and producer."""
 
 
 class BatchBuilder:
-    """Sorts rows by partition into batches of about `batch_bytes` before compression.
+    """A builder that sorts rows by partition into batches of about `batch_bytes` before compression.
 
-    A row goes to its `partition`; without one, where Kafka's producers put its key; without a key, to one partition
-    for as long as a batch lasts, then to the next.
+    A row goes to its `partition`; without one, to the partition that Kafka's producers choose for its key; without a
+    key, to one partition until its batch is full, then to the next.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BatchBuilder:
         self._topics: dict[str, TopicBatches] = {}
 
     def add(self, rows: pa.RecordBatch) -> Iterator[Built]:
-        """Take rows in; yields the batches that have become full. Raises PipelineError for rows that cannot go."""
+        """Append rows; yield the batches that are full. Raises PipelineError for rows that cannot be produced."""
         for topic, of_topic in self._by_topic(rows):
             if topic not in self._topics:
                 count = self._partition_count(topic)
@@ -57,7 +57,7 @@ class BatchBuilder:
             yield from self._add(topic, self._topics[topic], of_topic)
 
     def rest(self) -> Iterator[Built]:
-        """What is not full."""
+        """Yield the batches that are not full."""
         for topic, batches in self._topics.items():
             for partition, batch in enumerate(batches.growing):
                 if batch is not None:
@@ -65,7 +65,7 @@ class BatchBuilder:
         self._topics.clear()
 
     def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of each topic, in order."""
+        """Yield the rows of each topic, in order."""
         if self._topic is not None:
             yield self._topic, rows
             return
@@ -103,7 +103,7 @@ class BatchBuilder:
 
 
 def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
-    """Raise PipelineError for a partition that there is not."""
+    """Raise PipelineError for a partition that does not exist."""
     bounds = pc.min_max(_column(rows, "partition", pa.int64())).as_py()
     for partition in (bounds["min"], bounds["max"]):
         if partition is not None and not 0 <= partition < count:
@@ -111,7 +111,7 @@ def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
 
 
 def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
-    """The columns of a record; those that are not there are null, time stamps `now_ms` then."""
+    """Return the columns of a record; missing ones are null, missing time stamps `now_ms`."""
     column = partial(_column, rows)
     millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), 1000), now_ms)
     partitions = pc.fill_null(column("partition", pa.int32()), BY_KEY)

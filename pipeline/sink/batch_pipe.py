@@ -1,8 +1,8 @@
-"""Batches in one transaction to one partition's leader: many requests under way, nothing copied, nothing repeated.
+"""A pipeline of batches in one transaction to one partition's leader: many requests in flight, no copy, no retry.
 
-`client.Producer` repeats what may be repeated and splits what is too large, for which it keeps a queue and a state for
-each batch. Who writes in transactions that begin anew after any failure needs none of that: batches go from the memory
-that they were fetched to, where their headers are changed, to the socket.
+`client.Producer` retries batches and splits those that are too large, for which it keeps a queue and a state for
+each batch. A writer whose transactions start over after any failure needs neither: batches are sent from the memory
+into which they were fetched, where their headers are changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from ..kafka.offset_options import Partition
 from ..kafka.wire import Wire, WireSettings
 
 NEWEST_WITH_RECORDS_LAST = 7
-"""Of Produce. Version 8 has texts for single records in its answers, version 9 tagged fields behind the records."""
+"""The newest version of Produce with records as the last field: version 8 adds errors of records to answers, version 9
+tagged fields.
+"""
 ALL_REPLICAS = -1
 BATCHES_AT_ONCE = 8
 BATCHES_UNDER_WAY = 16
@@ -34,7 +36,7 @@ BYTES_UNDER_WAY = 4 << 20
 
 
 class BatchPipe:
-    """A context manager; after an exception it is of no more use."""
+    """A connection for transactional batches; a context manager that is unusable after an exception."""
 
     def __init__(self, settings: WireSettings, place: Partition, transactional_id: str) -> None:
         self._cluster = ClusterView(settings)
@@ -61,15 +63,15 @@ class BatchPipe:
         self._cluster.close()
 
     def topic_id(self) -> UUID:
-        """The id of the topic that has the name now. Raises PipelineError."""
+        """Return the id of the topic that has the name now. Raises PipelineError."""
         topic, _ = self._place
         return self._cluster.topics([topic])[topic].topic_id
 
     def append(self, batches: Sequence[Buffer], identity: tuple[int, int]) -> list[int]:
-        """Append v2 batches in order, as those of this producer id and epoch; the offset of each one's first record.
+        """Append v2 batches in order, with this producer id and epoch; return the offset of each batch's first record.
 
-        Batches in memory that can be written to are changed there. Raises BrokerError, ConnectionLostError,
-        PipelineError; then the transaction has to be aborted.
+        Batches in writable memory are changed in place. Raises BrokerError, ConnectionLostError, PipelineError; then
+        the transaction must be aborted.
         """
         if identity != self._identity:
             self._identity, self._sequence = identity, 0
@@ -88,7 +90,7 @@ class BatchPipe:
             while self._under_way:
                 offsets.append(self._answer(wire))
         except BrokerError:
-            # What is still on its way must not come after the transaction's end.
+            # Requests in flight must not be appended after the transaction's end.
             with suppress(ConnectionLostError):
                 while self._under_way:
                     self._receive(wire)
@@ -96,7 +98,7 @@ class BatchPipe:
         return offsets
 
     def _is_full(self, count: int, size_bytes: int) -> bool:
-        """Whether answers have to be waited for before so much is sent."""
+        """Return whether the pipe must wait for answers before it sends `count` batches of `size_bytes` in all."""
         return len(self._under_way) + count > BATCHES_UNDER_WAY or sum(self._under_way) + size_bytes > BYTES_UNDER_WAY
 
     def _stamped(self, batch: Buffer) -> memoryview:
@@ -109,7 +111,7 @@ class BatchPipe:
         return view
 
     def _answer(self, wire: Wire) -> int:
-        """The offset that the oldest batch under way got. Raises BrokerError, ConnectionLostError."""
+        """Return the offset of the oldest batch in flight. Raises BrokerError, ConnectionLostError."""
         answer = self._receive(wire)
         for topic in answer.responses:
             for part in topic.partition_responses:
@@ -124,7 +126,7 @@ class BatchPipe:
 
 
 def _groups(batches: Sequence[Buffer]) -> Iterator[list[Buffer]]:
-    """The batches in order, as many at once as one write should take."""
+    """Yield the batches in order, in groups for one write each."""
     group: list[Buffer] = []
     size = 0
     for batch in batches:

@@ -1,9 +1,9 @@
-"""Appending to one partition exactly once: each transaction also commits how far the source was read.
+"""Exactly-once appends to one partition: each transaction also commits the progress in the source.
 
-Progress is a group's offset for the partition that is written to: the source's next offset. Who starts takes the
-transactional id over, which aborts what a task before it has left open and fences that task off; only then is the
-progress read, so nothing can change it any more. The text beside the offset says whose progress it is, and of which
-topic: one that is made anew under the same name begins without progress, and in the middle of a copy is an error.
+The progress is a group's offset for the target partition: the source's next offset. A starting copy takes over the
+transactional id, which aborts an open transaction of an earlier task and fences that task; only then is the progress
+read, so no other task can change it any more. The metadata of the offset has the purpose of the progress and the
+topic's id: a recreated topic of the same name starts without progress, and is an error in the middle of a copy.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .batch_pipe import BatchPipe
 T = TypeVar("T")
 
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The most that Kafka's brokers allow."""
+"""The largest value that Kafka's brokers allow."""
 ATTEMPTS = 5
-"""How often in a row a copy begins anew where it was, when brokers go away or forget."""
+"""The number of consecutive attempts to continue a copy when brokers fail or lose state."""
 NOBODY = (-1, -1)
 PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
-    """Where a copy goes. `purpose` tells uses of a group apart that must not go on where another has ended."""
+    """The target of a copy. `purpose` separates uses of a group that must not continue each other's progress."""
 
     settings: WireSettings
     group: str
@@ -49,13 +49,13 @@ class CopyTarget:
 
     @property
     def transactional_id(self) -> str:
-        """Of the one producer that may write the partition for this group."""
+        """The transactional id of the only producer that may write the partition for this group."""
         topic, partition = self.place
         return f"{self.group}.{topic}.{partition}"
 
 
 class ExactCopy:
-    """A context manager; see the module."""
+    """An exactly-once copy to one partition, as a context manager; see the module."""
 
     def __init__(self, target: CopyTarget) -> None:
         self._target = target
@@ -72,7 +72,7 @@ class ExactCopy:
         self.has_appended = False
         """Whether a transaction was committed."""
         self.reached: int | None = None
-        """The source's next offset, once that is known."""
+        """The source's next offset, once it is known."""
 
     async def __aenter__(self) -> Self:
         await self._producer.__aenter__()
@@ -85,13 +85,13 @@ class ExactCopy:
             await self._producer.__aexit__(kind, error, traceback)
 
     async def partition_count(self) -> int:
-        """Of the target's topic."""
+        """Return the partition count of the target's topic."""
         return len(await self._producer.partitions_for(self._target.place[0]))
 
     async def progress(self) -> tuple[int | None, Any]:
-        """The source's next offset, None if nothing was copied, and the note of the last `append`.
+        """Return the source's next offset, None if nothing was copied, and the note of the last `append`.
 
-        Comes first. Raises PipelineError if the group has the progress of another purpose.
+        Must be called first. Raises PipelineError if the group has the progress of another purpose.
         """
         place = self._target.place
         self._topic_id = await trio.to_thread.run_sync(self._pipe.topic_id)
@@ -111,7 +111,7 @@ class ExactCopy:
                 f"not {self._target.purpose!r}; choose another --name"
             )
         if not is_of_this_topic:
-            # Brokers forget a topic's offsets with it, but not those of a transaction that ends just afterwards.
+            # Brokers delete a topic's offsets with it, but not those of a transaction that ends just afterwards.
             return None, None
         self.reached = committed.offset
         return committed.offset, note
@@ -119,19 +119,20 @@ class ExactCopy:
     async def append(
         self, batches: Sequence[Buffer], next_offset: int, note: Callable[[list[int]], Any] = lambda offsets: None
     ) -> list[int]:
-        """Append v2 batches, and commit that the source was read up to `next_offset`, or do neither.
+        """Append v2 batches and commit the progress up to `next_offset`, both or neither.
 
-        Batches in memory that can be written to are changed there: it must be the caller's own. Returns the offset of
-        each batch's first record; `note` makes of them what stands beside the progress. Raises RecreatedTopicError.
+        Batches in writable memory are changed in place: the caller must own the memory. Returns the offset of each
+        batch's first record; `note` converts these offsets to the note that is stored with the progress. Raises
+        RecreatedTopicError.
         """
         producer, place = self._producer, self._target.place
         async with producer.transaction():
             identity = await producer.join_transaction(*place) if batches else NOBODY
-            # What is under way cannot be recalled: who cancels waits for its answers.
+            # Requests in flight cannot be withdrawn: a cancelled call waits for their answers.
             offsets = await trio.to_thread.run_sync(self._pipe.append, batches, identity)
             found = await trio.to_thread.run_sync(self._pipe.topic_id)
             if found != self._topic_id:
-                # Of this transaction the first batches may be in the one, the others in the other topic.
+                # The first batches of this transaction may be in the former topic, the others in the new one.
                 raise RecreatedTopicError(*place, next_offset, "target", self._topic_id, found)
             described = {"purpose": self._target.purpose, "topic": str(self._topic_id), "note": note(offsets)}
             text = json.dumps(described, separators=(",", ":"))
@@ -141,7 +142,7 @@ class ExactCopy:
 
 
 def copy_with_patience(target: CopyTarget, work: Callable[[ExactCopy], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
-    """Run `work`, which begins where the copy's progress says, and again when brokers go away meanwhile.
+    """Run `work`, which continues from the copy's progress, and run it again when brokers fail meanwhile.
 
     Raises PipelineError.
     """

@@ -40,7 +40,7 @@ SINK_OPTIONS = ("topic", "delivery", "sinkName", "batchId", "includeHeaders", "c
 DEFAULT_BATCH_BYTES = 256 << 10
 DEFAULT_MAX_REQUEST_BYTES = 16 << 20
 DEFAULT_TRANSACTION_TIMEOUT_MS = 900_000
-"""The most that Kafka's brokers allow: a task that fills its micro-batch slowly must not lose it."""
+"""The largest value that Kafka's brokers allow: a task that fills its micro-batch slowly must not lose it."""
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
@@ -56,7 +56,7 @@ _COLUMN_TYPES = {
 
 
 class KafkaSinkWriter(DataSourceArrowWriter):
-    """`df.write`: one micro-batch by itself."""
+    """The writer of `df.write`: one micro-batch by itself."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._options = sink_options(schema, options)
@@ -68,25 +68,25 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._name = name or f"gregor-write-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: write its rows. Raises PipelineError."""
+        """Write the rows of a task. Raises PipelineError."""
         context = TaskContext.get()
         task = SinkTask(self._name, self._batch_id or 0, context.partitionId(), "")
         return write_rows(iterator, task, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All rows are in: what was noted in case a task ran again is of no more use, if nobody else names it."""
+        """Delete the notes for repeated tasks, as all rows are written, unless the sink has a name."""
         if self._is_named or not self._options.is_exactly_once:
             return
         names = [message.name for message in messages if isinstance(message, SinkReceipt) and message.rows]
         try:
             trio.run(forget_sink, self._options, names)
         except (BrokerError, ClientError):
-            # They expire by themselves (offsets.retention.minutes).
+            # The notes expire by themselves (offsets.retention.minutes).
             return
 
 
 class KafkaSinkStreamWriter(DataSourceStreamArrowWriter):
-    """`writeStream`: each micro-batch once."""
+    """The writer of `writeStream`: each micro-batch once."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._options = sink_options(schema, options)
@@ -95,7 +95,7 @@ class KafkaSinkStreamWriter(DataSourceStreamArrowWriter):
             raise OptionError("batchId is for df.write; a stream has its own")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: write its rows. Raises PipelineError."""
+        """Write the rows of a task. Raises PipelineError."""
         context = TaskContext.get()
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY)
         batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
@@ -106,14 +106,14 @@ class KafkaSinkStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, task, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do: each task has committed its own."""
+        """Do nothing: each task has committed its own transaction."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing either: what tasks have committed is found when the micro-batch is repeated."""
+        """Do nothing: the transactions that tasks have committed are found when the micro-batch is repeated."""
 
 
 def sink_options(schema: StructType, options: SourceOptions) -> SinkOptions:
-    """Check columns and options on the driver, before anything runs. Raises OptionError."""
+    """Check columns and options on the driver, before any task runs. Raises OptionError."""
     is_raw = "raw" in schema.fieldNames()
     _check_columns(schema, options.get("topic"), is_raw=is_raw)
     wire = WireSettings.from_options(options)

@@ -1,8 +1,8 @@
-"""One partition from one cluster to another in batches that nobody opens: fetched and produced in the same task.
+"""A shallow copy of one partition from one cluster to another: batches are fetched and produced without decoding.
 
-What a batch becomes on the way is said in `client.mirroring.outgoing`: nearly always itself, with another producer in
-its header. Each transaction at the target takes some batches and the progress, so a crash loses and doubles nothing;
-beside the progress stands which offsets became which, until that is in the table of offsets.
+`client.mirroring.outgoing` converts the batches; nearly all are sent unchanged except for the producer in their
+headers. Each transaction at the target contains some batches and the progress, so a crash loses and doubles nothing;
+the mapping of their offsets is stored with the progress until it is in the table of offsets.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..kafka.offset_options import EARLIEST, Partition
 from .exact_copy import CopyTarget, ExactCopy, copy_with_patience
 
 Run = tuple[int, int, int, int]
-"""Source offsets from and until, the target offset of the first record, and the number of records."""
+"""The source offsets from and until, the target offset of the first record, and the number of records."""
 
 MOST_NOTED_RUNS = 60
-"""What surely fits beside a committed offset (offset.metadata.max.bytes: 4096)."""
+"""The number of runs that always fits into the metadata of a committed offset (offset.metadata.max.bytes: 4096)."""
 
 OFFSETS = pa.schema(
     [
@@ -40,15 +40,18 @@ OFFSETS = pa.schema(
         ("records", pa.int64()),
     ]
 )
-"""The table of offsets. Where `records` is `sourceUntil` - `sourceFrom`, offsets correspond one to one; where it is
-less (markers, aborted or compacted records lie between), only the ends do."""
+"""The table of offsets.
+
+Where `records` is `sourceUntil` - `sourceFrom`, offsets correspond one to one; where it is less (markers, aborted or
+compacted records in between), only the ends correspond.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorWork:
-    """One task: a partition up to `end_offset` of the source's topic of that id.
+    """The work of one task: a partition up to `end_offset` of the source's topic of that id.
 
-    `offsets_root` is where the table of offsets goes.
+    `offsets_root` is the directory of the table of offsets.
     """
 
     source: FetchOptions
@@ -63,7 +66,7 @@ class MirrorWork:
 
 @dataclass(frozen=True, slots=True)
 class MirrorReceipt:
-    """What became of it: what this run copied, where it began, and how many batches had to be built anew."""
+    """The result of a task: the batches that this run copied, its first offset, and the number of rebuilt batches."""
 
     place: Partition
     records: int
@@ -74,7 +77,7 @@ class MirrorReceipt:
 
 
 def mirror_partition(work: MirrorWork) -> MirrorReceipt:
-    """Copy what is not copied yet. Raises PipelineError."""
+    """Copy the offsets that are not copied yet. Raises PipelineError."""
     return copy_with_patience(work.target, _Mirror(work).run)
 
 
@@ -85,11 +88,11 @@ class _Mirror:
         self._began_at: int | None = None
 
     async def run(self, copy: ExactCopy) -> MirrorReceipt:
-        """Go on where the progress says."""
+        """Continue from the stored progress."""
         work = self._work
         position, note = await copy.progress()
         if note and work.offsets_root is not None:
-            # A run that was killed right after its commit has not written them.
+            # A run that was killed right after its commit has not written these runs.
             write_offsets(work.offsets_root, work.target.place, [(run[0], run[1], run[2], run[3]) for run in note])
         start = await trio.to_thread.run_sync(self._earliest) if position is None else position
         if self._began_at is None:
@@ -117,7 +120,7 @@ class _Mirror:
             return cluster.list_offsets({place: EARLIEST})[place] or 0
 
     def _transactions(self, start: int) -> Iterator[tuple[int, list[Outgoing], int]]:
-        """Where each begins in the source, its batches, and where the next begins."""
+        """Yield for each transaction its first source offset, its batches, and the source offset after it."""
         work = self._work
         wanted = FetchRange(*work.target.place, start, work.end_offset, work.topic_id)
         waiting: list[Outgoing] = []
@@ -142,10 +145,10 @@ class _Mirror:
             raise DamagedLogError(*self._work.target.place, first, f"at or after it: {fault}") from fault
 
     def _shown(self, piece: FetchedPiece) -> Iterator[BatchView]:
-        """What consumers of committed records see of a piece. Raises DamagedLogError."""
+        """Yield the batches of a piece that read_committed consumers see. Raises DamagedLogError."""
         for batch in iter_batches(piece.stored):
             if not batch.crc_is_valid:
-                # It will get another one, which would hide the damage for ever.
+                # The copy gets a new CRC, which would hide the damage for ever.
                 raise DamagedLogError(*self._work.target.place, batch.stored_offset, f"{batch!r} has a wrong CRC")
             is_hidden = piece.hides_batch is not None and piece.hides_batch(batch)
             if not is_hidden and not batch.is_control:
@@ -153,7 +156,7 @@ class _Mirror:
 
 
 def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) -> list[Run]:
-    """Which offsets became which, in as few rows as can be."""
+    """Return the mapping of source offsets to target offsets, in as few rows as possible."""
     runs: list[Run] = []
     for item, offset in zip(outgoing, offsets, strict=True):
         begin = runs[-1][1] if runs else start
@@ -167,7 +170,7 @@ def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) ->
 
 
 def write_offsets(root: Path, place: Partition, runs: Sequence[Run]) -> None:
-    """Write a file of the table, named by its first offset, so that it is the same file if it is written again."""
+    """Write a file of the table, named by its first offset, so that a repeated write replaces the same file."""
     if not runs:
         return
     topic, number = place

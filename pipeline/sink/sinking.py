@@ -38,14 +38,14 @@ from ..kafka.offset_options import Partition
 from .batch_building import BatchBuilder, Built
 
 DELIVERIES_AHEAD = 64
-"""Batches that may be under way before the oldest is waited for."""
+"""The number of batches in flight before the task waits for the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go, and how. `topic` None takes it from the rows; `producer` and `client` are keys of our client.
+    """The options of a sink. With `topic` None the rows name it; `producer` and `client` are keys of our client.
 
-    `ca_file` is a PEM file of the certificates to believe where TLS is used.
+    `ca_file` is a PEM file of the trusted certificates for TLS.
     """
 
     bootstrap: str
@@ -59,7 +59,7 @@ class SinkOptions:
     ca_file: str | None = None
 
     def reach(self) -> dict[str, Any]:
-        """`client`, with what cannot be sent from the driver to a task."""
+        """Return `client` with the settings that cannot be sent from the driver to a task."""
         if self.ca_file is None:
             return self.client
         return {**self.client, "ssl_context": ssl.create_default_context(cafile=self.ca_file)}
@@ -67,7 +67,7 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """Which part of which micro-batch a task writes; `run` tells the streams apart that write to one sink."""
+    """The part of a micro-batch that a task writes; `run` distinguishes the streams that write to one sink."""
 
     sink: str
     batch_id: int
@@ -82,7 +82,7 @@ class SinkTask:
 
 @dataclass
 class SinkReceipt(WriterCommitMessage):
-    """What a task has done: its rows, and the offsets they were written to, first and last by topic and partition."""
+    """The result of a task: its rows, and the first and last offset of them by topic and partition."""
 
     rows: int = 0
     was_repeated: bool = False
@@ -91,7 +91,7 @@ class SinkReceipt(WriterCommitMessage):
 
 
 def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOptions) -> SinkReceipt:
-    """Write the rows of one task. Raises PipelineError, and nothing of them is visible then (to read_committed)."""
+    """Write the rows of one task. Raises PipelineError, and none of them is visible then (to read_committed)."""
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is None:
         return SinkReceipt(name=task.name)
@@ -103,13 +103,13 @@ def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOpti
 
 
 async def forget_sink(options: SinkOptions, names: list[str]) -> None:
-    """Remove the groups of tasks whose sink will not be written to again. Raises BrokerError, ClientError."""
+    """Delete the groups of tasks whose sink will not be written to again. Raises BrokerError, ClientError."""
     async with Admin(options.bootstrap, **options.reach()) as admin:
         await admin.delete_groups(names)
 
 
 class _Writer:
-    """Writes one task's rows."""
+    """The writer of one task's rows."""
 
     def __init__(self, task: SinkTask, options: SinkOptions) -> None:
         self._task = task
@@ -127,7 +127,7 @@ class _Writer:
             return self._receipt
         identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.reach()}
         async with Producer(options.bootstrap, **identity) as producer:
-            # Only now has whoever had this id before either committed or lost it.
+            # Only now has an earlier owner of this transactional id either committed or lost its transaction.
             if await self._was_written(first, rest):
                 return self._receipt
             async with producer.transaction():
@@ -136,7 +136,7 @@ class _Writer:
         return self._receipt
 
     async def _was_written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> bool:
-        """Whether this micro-batch is in the topics already. Raises PipelineError if it was another one."""
+        """Return whether this micro-batch is in the topics already. Raises PipelineError if another one is."""
         async with Admin(self._options.bootstrap, **self._options.reach()) as admin:
             committed = await admin.committed_offsets(self._task.name)
         if not committed:
@@ -178,7 +178,7 @@ class _Writer:
                 await self._send(producer, place, batch)
             if not self._options.is_raw:
                 self._receipt.rows += rows.num_rows
-            # In a thread, so that batches go out while Spark makes the next rows.
+            # In a thread, so that batches are sent while Spark makes the next rows.
             rows = await trio.to_thread.run_sync(next, rest, None)
         for place, batch in builder.rest():
             await self._send(producer, place, batch)
@@ -204,7 +204,7 @@ class _Writer:
             await self._settle(DELIVERIES_AHEAD // 2)
 
     async def _settle(self, left: int) -> None:
-        """Wait for the oldest deliveries until `left` are under way. Raises what became of one."""
+        """Wait for the oldest deliveries until `left` are in flight. Raises the error of a failed one."""
         settled = self._under_way[: len(self._under_way) - left]
         del self._under_way[: len(settled)]
         for place, count, delivery in settled:
@@ -214,7 +214,7 @@ class _Writer:
 
 
 def _raw_batches(rows: pa.RecordBatch, topic: str | None) -> Iterator[Built]:
-    """The stored batches in rows of `mode=raw`; control batches belong to the log that they came from."""
+    """Yield the stored batches in rows of `mode=raw`, without control batches, which belong to their own log."""
     topics = rows.column("topic").to_pylist() if topic is None else [topic] * rows.num_rows
     for name, partition, raw in zip(topics, rows.column("partition").to_pylist(), rows.column("raw"), strict=True):
         for batch in iter_batches(raw.as_py()):
