@@ -21,7 +21,7 @@ from .wire import WireSettings
 
 
 class ReadPlan:
-    """What the options say, for the batch and the stream reader alike. Raises OptionError for bad ones."""
+    """The parsed options, for the batch and the stream reader alike. Raises OptionError for invalid ones."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -49,14 +49,14 @@ class ReadPlan:
         )
 
     def tasks(self, start: dict[Partition, int], end: dict[Partition, int]) -> list[InputPartition]:
-        """A task for each range, or one that lists them all in `mode=ranges`; at least one."""
+        """Return a task for each range, or one that lists them all in `mode=ranges`; at least one."""
         ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
         if self.options.mode is Mode.RANGES or not ranges:
             return [ListedRanges(tuple(map(_range_row, ranges)))]
         return list(ranges)
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """What a task gives."""
+        """Yield the rows of a task."""
         if isinstance(partition, ListedRanges):
             yield partition.batch(self.options.arrow_schema())
         else:
