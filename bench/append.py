@@ -39,7 +39,7 @@ PRODUCE_VERSION = 7
 
 
 def megabyte_batch(codec: Codec) -> bytes:
-    """A v2 batch of log-like text of now."""
+    """Return a v2 batch of log-like text with current time stamps."""
     now_ms = SystemClock().now_ms()
     text = b" ".join(random.Random(527).choices(WORDS, k=RECORDS * RECORD_BYTES // 3))
     return v2.build_batch(
@@ -52,7 +52,7 @@ def megabyte_batch(codec: Codec) -> bytes:
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> list[float]:
-    """CPU time of each of so many runs, in this thread."""
+    """Return the CPU time in milliseconds of each run, in this thread."""
     work()
     figures = []
     for _ in range(repeats):
@@ -63,12 +63,12 @@ def milliseconds(work: Callable[[], object], repeats: int) -> list[float]:
 
 
 def spread(figures: list[float], form: str = ",.2f") -> str:
-    """The median, and the range in brackets."""
+    """Format the median, with the range in brackets."""
     return f"{statistics.median(figures):{form}} ({min(figures):{form}}-{max(figures):{form}})"
 
 
 def compare_in_process(scratch: Path, repeats: int) -> None:
-    """The first table."""
+    """Print the first table."""
     print("| codec | bytes | append, CPU ms | of that checking | decompress + compress | append with it |")
     print("|" + " --- |" * 6)
     for codec in Codec:
@@ -96,7 +96,7 @@ def compare_in_process(scratch: Path, repeats: int) -> None:
 
 
 class Load:
-    """Batches of one codec to one topic of one broker."""
+    """The load of one broker: batches of one codec to one topic."""
 
     def __init__(self, broker: BenchBroker, codec: Codec, topic: str) -> None:
         self._broker = broker
@@ -111,7 +111,7 @@ class Load:
         self._topic_bytes = len(topic)
 
     def run(self, batches: int) -> tuple[float, float]:
-        """Send so many; returns MB/s before compression, and the broker's CPU milliseconds per batch."""
+        """Send batches; return MB/s before compression, and the broker's CPU milliseconds per batch."""
         cpu_before, begin = self._broker.cpu_seconds(), time.perf_counter()
         for number in range(batches + IN_FLIGHT):
             if number >= IN_FLIGHT:
@@ -124,14 +124,14 @@ class Load:
 
     def _receive(self) -> None:
         frame = self._wire.receive_frame()
-        # Correlation id, one topic and its name, one partition and its index: then the error.
+        # The error follows the correlation id, one topic and its name, one partition and its index.
         (error,) = struct.unpack_from(">h", frame, 4 + 4 + 2 + self._topic_bytes + 4 + 4)
         if error:
             raise RuntimeError(f"{self._broker.name} refuses a batch: error {error}")
 
 
 def compare_brokers(scratch: Path, rounds: int, batches: int) -> None:
-    """The second table."""
+    """Print the second table."""
     results: defaultdict[tuple[Codec, str], list[tuple[float, float]]] = defaultdict(list)
     with broker_pair(scratch, "log.retention.bytes=500000000", "log.segment.bytes=100000000") as brokers:
         for broker in brokers:
@@ -144,7 +144,7 @@ def compare_brokers(scratch: Path, rounds: int, batches: int) -> None:
         for number in range(rounds + 1):
             for key, load in loads.items():
                 figures = load.run(batches)
-                # A JVM needs a round to get warm.
+                # A JVM needs one round to warm up.
                 if number:
                     results[key].append(figures)
         print("| codec | broker | MB/s | broker CPU ms per MB |\n|" + " --- |" * 4)

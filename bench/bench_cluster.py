@@ -1,6 +1,6 @@
 """Clusters of Gregor or Apache Kafka 3.9.1 on loopback, whose nodes a measurement may stop, kill and start again.
 
-In both, the first node is the only controller and a broker too, and the others are brokers.
+In both, the first node is the only controller and also a broker, and the others are brokers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ READY_LIMIT_S = 60.0
 POLL_S = 0.05
 FIRST_KAFKA_PORT = 19700
 KAFKA_PORTS = itertools.count(FIRST_KAFKA_PORT, 10)
-"""Each node takes two, its own and the one after it."""
+"""The ports of the nodes: each node uses two, its own and the next."""
 
 
 class GregorNode(BenchBroker):
-    """One broker of a `gregor cluster`, as a process of its own."""
+    """A broker of a `gregor cluster`, as a process of its own."""
 
     def __init__(self, name: str, port: int, directory: Path, settings: Sequence[str]) -> None:
         super().__init__(name, port, directory)
@@ -34,29 +34,29 @@ class GregorNode(BenchBroker):
         directory.mkdir(parents=True)
 
     def command(self) -> list[str]:
-        """What `gregor cluster` says to have it again."""
+        """Return the command with which `gregor cluster` starts the node."""
         return gregor_command(*self._settings)
 
 
 @dataclass
 class BenchCluster:
-    """Nodes that run; `nodes[0]` is the controller, and the id of `nodes[i]` is i + 1."""
+    """A running cluster; `nodes[0]` is the controller, and the id of `nodes[i]` is i + 1."""
 
     name: str
     nodes: list[BenchBroker]
 
     @property
     def bootstrap(self) -> str:
-        """What clients want for ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return ",".join(f"{host}:{port}" for host, port in (node.address for node in self.nodes))
 
     @property
     def pids(self) -> str:
-        """The process ids as the load driver takes them."""
+        """The process ids in the format of the load driver."""
         return ",".join(str(node.pid) for node in self.nodes)
 
     def shared_memory_mib(self) -> float:
-        """Memory of all nodes now, what they share counted once (the sum of their PSS)."""
+        """Return the memory of all nodes now, with shared pages counted once (the sum of their PSS)."""
         total_kib = 0
         for node in self.nodes:
             for line in Path(f"/proc/{node.pid}/smaps_rollup").read_text().splitlines():
@@ -65,7 +65,7 @@ class BenchCluster:
         return total_kib / 1024
 
     def wait_for_brokers(self) -> None:
-        """Return when clients see all nodes."""
+        """Wait until clients see all nodes."""
 
         async def wait() -> None:
             async with Admin(self.bootstrap) as admin:
@@ -75,7 +75,7 @@ class BenchCluster:
         trio.run(wait)
 
     def create_topic(self, name: str, *, partitions: int, replicas: int) -> None:
-        """Create a topic as soon as all brokers may have replicas of it; returns when all replicas are in sync."""
+        """Create a topic as soon as all brokers may have replicas of it; return when all replicas are in sync."""
         trio.run(self._create_topic, name, partitions, replicas)
 
     async def _create_topic(self, name: str, partitions: int, replicas: int) -> None:
@@ -86,12 +86,12 @@ class BenchCluster:
                 await until(self.is_in_sync, admin, name, replicas)
 
     async def has_all_brokers(self, admin: Admin) -> bool:
-        """Whether clients see all nodes."""
+        """Return whether clients see all nodes."""
         return len((await admin.describe_cluster()).brokers) == len(self.nodes)
 
     @staticmethod
     async def is_in_sync(admin: Admin, name: str, replicas: int) -> bool:
-        """Whether every partition is led, and by as many in-sync replicas as it should have."""
+        """Return whether every partition has a leader and all of its replicas are in sync."""
         try:
             (topic,) = await admin.describe_topics([name])
         except BrokerError:
@@ -108,20 +108,20 @@ class BenchCluster:
         trio.run(delete)
 
     def remove(self) -> None:
-        """End all nodes, the controller last, and delete their data."""
+        """Stop all nodes, the controller last, and delete their data."""
         for node in reversed(self.nodes):
             node.remove()
 
 
 async def until(is_so: Callable[..., Awaitable[bool]], *arguments: object) -> None:
-    """Ask again and again."""
+    """Wait until `is_so` returns True."""
     while not await is_so(*arguments):  # noqa: ASYNC110 (others know, who do not tell)
         await trio.sleep(POLL_S)
 
 
 @contextmanager
 def gregor_cluster(count: int, directory: Path, *settings: str) -> Iterator[BenchCluster]:
-    """This checkout's brokers, on free ports."""
+    """Run this checkout's brokers, on free ports, during the context."""
     plan = LocalCluster(count, directory, host="127.0.0.1", first_port=0, overrides=settings)
     ports = [int(address.rpartition(":")[2]) for address in plan.bootstrap.split(",")]
     cluster = BenchCluster(f"Gregor x {count}", [])
@@ -139,7 +139,7 @@ def gregor_cluster(count: int, directory: Path, *settings: str) -> Iterator[Benc
 
 @contextmanager
 def kafka_cluster(count: int, *settings: str) -> Iterator[BenchCluster]:
-    """Apache Kafka's brokers, with ../shared/peer."""
+    """Run Apache Kafka's brokers, with ../shared/peer, during the context."""
     ports = list(itertools.islice(KAFKA_PORTS, count))
     cluster = BenchCluster(f"Kafka x {count}", [])
     try:

@@ -22,7 +22,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class BenchBroker:
-    """One of the two; `log_directory` holds its partitions. `start` before anything else."""
+    """One of the two brokers; `log_directory` holds its partitions. `start` must be called first."""
 
     def __init__(self, name: str, port: int, log_directory: Path) -> None:
         self.name = name
@@ -31,22 +31,22 @@ class BenchBroker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
-        """What starts it."""
+        """Return the command that starts the broker."""
         raise NotImplementedError
 
     @property
     def pid(self) -> int:
-        """The process id; while it runs."""
+        """The process id of the running broker."""
         assert self._process is not None
         return self._process.pid
 
     def spawn(self) -> None:
-        """Start it and do not wait."""
+        """Start the broker without waiting."""
         with (self.log_directory.parent / "server.log").open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def start(self) -> None:
-        """Start it; returns when it accepts connections."""
+        """Start the broker; return when it accepts connections."""
         self.spawn()
         deadline = time.monotonic() + START_LIMIT_S
         while time.monotonic() < deadline:
@@ -56,25 +56,25 @@ class BenchBroker:
         raise RuntimeError(f"{self.name}: no answer within {START_LIMIT_S} s; see {self.log_directory.parent}")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it, by SIGKILL to let it die; its data stays."""
+        """Stop the broker, or kill it with SIGKILL; its data remains."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()
             self._process = None
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
+        """Return the user and system time of the process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
     def remove(self) -> None:
-        """End it and delete its data."""
+        """Stop the broker and delete its data."""
         self.stop()
         shutil.rmtree(self.log_directory.parent, ignore_errors=True)
 
 
 def gregor_command(*settings: str) -> list[str]:
-    """What starts a broker of this checkout; of settings that are given twice the later one counts."""
+    """Return the command that starts a broker of this checkout; the later of two equal settings takes precedence."""
     command = [sys.executable, "-m", "gregor.command_line", "serve"]
     for setting in settings:
         command += ["--override", setting]
@@ -82,7 +82,7 @@ def gregor_command(*settings: str) -> list[str]:
 
 
 class Gregor(BenchBroker):
-    """This checkout's broker."""
+    """The broker of this checkout."""
 
     def __init__(self, directory: Path, settings: tuple[str, ...]) -> None:
         super().__init__("Gregor", GREGOR_PORT, directory / "logs")
@@ -90,13 +90,13 @@ class Gregor(BenchBroker):
         directory.mkdir(parents=True)
 
     def command(self) -> list[str]:
-        """`gregor serve`."""
+        """Return the command `gregor serve`."""
         listener = f"listeners=PLAINTEXT://{self.address[0]}:{self.address[1]}"
         return gregor_command(listener, f"log.dirs={self.log_directory}", *self._settings)
 
 
 class Kafka(BenchBroker):
-    """Apache Kafka 3.9.1 as ../shared/peer makes one."""
+    """The broker of Apache Kafka 3.9.1, as ../shared/peer creates it."""
 
     def __init__(self, settings: tuple[str, ...], port: int = KAFKA_PORT) -> None:
         directory = KAFKA_HOME / f"data-{port}"
@@ -111,7 +111,7 @@ class Kafka(BenchBroker):
             time.sleep(0.05)
 
     def command(self) -> list[str]:
-        """The same that the script runs."""
+        """Return the command that the script runs."""
         heap = os.environ.get("KAFKA_HEAP_OPTS", "-Xmx1g").split()
         logging = f"-Dlog4j.configuration=file:{KAFKA_HOME / 'log4j.properties'}"
         properties = self.log_directory.parent / "server.properties"
@@ -120,7 +120,7 @@ class Kafka(BenchBroker):
 
 @contextmanager
 def broker_pair(scratch: Path, *settings: str) -> Iterator[list[BenchBroker]]:
-    """Both brokers, stopped and empty, with these settings; Gregor alone where ../shared is not there."""
+    """Provide both brokers, stopped and empty, with these settings; Gregor alone without ../shared."""
     brokers: list[BenchBroker] = []
     try:
         brokers.append(Gregor(scratch / "gregor", settings))

@@ -20,7 +20,7 @@ PATIENCE_S = 10.0
 
 
 def produce_gregor(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """Ours."""
+    """Produce with our client."""
     import trio
 
     from gregor.client import Producer
@@ -34,7 +34,7 @@ def produce_gregor(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume_gregor(bootstrap: str, topic: str, count: int) -> int:
-    """Ours."""
+    """Consume with our client."""
     import trio
 
     from gregor.client import Consumer
@@ -53,7 +53,7 @@ def consume_gregor(bootstrap: str, topic: str, count: int) -> int:
 
 
 def produce_aiokafka(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """asyncio, batches built by a C extension."""
+    """Produce with aiokafka: asyncio, batches built by a C extension."""
     from aiokafka import AIOKafkaProducer  # type: ignore[import-not-found]
 
     async def run() -> None:
@@ -70,7 +70,7 @@ def produce_aiokafka(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume_aiokafka(bootstrap: str, topic: str, count: int) -> int:
-    """asyncio, batches read by a C extension."""
+    """Consume with aiokafka: asyncio, batches read by a C extension."""
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def run() -> int:
@@ -90,7 +90,7 @@ def consume_aiokafka(bootstrap: str, topic: str, count: int) -> int:
 
 
 def produce_kafka_python(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """Threads, pure Python."""
+    """Produce with kafka-python: threads, pure Python."""
     from kafka import KafkaProducer  # type: ignore[import-not-found]
 
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=LINGER_MS, batch_size=BATCH_BYTES)
@@ -101,7 +101,7 @@ def produce_kafka_python(bootstrap: str, topic: str, values: list[bytes]) -> Non
 
 
 def consume_kafka_python(bootstrap: str, topic: str, count: int) -> int:
-    """Threads, pure Python."""
+    """Consume with kafka-python: threads, pure Python."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None)
@@ -117,7 +117,7 @@ def consume_kafka_python(bootstrap: str, topic: str, count: int) -> int:
 
 
 def produce_confluent(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """librdkafka: everything but the call is C."""
+    """Produce with confluent-kafka: librdkafka, all of it C except for the call."""
     from confluent_kafka import Producer  # type: ignore[import-not-found]
 
     failures: list[Any] = []
@@ -140,7 +140,7 @@ def produce_confluent(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume_confluent(bootstrap: str, topic: str, count: int) -> int:
-    """librdkafka."""
+    """Consume with confluent-kafka: librdkafka."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
@@ -155,7 +155,7 @@ def consume_confluent(bootstrap: str, topic: str, count: int) -> int:
 
 
 def main() -> None:
-    """Do what the arguments say and print what it took."""
+    """Run the client that the arguments name and print the figures."""
     client, direction, bootstrap, topic, count_text, size_text = sys.argv[1:]
     count, size = int(count_text), int(size_text)
     work = globals()[f"{direction}_{client.replace('-', '_')}"]

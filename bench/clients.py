@@ -31,7 +31,7 @@ SIZES = {100: 200_000, 1_000: 100_000}
 
 
 def foreign_python() -> str:
-    """The interpreter of the other clients' environment, which is made if it is missing."""
+    """Return the interpreter of the other clients' environment; create the environment if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
         print("installing the other clients (once) ...", file=sys.stderr)
@@ -41,7 +41,7 @@ def foreign_python() -> str:
 
 
 def run_worker(client: str, direction: str, bootstrap: str, topic: str, count: int, size: int) -> dict[str, float]:
-    """One run of one client; what it printed."""
+    """Run one client once and return its figures."""
     python = sys.executable if client == "gregor" else foreign_python()
     command = [python, str(ROOT / "bench" / "client_worker.py")]
     command += [client, direction, bootstrap, topic, str(count), str(size)]
@@ -54,13 +54,13 @@ def run_worker(client: str, direction: str, bootstrap: str, topic: str, count: i
 
 
 def spread(values: list[float], form: str) -> str:
-    """The median, and the range in brackets."""
+    """Format the median, with the range in brackets."""
     middle, low, high = statistics.median(values), min(values), max(values)
     return f"{middle:{form}} ({low:{form}}-{high:{form}})"
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all clients and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bootstrap", help="a broker that runs already")

@@ -29,15 +29,15 @@ from bench.side_by_side import SHARED, build_driver
 
 PARTITIONS = 12
 CONNECTIONS = 6
-"""In all: a multiple of each number of brokers."""
+"""The total number of connections: a multiple of each number of brokers."""
 TOPIC = "bench-cluster"
 NOT_LED_YET = {"3", "5", "6"}
-"""What a broker answers that has not read of a new topic yet; the driver sends again."""
+"""The error codes of a broker that does not have a new topic's metadata yet; the driver retries."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure: arguments for the driver, and which of its figures are shown under which name."""
+    """A measurement: arguments of the driver, and the names under which its figures are shown."""
 
     name: str
     command: str
@@ -45,7 +45,7 @@ class Case:
     figures: tuple[tuple[str, str], ...]
     connections: int = CONNECTIONS
     is_per_leader: bool = True
-    """Whether the driver opens its connections to each leader, rather than in all."""
+    """Whether the connections are per leader, rather than in all."""
 
 
 PRODUCE_FIGURES = (("MB/s", "payload_mb_s"), ("CPU us a record", "broker_cpu_us_per_record"), ("p99 ms", "p99_ms"))
@@ -58,7 +58,7 @@ SMALL_FIGURES = (
 
 
 def cases(records: int, seconds: float) -> list[Case]:
-    """All of them, in the order in which they run; Fetch reads what the case before it has left."""
+    """Return all cases in the order in which they run; Fetch reads the records of the case before it."""
     batches = ("--batch-bytes", "16384", "--inflight", "5", "--records")
     small = ("--size", "100", "--seconds", str(seconds))
     return [
@@ -83,7 +83,7 @@ def cases(records: int, seconds: float) -> list[Case]:
         Case(
             "fetch v11",
             "fetch",
-            # Once over it takes a twentieth of a second, which tells nothing.
+            # A single pass takes a twentieth of a second, too little to measure.
             ("--version", "11", "--max-bytes", str(50 << 20), "--partition-max-bytes", str(1 << 20), "--loops", "20"),
             (("MB/s", "mb_s"), ("CPU s/GB", "broker_cpu_s_per_gb")),
         ),
@@ -110,7 +110,7 @@ class Measurement:
             self._values["memory", "sum of PSS, MiB"][cluster.name].append(cluster.shared_memory_mib())
 
     def end(self, cluster: BenchCluster, case: Case, following: Case | None) -> None:
-        """Give up the case's records, unless the next case reads them."""
+        """Delete the case's records, unless the next case reads them."""
         if following is None or following.command != "fetch":
             cluster.delete_topic(TOPIC)
 
@@ -128,10 +128,10 @@ class Measurement:
         return figures
 
     def table(self, clusters: list[BenchCluster]) -> str:
-        """Markdown: a line for each figure, a column for each cluster."""
+        """Return a Markdown table: a line for each figure, a column for each cluster."""
         lines = ["| test | figure | " + " | ".join(cluster.name for cluster in clusters) + " |"]
         lines.append("| --- " * (len(clusters) + 2) + "|")
-        # What was noted with every case comes last.
+        # The figures of every case come last.
         for (case, label), by_cluster in sorted(self._values.items(), key=lambda item: item[0][0] == "memory"):
             cells = [_summary(by_cluster[cluster.name]) for cluster in clusters]
             lines.append(f"| {case} | {label} | " + " | ".join(cells) + " |")
@@ -147,7 +147,7 @@ def _short(value: float) -> str:
 
 
 def main() -> int:
-    """Measure what the command line asks for and print the table."""
+    """Measure the cases of the command line and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

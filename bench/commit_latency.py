@@ -56,7 +56,7 @@ NOT_YET = (
 
 
 class Load:
-    """One producer, one consumer and one group of one broker."""
+    """A load of one broker: one producer, one consumer and one group."""
 
     def __init__(self, broker: BenchBroker) -> None:
         self._producing = Wire(broker.address, timeout=60)
@@ -76,7 +76,7 @@ class Load:
         self._producer_id, self._epoch = producer.producer_id, producer.producer_epoch
 
     def commit_offsets(self, count: int) -> list[float]:
-        """Seconds of each OffsetCommit."""
+        """Return the seconds of each OffsetCommit."""
         return [self._commit_offset(number) for number in range(count)]
 
     def _commit_offset(self, offset: int) -> float:
@@ -93,7 +93,7 @@ class Load:
         return time.perf_counter() - begin
 
     def transact(self, count: int) -> dict[str, list[float]]:
-        """Seconds of each transaction's steps."""
+        """Return the seconds of each transaction's steps."""
         figures: defaultdict[str, list[float]] = defaultdict(list)
         for _ in range(count):
             self._fetch()
@@ -156,7 +156,7 @@ class Load:
         )
 
     def _end(self) -> tuple[float, float]:
-        """When EndTxn was answered, and when the consumer had the record."""
+        """Return the time of EndTxn's answer, and the time at which the consumer had the record."""
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=self._producer_id,
@@ -218,7 +218,7 @@ def main() -> int:
             for name, load in loads.items():
                 figures = {"OffsetCommit": load.commit_offsets(arguments.commits)}
                 figures |= load.transact(arguments.transactions)
-                # The first round warms the brokers.
+                # The first round warms the brokers up.
                 if number < 0:
                     continue
                 for step, seconds in figures.items():

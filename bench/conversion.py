@@ -1,8 +1,8 @@
-"""``python -m bench.conversion``: how fast stored batches become messages of an older format, without a socket.
+"""``python -m bench.conversion``: the speed of converting stored batches to an older format, without a socket.
 
-Each line is the median of several rounds, in GB of stored records a second, beside what a plain copy of the same bytes
-takes. "from cache" converts the same 128 kB again and again, "from memory" walks over more than the caches hold, as a
-broker does over a mapped segment.
+Each line is the median of several rounds, in GB of stored records per second, beside the speed of a plain copy of
+the same bytes. "from cache" converts the same 128 kB again and again, "from memory" reads more than the caches hold,
+as a broker does over a mapped segment.
 """
 
 import argparse
@@ -21,11 +21,11 @@ BATCH_BYTES = 16 * 1024
 FROM_MEMORY_BYTES = 256 * 1024 * 1024
 TIMESTAMP = 1_700_000_000_000
 WORDS = b"order region status deleted created warehouse 200 404 us-east-1 eu-west-2 user click basket total".split()
-"""Log-like text, so that codecs have something to do."""
+"""The words of log-like text, which codecs can compress."""
 
 
 def stored_batches(value_bytes: int, total_bytes: int, codec: Codec = Codec.NONE) -> bytes:
-    """At least `total_bytes` of equal v2 batches of about 16 kB, as a log has them."""
+    """Return at least `total_bytes` of equal v2 batches of about 16 kB, as in a log."""
     count = max(1, BATCH_BYTES // value_bytes)
     words = random.Random(283).choices(WORDS, k=value_bytes * count)
     text = b" ".join(words)
@@ -38,7 +38,7 @@ def stored_batches(value_bytes: int, total_bytes: int, codec: Codec = Codec.NONE
 
 
 def gigabytes_per_second(work: Callable[[], object], size_bytes: int, rounds: int) -> float:
-    """Median over `rounds`, each of at least 50 ms."""
+    """Return the median speed over `rounds`, each of at least 50 ms."""
     work()
     rates = []
     for _ in range(rounds):
@@ -51,7 +51,7 @@ def gigabytes_per_second(work: Callable[[], object], size_bytes: int, rounds: in
 
 
 def kernel_alone(stored: memoryview, to_magic: int, out: memoryview) -> Callable[[], None]:
-    """The loop that a chunk goes through, again and again over the same buffer."""
+    """Return a function that runs the kernel's loop over the same buffer."""
 
     def convert() -> None:
         conversion = kernel_cy.DownConversion(to_magic, 0)
@@ -63,7 +63,7 @@ def kernel_alone(stored: memoryview, to_magic: int, out: memoryview) -> Callable
 
 
 def whole_answer(stored: memoryview, to_magic: int, out: bytearray) -> Callable[[], None]:
-    """Plan and pieces, as the broker does it for one partition."""
+    """Return a function that plans and converts a partition, as the broker does."""
 
     def convert() -> None:
         for _ in plan_down_conversion(stored, to_magic, 0).pieces(out):
@@ -73,7 +73,7 @@ def whole_answer(stored: memoryview, to_magic: int, out: bytearray) -> Callable[
 
 
 def up_answer(stored: memoryview, out: bytearray) -> Callable[[], None]:
-    """As `whole_answer`, for a client that reads v2 only."""
+    """Return a function like that of `whole_answer`, for a client that reads only v2."""
 
     def convert() -> None:
         for _ in plan_up_conversion(stored, 0).pieces(out):
@@ -83,7 +83,7 @@ def up_answer(stored: memoryview, out: bytearray) -> Callable[[], None]:
 
 
 def plain_copy(stored: memoryview, out: memoryview) -> Callable[[], None]:
-    """What the memory allows."""
+    """Return a function that copies the bytes: the limit of the memory."""
 
     def copy() -> None:
         for start in range(0, len(stored), len(out)):

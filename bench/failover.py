@@ -32,12 +32,14 @@ TOPIC = "bench-failover"
 BROKERS, PARTITIONS = 3, 6
 DEFAULT_SESSION_MS = 9000
 PATIENT_MS = 20
-"""How long the producer waits before it tries again: short, so that the brokers' share of the pause is what is seen."""
+"""The producer's back-off before a retry: short, so that the brokers' share of the pause is visible."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """How brokers go, and how soon the controller misses one that says nothing (`broker.session.timeout.ms`)."""
+    """The way in which a broker ends, and the controller's time limit for a silent broker
+    (`broker.session.timeout.ms`).
+    """
 
     how: signal.Signals
     session_ms: int
@@ -49,7 +51,9 @@ class Scene:
 
     @property
     def settings(self) -> list[str]:
-        """Heartbeats come as often as by default, for the session: every two of nine seconds."""
+        """The broker settings: the heartbeat interval has its default proportion to the session, two of nine
+        seconds.
+        """
         heartbeat_ms = self.session_ms * 2 // 9
         return [f"broker.session.timeout.ms={self.session_ms}", f"broker.heartbeat.interval.ms={heartbeat_ms}"]
 
@@ -67,16 +71,16 @@ class Line:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.sent_at = 0.0
-        """When the newest acknowledged record was sent."""
+        """The time at which the last acknowledged record was sent."""
         self._acknowledged_at = 0.0
         self.longest_pause_s = 0.0
 
     def begin(self) -> None:
-        """Forget the pauses so far."""
+        """Reset the pauses."""
         self.longest_pause_s = 0.0
 
     async def run(self, producer: Producer) -> None:
-        """Send until cancelled."""
+        """Send records until cancelled."""
         while True:
             sent_at = trio.current_time()
             delivery = await producer.send(TOPIC, b"x" * 100, partition=self.partition)
@@ -85,12 +89,12 @@ class Line:
             if self._acknowledged_at:
                 self.longest_pause_s = max(self.longest_pause_s, now - self._acknowledged_at)
             self.sent_at, self._acknowledged_at = sent_at, now
-            # A few hundred records a second on each partition are plenty.
+            # A few hundred records per second on each partition are enough.
             await trio.sleep(0.002)
 
 
 class Failovers:
-    """One cluster whose brokers go and come back."""
+    """A cluster whose brokers are stopped and started again."""
 
     def __init__(self, cluster: BenchCluster, how: signal.Signals) -> None:
         self._cluster = cluster
@@ -98,7 +102,7 @@ class Failovers:
         self._lines = [Line(partition) for partition in range(PARTITIONS)]
 
     async def run(self, events: int) -> list[float]:
-        """The longest pause of each event, in seconds."""
+        """Return the longest pause of each event, in seconds."""
         cluster = self._cluster
         patience: dict[str, Any] = {"retry_backoff_ms": PATIENT_MS, "retry_backoff_max_ms": PATIENT_MS}
         patience |= {"reconnect_backoff_ms": PATIENT_MS, "reconnect_backoff_max_ms": PATIENT_MS}
@@ -129,7 +133,7 @@ class Failovers:
         return pause_s
 
     async def _leads_its_own(self, admin: Admin) -> bool:
-        """Whether all is as it was made; helps."""
+        """Return whether every partition is led by its preferred leader; elect the preferred leaders if not."""
         if not await self._cluster.has_all_brokers(admin) or not await self._cluster.is_in_sync(admin, TOPIC, BROKERS):
             return False
         (topic,) = await admin.describe_topics([TOPIC])
@@ -144,7 +148,7 @@ class Failovers:
 
 
 def main() -> int:
-    """Go through the scenes and print a table."""
+    """Run all scenes and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -40,7 +40,7 @@ BASE_OFFSET = Struct(">q")
 
 
 def write_topic(log_directory: Path, topic: str, size_bytes: int, batches: list[tuple[bytes, int]]) -> int:
-    """Segment files of all partitions, about `size_bytes` in all; how many bytes they have."""
+    """Write segment files of all partitions, about `size_bytes` in all; return their exact size."""
     written = 0
     for partition in range(PARTITIONS):
         offset, left = 0, size_bytes // PARTITIONS
@@ -57,28 +57,28 @@ def write_topic(log_directory: Path, topic: str, size_bytes: int, batches: list[
 def _numbered(batches: list[tuple[bytes, int]], offset: int, count: int) -> Iterator[bytes]:
     for number in range(count):
         batch, held = batches[number % len(batches)]
-        # What precedes the CRC can be changed without computing it anew.
+        # The bytes before the CRC can be changed without a new CRC.
         yield BASE_OFFSET.pack(offset) + batch[BASE_OFFSET.size :]
         offset += held
 
 
 class QuietDesk:
-    """Where the job works: a session that has started, no progress shown."""
+    """The desk of the job: a started session, no progress shown."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
-        """See Desk."""
+        """Return the session, see Desk."""
         return self._session
 
     @contextmanager
     def progress(self, total: int, unit: str) -> Iterator[Progress]:
-        """See Desk."""
+        """Show nothing, see Desk."""
         yield _NoProgress()
 
     def say(self, line: str) -> None:
-        """See Desk."""
+        """Print nothing, see Desk."""
 
 
 class _NoProgress:
@@ -87,28 +87,28 @@ class _NoProgress:
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and CPU seconds of this process and of all that it has started."""
+    """Return the seconds of `work`, and the CPU seconds of this process and its descendants."""
     before, started = cpu_seconds(os.getpid()), time.perf_counter()
     work()
     return time.perf_counter() - started, cpu_seconds(os.getpid()) - before
 
 
 def arguments_of(log_directory: Path, topic: str) -> argparse.Namespace:
-    """What the command line would give the job."""
+    """Return the job's arguments as the command line would parse them."""
     parser = argparse.ArgumentParser()
     stats.add_arguments(parser)
     return parser.parse_args(["--log-dir", str(log_directory), "--topics", topic])
 
 
 def tasks_alone(options: argparse.Namespace) -> None:
-    """What all tasks do, one after the other."""
+    """Run the work of all tasks, one after the other."""
     reader = open_reader(options, mode="batches")
     for each in reader.partitions():
         stats._read_headers(reader.read(each))
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all rounds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=5)

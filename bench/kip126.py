@@ -34,12 +34,12 @@ MIXES: dict[str, tuple[float, ...]] = {
 RECORDS_PER_MIX = 40_000
 RECORDS_BETWEEN_CHANGES = 500
 RECORDS_PER_CHAPTER = 50_000
-"""What the story sends of each compressibility: enough for the KIP's small steps to get from 1 to 1/10."""
+"""The records of each compressibility: enough for the KIP's small steps from 1 to 1/10."""
 NEVER_MS = 60_000
 
 
 class OneEstimateForAll(CompressionRatioEstimator):
-    """Before KIP-126: one damped mean per codec, whatever the topic, and no reset."""
+    """The estimator before KIP-126: one damped mean per codec, whatever the topic, and no reset."""
 
     DAMPING = 0.9
 
@@ -48,7 +48,7 @@ class OneEstimateForAll(CompressionRatioEstimator):
         self._mean = 1.0
 
     def ratio(self, topic: str, codec: Codec) -> float:
-        """The mean of late."""
+        """Return the current mean."""
         return self._mean
 
     def observe(self, topic: str, codec: Codec, observed_ratio: float) -> float:
@@ -57,17 +57,17 @@ class OneEstimateForAll(CompressionRatioEstimator):
         return self._mean
 
     def reset(self, topic: str, codec: Codec) -> None:
-        """Splits taught it nothing."""
+        """Do nothing: the former estimator ignored splits."""
 
 
 def record(random: Random, ratio: float, size: int = RECORD_BYTES) -> bytes:
-    """A value that compresses to about `ratio` of its size."""
+    """Return a value that compresses to about `ratio` of its size."""
     noise = int(size * ratio)
     return random.randbytes(noise) + bytes(size - noise)
 
 
 def mixed(random: Random, mix: tuple[float, ...], count: int) -> Iterator[bytes]:
-    """Records in runs of one compressibility each, which is harder than a fine mixture."""
+    """Yield records in runs of one compressibility each, which is harder than a fine mixture."""
     for start in range(0, count, RECORDS_BETWEEN_CHANGES):
         ratio = random.choice(mix)
         for _ in range(min(RECORDS_BETWEEN_CHANGES, count - start)):
@@ -75,7 +75,7 @@ def mixed(random: Random, mix: tuple[float, ...], count: int) -> Iterator[bytes]
 
 
 def alike(random: Random, ratio: float, count: int) -> Iterator[bytes]:
-    """Records of one compressibility."""
+    """Yield records of one compressibility."""
     for _ in range(count):
         yield record(random, ratio)
 
@@ -83,7 +83,7 @@ def alike(random: Random, ratio: float, count: int) -> Iterator[bytes]:
 async def send_all(
     bootstrap: str, chapters: Iterable[tuple[str, Iterable[bytes]]], codec: str, *, is_one_for_all: bool
 ) -> MetricValues:
-    """Send records, topic by topic; returns the producer's metrics."""
+    """Send records, topic by topic; return the producer's metrics."""
     async with Producer(
         bootstrap, compression_type=codec, batch_size=LIMIT_BYTES, linger_ms=NEVER_MS, max_request_size=10 * LIMIT_BYTES
     ) as producer:
@@ -97,7 +97,7 @@ async def send_all(
 
 
 async def new_topic(bootstrap: str) -> str:
-    """A topic that takes batches of at most LIMIT_BYTES."""
+    """Create a topic that accepts batches of at most LIMIT_BYTES; return its name."""
     name = f"kip126-{uuid4().hex[:8]}"
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic(name, 1, 1, {"max.message.bytes": str(LIMIT_BYTES)})])
@@ -105,19 +105,19 @@ async def new_topic(bootstrap: str) -> str:
 
 
 async def count_records(bootstrap: str, topic: str) -> int:
-    """Records in the topic."""
+    """Return the number of records in the topic."""
     async with Consumer(bootstrap) as consumer:
         return sum((await consumer.end_offsets([(topic, 0)])).values())
 
 
 def split_share(metrics: MetricValues) -> float:
-    """Splits by batches that were sent, in percent."""
+    """Return the share of splits in the batches sent, in percent."""
     splits = metrics.value("batch-split-total")
     return 100 * splits / max(metrics.value("gregor.batch-send-total"), 1)
 
 
 async def mixes(bootstrap: str) -> None:
-    """The first table."""
+    """Print the first table."""
     print("| codec | mixture in one topic | batches | splits | split share | one estimate: split share |")
     print("| --- | --- | --- | --- | --- | --- |")
     for codec in ("gzip", "lz4", "zstd"):
@@ -140,7 +140,7 @@ async def mixes(bootstrap: str) -> None:
 
 
 async def story(bootstrap: str) -> None:
-    """The second table."""
+    """Print the second table."""
     print("\n| estimate | 1/5 comes in | batches | splits | split share | sent | arrived |\n|" + " --- |" * 7)
     for name, is_one_for_all, is_same_topic in (
         ("one for all topics", True, False),

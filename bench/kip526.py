@@ -32,30 +32,30 @@ MOST_FOR_ALL = 1_000
 
 
 class AskForAll(MetadataPolicy):
-    """Before KIP-526: any request asks for all topics that are known or wanted."""
+    """The policy before KIP-526: any request asks for all topics that are known or used."""
 
     def next_fetch(self, now: float) -> list[str]:
-        """All, as soon as one is due."""
+        """Return all topics as soon as one is due."""
         return list(self._topics) if super().next_fetch(now) else []
 
     def target_fetch_size(self) -> int:
-        """Nothing is fetched before its time."""
+        """Return a size that is never reached: no topic is fetched before it is urgent."""
         return 1 << 30
 
 
 @dataclass
 class Costs:
-    """What a phase took: requests, their topics, and the bytes of the answers."""
+    """The costs of a phase: requests, their topics, and the bytes of the answers."""
 
     requests: int = 0
     topics: int = 0
     answer_bytes: int = 0
     largest_bytes: int = 0
     growth: list[tuple[float, float]] = field(default_factory=list)
-    """(topics met so far, bytes so far)."""
+    """(topics used so far, bytes so far)."""
 
     def add(self, answer: MetadataResponse) -> None:
-        """Count one answer."""
+        """Add the costs of one answer."""
         size = len(encode(answer, METADATA_VERSION))
         self.requests += 1
         self.topics += len(answer.topics)
@@ -64,7 +64,7 @@ class Costs:
 
 
 async def create(bootstrap: str, names: list[str]) -> None:
-    """Create the topics, some hundred at a time."""
+    """Create the topics, some hundred per request."""
     async with Admin(bootstrap) as admin:
         existing = set(await admin.list_topics())
         missing = [name for name in names if name not in existing]
@@ -73,7 +73,7 @@ async def create(bootstrap: str, names: list[str]) -> None:
 
 
 async def start_up(bootstrap: str, names: list[str], policy: type[MetadataPolicy]) -> Costs:
-    """The costs of sending a record to each topic."""
+    """Return the costs of sending a record to each topic."""
     costs = Costs()
     async with Producer(bootstrap, batch_size=1) as producer:
         producer._metadata._policy = policy(MAX_AGE_MS, 10**9)
@@ -93,7 +93,7 @@ async def start_up(bootstrap: str, names: list[str], policy: type[MetadataPolicy
 
 
 def steady_state(names: list[str], kind: type[MetadataPolicy], topic_bytes: float) -> Costs:
-    """The costs of STEADY_S seconds in which every topic is in use."""
+    """Return the costs of STEADY_S seconds in which every topic is in use."""
     policy = kind(MAX_AGE_MS, 10**9)
     for name in names:
         policy.use(name, 0.0)
@@ -113,7 +113,7 @@ def steady_state(names: list[str], kind: type[MetadataPolicy], topic_bytes: floa
 
 
 def row(name: str, topics: int, phase: str, costs: Costs) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     return (
         f"| {name} | {topics} | {phase} | {costs.requests} | {costs.topics} | {costs.answer_bytes / 1e6:.3f} "
         f"| {costs.largest_bytes / 1e3:.1f} |"
@@ -121,7 +121,10 @@ def row(name: str, topics: int, phase: str, costs: Costs) -> str:
 
 
 def extrapolated(costs: Costs, wanted: int) -> Costs:
-    """Start-up of asking for all: the sum of 1, 2... `wanted` topics, at the measured bytes a topic."""
+    """Compute the start-up costs of asking for all: the sum of 1, 2...
+
+    `wanted` topics, at the measured bytes per topic.
+    """
     total = wanted * (wanted + 1) // 2
     size = costs.answer_bytes / max(costs.topics, 1)
     growth: Line = [(n, n * (n + 1) / 2 * size) for n in range(wanted // 50, wanted + 1, wanted // 50)]

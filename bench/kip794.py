@@ -45,14 +45,16 @@ JAVA_BYTES = re.compile(r"outgoing-byte-total:\{client-id=[^,]+, node-id=node-(\
 
 
 class OldStickyPartitioner(StickyPartitioner):
-    """KIP-480's: stays until a new batch would be begun, and then goes to any other partition."""
+    """The partitioner of KIP-480: it keeps a partition until a new batch would start, then draws any other
+    partition.
+    """
 
     def is_due(self, next_bytes: float, fits_open_batch: bool) -> bool:
-        """Due whenever the record does not fit into the open batch."""
+        """Return True when the record does not fit into the open batch."""
         return self.partition < 0 or not fits_open_batch
 
     def switch(self, partitions: object, weights: object = None) -> int:
-        """Draw uniformly among the others."""
+        """Draw one of the other partitions, uniformly."""
         others = [p for p in range(len(BROKER_IDS)) if p != self.partition]
         self.partition = self._random.choice(others)
         return self.partition
@@ -60,7 +62,7 @@ class OldStickyPartitioner(StickyPartitioner):
 
 @dataclass
 class Row:
-    """One line of the table."""
+    """A line of the table."""
 
     producer: str
     rate: int
@@ -71,7 +73,7 @@ class Row:
     percentiles_ms: list[float]
     node_mb: list[float]
     share: float
-    """The slow broker's, of the records; of the bytes in the KIP, which does not give the records'."""
+    """The slow broker's share of the records; in the KIP, which does not state that, of the bytes."""
     requests: float | None = None
 
     def markdown(self) -> str:
@@ -99,7 +101,7 @@ KIP_ROWS = (
     _of_the_kip(4096, "adaptive off", (3789, 1.85), (426.2, 8, 2065, 2408, 2468), (22.4, 21.7, 21.4)),
     _of_the_kip(4096, "all defaults", (4078, 1.99), (34.7, 4, 143, 167, 297), (14.9, 25.2, 25.6)),
 )
-"""What the KIP's text shows; it has no other row for 2 MB/s."""
+"""The figures in the KIP's text; it has no other row for 2 MB/s."""
 
 HEAD = (
     "| producer | rec/s asked | partitioner | rec/s | MB/s | avg ms | p50 | p95 | p99 | p99.9 | slow node MB "
@@ -108,13 +110,13 @@ HEAD = (
 
 
 async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> Row:
-    """Send at `rate` and take the time of each acknowledgement."""
+    """Send at `rate` and record the time of each acknowledgement."""
     topic = f"ours-{uuid4().hex[:8]}"
     await create_topic(bootstrap, topic)
     noise = bytes(choices(range(65, 91), k=4 * RECORD_BYTES))
     async with Producer(bootstrap, **VARIANTS[variant]) as producer:
         if variant == "old sticky":
-            # Not to be had by configuration, on purpose.
+            # Deliberately not available by configuration.
             producer._accumulator.new_sticky = OldStickyPartitioner
         await producer.partitions_for(topic)
         statistics = LatencyStatistics(count, trio.current_time())
@@ -145,7 +147,7 @@ async def measure_ours(bootstrap: str, rate: int, variant: str, count: int) -> R
 
 
 async def measure_java(bootstrap: str, rate: int, variant: str, count: int) -> Row:
-    """The same with Kafka's own ProducerPerformance."""
+    """Measure the same rate with Kafka's own ProducerPerformance."""
     topic = f"java-{uuid4().hex[:8]}"
     await create_topic(bootstrap, topic)
     properties = [f"bootstrap.servers={bootstrap}"]
@@ -176,7 +178,7 @@ async def measure_java(bootstrap: str, rate: int, variant: str, count: int) -> R
 
 
 def main() -> int:
-    """Run all rows that were asked for and print the table as it grows."""
+    """Run all requested rows and print the table line by line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", default="2048,4096", help="records per second (default: %(default)s)")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="partitioners (default: all)")

@@ -21,7 +21,7 @@ Copy = Callable[[], None]
 
 
 def mirror(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
-    """Batches as they are, from offset to offset."""
+    """Return a copy of unchanged batches with `gregor mirror`, from offset to offset."""
     import trio
 
     from gregor.client.mirroring import Mirror, MirrorOptions
@@ -30,7 +30,7 @@ def mirror(source: str, target: str, topic: str, partitions: int, records: int, 
 
 
 def task(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
-    """Batches as they are, in transactions."""
+    """Return a copy of unchanged batches in transactions, with the tasks of `gregor pipeline mirror`."""
     import argparse
 
     from gregor.pipeline.jobs.mirror import add_arguments, plan
@@ -47,7 +47,7 @@ def task(source: str, target: str, topic: str, partitions: int, records: int, co
 
 
 def decoding(source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int) -> Copy:
-    """Our consumer and our producer."""
+    """Return a copy with our consumer and our producer."""
     import trio
 
     from gregor.client import Consumer, Delivery, Producer
@@ -78,7 +78,7 @@ def decoding(source: str, target: str, topic: str, partitions: int, records: int
 def librdkafka(
     source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int
 ) -> Copy:
-    """confluent-kafka's consumer and producer."""
+    """Return a copy with confluent-kafka's consumer and producer."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition  # type: ignore[import-not-found]
 
     failures: list[Any] = []
@@ -112,7 +112,7 @@ def librdkafka(
 
 
 def main() -> None:
-    """Do what the arguments say and print what it took."""
+    """Run the copy that the arguments name and print the figures."""
     way, source, target, topic, partitions, records, codec, batch_bytes = sys.argv[1:]
     copy = globals()[way](source, target, topic, int(partitions), int(records), codec, int(batch_bytes))
     before = resource.getrusage(resource.RUSAGE_SELF)

@@ -36,21 +36,21 @@ CASES = "100 none,100 lz4,1000 none,1000 lz4,1000 gzip"
 
 @dataclass(frozen=True)
 class Case:
-    """Records of one size in batches of one codec."""
+    """A measurement with records of one size in batches of one codec."""
 
     value_bytes: int
     codec: str
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The topic of the case."""
         return f"records-{self.value_bytes}-{self.codec}"
 
 
 def copy(
     way: str, case: Case, filled: RepeatedTopic, partitions: int, batch_bytes: int, brokers: tuple[OneBroker, OneBroker]
 ) -> dict[str, float]:
-    """One copy; what it took."""
+    """Run one copy and return its figures."""
     source, target = brokers
     trio.run(empty_topic, target.bootstrap, case.topic, partitions)
     python = foreign_python() if way == "librdkafka" else sys.executable
@@ -67,7 +67,7 @@ def copy(
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all ways and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=3)

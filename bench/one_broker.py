@@ -18,21 +18,21 @@ START_LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class OneBroker:
-    """Its address, its process id for counting CPU, and where its partitions lie."""
+    """A running broker: its address, its process id for CPU times, and the directory of its partitions."""
 
     bootstrap: str
     pid: int
     log_directory: Path = Path()
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
+        """Return the user and system time of the process so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
 
 @contextmanager
 def one_broker(*overrides: str) -> Iterator[OneBroker]:
-    """A broker on a free port with data in a temporary directory, for the length of a block."""
+    """Run a broker on a free port with data in a temporary directory, during the context."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

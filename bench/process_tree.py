@@ -1,4 +1,4 @@
-"""What a process and all that it has started use: CPU seconds, and memory watched while something runs."""
+"""The CPU seconds and memory of a process and all of its descendants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Process(NamedTuple):
     pid: int
     parent: int
     ticks: int
-    """Its own, and those of children that have ended and were waited for."""
+    """The ticks of the process, and of its children that have ended and were waited for."""
     rss_bytes: int
 
 
@@ -42,12 +42,14 @@ def _tree(root: int) -> Iterator[_Process]:
 
 
 def cpu_seconds(root: int) -> float:
-    """User and system time so far of the process, its descendants, and those of them that have ended."""
+    """Return the user and system time so far of the process and its descendants, ended ones included."""
     return sum(process.ticks for process in _tree(root)) / TICKS_PER_SECOND
 
 
 class MemoryWatch:
-    """`peak_bytes` is the largest sum of resident memory that was seen; pages that forks share count for each."""
+    """The result of `watched_memory`: `peak_bytes` is the largest observed sum of resident memory; shared pages count
+    for each.
+    """
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -55,7 +57,7 @@ class MemoryWatch:
 
 @contextmanager
 def watched_memory(root: int) -> Iterator[MemoryWatch]:
-    """Watch the process and its descendants for the length of a block."""
+    """Watch the memory of the process and its descendants during the context."""
     watch = MemoryWatch()
     over = threading.Event()
 

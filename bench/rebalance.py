@@ -37,7 +37,7 @@ JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 9, 5, 4, 5
 HEARTBEAT_S = 0.1
 SESSION_MS = 30_000
 EMBEDDED_VERSION = b"\0\0"
-"""Before a subscription or an assignment inside JoinGroup and SyncGroup."""
+"""The version before a subscription or an assignment inside JoinGroup and SyncGroup."""
 SUBSCRIPTION = EMBEDDED_VERSION + encode(ConsumerProtocolSubscription(topics=[TOPIC]), 0)
 AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
@@ -50,7 +50,7 @@ NOT_YET = (
 
 
 class Group:
-    """A group as its members see it."""
+    """The state of a group, as its members see it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -60,16 +60,16 @@ class Group:
         self._changed = trio.Event()
 
     def led(self, generation: int, size: int) -> None:
-        """The leader of a generation was told its members."""
+        """Note that the leader of a generation received the list of members."""
         self._generation, self._size = generation, size
 
     def assigned(self, number: int, generation: int) -> None:
-        """A member has its assignment."""
+        """Note that a member has its assignment."""
         self._generations[number] = generation
         self._tell()
 
     def left(self, number: int) -> None:
-        """A member has gone."""
+        """Note that a member has left."""
         self._generations.pop(number, None)
         self._tell()
 
@@ -78,7 +78,7 @@ class Group:
         self._changed = trio.Event()
 
     async def stable(self, size: int) -> None:
-        """Wait until so many members have assignments of the newest generation."""
+        """Wait until `size` members have assignments of the newest generation."""
         while (
             self._size != size
             or len(self._generations) != size
@@ -88,7 +88,7 @@ class Group:
 
 
 class Member:
-    """One consumer's part in the protocol; `number` is its own among the group's."""
+    """A consumer's part in the protocol; `number` identifies the member in the group."""
 
     def __init__(self, group: Group, number: int, connection: Connection) -> None:
         self._group = group
@@ -98,7 +98,7 @@ class Member:
         self._leaving = trio.Event()
 
     async def run(self) -> None:
-        """Be a member until `leave`."""
+        """Run the protocol until `leave`."""
         while not self._leaving.is_set():
             generation = await self._join_and_sync()
             if generation is not None:
@@ -110,11 +110,11 @@ class Member:
         self._group.left(self._number)
 
     def leave(self) -> None:
-        """Go at once."""
+        """Leave the group at once."""
         self._leaving.set()
 
     async def _join_and_sync(self) -> int | None:
-        """The generation of which this member has its assignment; None where another one has begun meanwhile."""
+        """Return the generation of this member's assignment; None if another one has begun meanwhile."""
         joined = await self._join()
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
@@ -142,7 +142,7 @@ class Member:
         return joined.generation_id
 
     async def _join(self) -> JoinGroupResponse:
-        """JoinGroup, asked again while the group's coordinator is only coming up."""
+        """Send JoinGroup, with retries while the group's coordinator is starting."""
         request = JoinGroupRequest(
             group_id=self._group.group_id,
             session_timeout_ms=SESSION_MS,
@@ -158,7 +158,7 @@ class Member:
             await trio.sleep(HEARTBEAT_S)
 
     async def _stay(self, generation: int) -> None:
-        """Heartbeats until the group rebalances or this member leaves."""
+        """Send heartbeats until the group rebalances or this member leaves."""
         request = HeartbeatRequest(group_id=self._group.group_id, generation_id=generation, member_id=self._member_id)
         while True:
             with trio.move_on_after(HEARTBEAT_S):
@@ -172,7 +172,7 @@ class Member:
 
 
 def assigned(members: list[str]) -> list[SyncGroupRequestAssignment]:
-    """Every member's share of the partitions."""
+    """Return every member's share of the partitions."""
     return [
         SyncGroupRequestAssignment(
             member_id=member,
@@ -191,7 +191,7 @@ def assigned(members: list[str]) -> list[SyncGroupRequestAssignment]:
 
 
 async def find_coordinator(broker: BenchBroker, group_id: str) -> None:
-    """Have the broker make its topic of groups, if it has not yet."""
+    """Find the coordinator, which makes the broker create its topic of groups if necessary."""
     async with trio.open_nursery() as nursery:
         connection = await connected(broker, nursery)
         code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -203,7 +203,7 @@ async def find_coordinator(broker: BenchBroker, group_id: str) -> None:
 
 
 async def connected(broker: BenchBroker, nursery: trio.Nursery) -> Connection:
-    """A connection that lives as long as the nursery."""
+    """Return a connection that is open as long as the nursery."""
     stream = await trio.open_tcp_stream(*broker.address)
     connection = Connection(stream, broker.name, ClientConfig(), Metrics())
     await nursery.start(connection.run)
@@ -211,7 +211,7 @@ async def connected(broker: BenchBroker, nursery: trio.Nursery) -> Connection:
 
 
 async def one_round(broker: BenchBroker, group_id: str, size: int) -> dict[str, float]:
-    """One group's life: seconds of each phase, and the broker's CPU seconds for all of it."""
+    """Run one group; return the seconds of each phase, and the broker's CPU seconds in all."""
     figures: dict[str, float] = {}
     group = Group(group_id)
     await find_coordinator(broker, group_id)
@@ -259,7 +259,7 @@ def main() -> int:
             for broker in brokers:
                 figures = trio.run(one_round, broker, f"rebalance-{number}", arguments.members)
                 for phase, seconds in figures.items():
-                    # The first round warms the brokers.
+                    # The first round warms the brokers up.
                     if number >= 0:
                         results[phase, broker.name].append(seconds * 1e3)
     print(f"| {arguments.members} members | broker | ms |\n|" + " --- |" * 3)

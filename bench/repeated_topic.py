@@ -1,4 +1,4 @@
-"""Topics for measurements, filled fast: a few made-up batches that come again and again."""
+"""Topics for measurements, filled fast: a few generated batches that are repeated."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gregor.protocol.records.compression import Codec
 BATCH_BYTES = 16_384
 """Kafka's default `batch.size`."""
 MADE_BYTES = 8 << 20
-"""Too many for a dictionary of Parquet to hold all values."""
+"""The size of the generated values: too many for a dictionary of Parquet to hold all of them."""
 DELIVERIES_AHEAD = 64
 FIRST_TIMESTAMP_MS = 1_900_000_000_000
 
 
 @dataclass(frozen=True)
 class RepeatedTopic:
-    """`batches` stored ones with so many `records` and bytes in all."""
+    """A filled topic: the numbers of its stored `batches` and `records`, and its size in bytes."""
 
     name: str
     batches: int
@@ -31,7 +31,7 @@ class RepeatedTopic:
 def made_batches(
     value_bytes: int, codec: Codec, *, repetitive: float = 0.5, batch_bytes: int = BATCH_BYTES
 ) -> list[tuple[bytes, int]]:
-    """Batches of about `batch_bytes` as they are stored, each with the number of its records."""
+    """Return batches of about `batch_bytes` in their stored form, each with its record count."""
     held = max(1, batch_bytes // (value_bytes + 8))
     while True:
         recipe = Recipe(
@@ -59,7 +59,7 @@ async def fill(
     size_bytes: int = 0,
     records: int = 0,
 ) -> RepeatedTopic:
-    """Make the topic and repeat `batches` until it has as many bytes and records."""
+    """Create the topic and repeat `batches` until it has as many bytes and records."""
     async with Admin(bootstrap) as admin, Producer(bootstrap, max_request_size=4 << 20) as producer:
         await admin.create_topics([NewTopic(name, partitions)])
         under_way: deque[Delivery] = deque()
@@ -74,11 +74,11 @@ async def fill(
 
 
 async def empty_topic(bootstrap: str, name: str, partitions: int) -> None:
-    """Have the topic, without anything in it."""
+    """Create the topic, or empty it if it exists."""
     async with Admin(bootstrap) as admin:
         if name in await admin.list_topics():
             await admin.delete_topics([name])
-        # Progress of mirrors and sinks would be of a topic that is gone.
+        # The progress of mirrors and sinks would refer to a deleted topic.
         groups = [group.group_id for group in await admin.list_groups()]
         if groups:
             await admin.delete_groups(groups)

@@ -20,7 +20,7 @@ KAFKA_PORT, GREGOR_PORT = 19640, 19650
 
 
 def build_driver() -> Path:
-    """The path of ``kload``; built by cargo on first use."""
+    """Return the path of ``kload``; cargo builds it at the first call."""
     driver = DRIVER_BUILD / "release" / "kload"
     if not driver.exists():
         print("building the load driver (once, about a minute) ...", file=sys.stderr)
@@ -30,7 +30,7 @@ def build_driver() -> Path:
 
 
 def start_gregor(data: Path) -> subprocess.Popen[bytes]:
-    """A broker as a user starts one, with its output in ``data``/server.log; returns when it answers."""
+    """Start a broker as a user does, with its output in ``data``/server.log; return when it answers."""
     data.mkdir(parents=True)
     command = [sys.executable, "-m", "gregor.command_line", "serve"]
     for override in (f"listeners=PLAINTEXT://127.0.0.1:{GREGOR_PORT}", f"log.dirs={data / 'logs'}"):

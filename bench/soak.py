@@ -1,10 +1,10 @@
-"""A soak: clients of all ages for a while, and how much memory the broker takes meanwhile.
+"""A soak test: clients of all versions for a while, and the broker's memory meanwhile.
 
     python -m bench.soak --minutes 60 --csv rss.csv
 
-Producers of each format and codec, consumers of each version, batches that are refused, connections that come and go,
-consumers that read slowly: what takes memory must give it back, so the curve has to be flat after the first minutes.
-One line is printed a minute; the last one compares the second fifth of the time with the last fifth.
+Producers of each format and codec, consumers of each version, batches that are refused, short connections, slow
+consumers: their memory must be released, so the curve must be flat after the first minutes. One line is printed per
+minute; the last one compares the second fifth of the time with the last fifth.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ FORMATS = [
 
 
 def topic_of(codec: Codec, magic: int) -> str:
-    """The topic for batches of one format and codec."""
+    """Return the topic for batches of one format and codec."""
     return f"{codec.name.lower()}-v{magic}"
 
 
 def batch_of(chance: random.Random, codec: Codec, magic: int) -> bytes:
-    """A batch of some kilobytes, or one of many."""
+    """Return a batch of random size, from 100 bytes to half a megabyte."""
     count, size_bytes = chance.choice([(1, 100), (20, 500), (100, 1000), (10, 50_000)])
     now_ms = time.time_ns() // 1_000_000
     values = [chance.randbytes(size_bytes // 2) + bytes(size_bytes // 2) for _ in range(count)]
@@ -65,7 +65,7 @@ def batch_of(chance: random.Random, codec: Codec, magic: int) -> bytes:
 
 
 def produce(topic: str, partition: int, data: bytes) -> ProduceRequest:
-    """A request with one batch."""
+    """Return a request with one batch."""
     part = PartitionProduceData(index=partition, records=data)
     return ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[part])])
 
@@ -78,7 +78,7 @@ def produce_any(wire: Wire, chance: random.Random) -> None:
 
 
 def produce_bad(wire: Wire, chance: random.Random) -> None:
-    """Have a batch refused: broken data, zeros that are no records, a wrong CRC."""
+    """Send a batch that is refused: broken data, zeros that are no records, a wrong CRC."""
     codec = chance.choice(list(Codec)[1:])
     bodies = (
         chance.randbytes(100_000),
@@ -102,14 +102,14 @@ def produce_bad(wire: Wire, chance: random.Random) -> None:
 
 
 def earliest_offset(wire: Wire, topic: str, partition: int) -> int:
-    """Where a partition begins by now."""
+    """Return the first offset of a partition now."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=-2)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
     return int(wire.ask(ApiKey.LIST_OFFSETS, 1, request).topics[0].partitions[0].offset)
 
 
 def fetch_request(wire: Wire, chance: random.Random) -> FetchRequest:
-    """A fetch of some partitions of one topic from near their beginning."""
+    """Return a fetch of some partitions of one topic from near their beginning."""
     topic = topic_of(*chance.choice(FORMATS))
     wanted = [
         FetchPartition(
@@ -125,7 +125,7 @@ def fetch_request(wire: Wire, chance: random.Random) -> FetchRequest:
 
 
 def fetch_any(wire: Wire, chance: random.Random) -> None:
-    """Fetch as a client of any age, and read all of it."""
+    """Fetch with any version, and read the whole answer."""
     request = fetch_request(wire, chance)
     wire.send(ApiKey.FETCH, chance.choice(FETCH_VERSIONS), request)
     size_bytes = int.from_bytes(wire.read(4), "big")
@@ -134,7 +134,7 @@ def fetch_any(wire: Wire, chance: random.Random) -> None:
 
 
 def fetch_slowly(wire: Wire, chance: random.Random) -> None:
-    """Fetch as an old client that reads 64 kB ten times a second."""
+    """Fetch with an old version, and read 64 kB ten times a second."""
     request = fetch_request(wire, chance)
     wire.send(ApiKey.FETCH, chance.choice((1, 3)), request)
     size_bytes = int.from_bytes(wire.read(4), "big")
@@ -144,7 +144,7 @@ def fetch_slowly(wire: Wire, chance: random.Random) -> None:
 
 
 def ask_little(wire: Wire, chance: random.Random) -> None:
-    """Metadata and versions, from a connection of its own now and then."""
+    """Request metadata and versions, sometimes from a connection of its own."""
     wire.ask(ApiKey.METADATA, 5, MetadataRequest(topics=None))
     with Wire((wire.socket.getpeername()[0], wire.socket.getpeername()[1])) as other:
         other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="soak", client_software_version="1"))
@@ -172,7 +172,7 @@ class Soak:
         self._threads = [threading.Thread(target=self._play, args=(index,)) for index in range(len(ROLES))]
 
     def start(self) -> None:
-        """Let them all begin."""
+        """Start all clients."""
         with Wire(self._broker.address) as wire:
             topics = [
                 CreatableTopic(name=topic_of(*each), num_partitions=PARTITIONS, replication_factor=1)
@@ -183,7 +183,7 @@ class Soak:
             thread.start()
 
     def stop(self) -> None:
-        """Have each end after its present request."""
+        """Stop each client after its current request."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()

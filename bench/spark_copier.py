@@ -26,7 +26,7 @@ Copier = Callable[["SparkSession", str, str, str], None]
 
 
 class _QuietDesk:
-    """Where the job works: a session that has started, no progress shown."""
+    """The desk of the job: a started session, no progress shown."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -70,7 +70,7 @@ COPIERS: dict[str, Copier] = {
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Run the copies until the input ends."""
     way, source, target, cores = sys.argv[1:]
     spark = spark_session(f"copies by {way}", master=f"local[{cores}]")
     spark.range(1000).selectExpr("sum(id)").collect()

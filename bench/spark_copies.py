@@ -31,7 +31,7 @@ PARTITIONS = 3
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all ways and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default="1000 none,100 none", help="sizes of values and codecs")

@@ -1,4 +1,4 @@
-"""A Spark in a process of its own that does what it is told, line by line, and what each line costs."""
+"""A Spark in a process of its own that runs commands, line by line, and the costs of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.process_tree import cpu_seconds, watched_memory
 
 
 class SparkProcess:
-    """Answers each line of input with a line of JSON; the first answer, to nothing, says that it has started."""
+    """A process that answers each line of input with a line of JSON; its first answer means that it has started."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -32,7 +32,7 @@ class SparkProcess:
         return answer
 
     def measured(self, line: str, brokers: Sequence[OneBroker]) -> dict[str, float]:
-        """The answer, with `spark_cpu` and `broker_cpu` in seconds, and the peak of Spark's memory in `mib`."""
+        """Return the answer, with `spark_cpu` and `broker_cpu` in seconds, and the peak of Spark's memory in `mib`."""
         pid = self._process.pid
         spark_before, broker_before = cpu_seconds(pid), sum(broker.cpu_seconds() for broker in brokers)
         with watched_memory(pid) as memory:
@@ -47,7 +47,7 @@ class SparkProcess:
 
 @contextmanager
 def spark_process(module: str, *arguments: str) -> Iterator[SparkProcess]:
-    """A Spark that has started, for the length of a block."""
+    """Run a started Spark during the context."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield SparkProcess(process)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What the connector has."""
+"""The columns of the connector."""
 
 Reader = Callable[["SparkSession", str, str, str], "DataFrame"]
 
@@ -48,7 +48,7 @@ READERS: dict[str, Reader] = {
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Run the reads until the input ends."""
     way, bootstrap, log_directory, cores = sys.argv[1:]
     read = READERS[way]
     spark = spark_session(f"reads by {way}", master=f"local[{cores}]")

@@ -33,7 +33,7 @@ from gregor.protocol.records.compression import Codec
 
 PARTITIONS = 3
 REPETITIVE = 0.936
-"""As in the measurements that the goals come from: 64 of 1,000 bytes do not repeat."""
+"""The share of repetitive text in the measurements of the goals: 64 of 1,000 bytes do not repeat."""
 
 
 def read(spark: SparkProcess, topic: RepeatedTopic, directory: Path, broker: OneBroker) -> dict[str, float]:
@@ -45,7 +45,7 @@ def read(spark: SparkProcess, topic: RepeatedTopic, directory: Path, broker: One
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all ways and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default="1000000x1000,10000000x100", help="records x bytes of a value")

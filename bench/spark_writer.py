@@ -24,7 +24,7 @@ SINKS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Run the writes until the input ends."""
     way, bootstrap, cores = sys.argv[1:]
     name, more = SINKS[way]
     spark = spark_session(f"writes by {way}", master=f"local[{cores}]")

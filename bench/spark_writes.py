@@ -39,7 +39,7 @@ FILES = 4
 
 
 def make_table(directory: Path, records: int, value_bytes: int) -> None:
-    """So many rows in FILES files of Parquet, the same few megabytes of values again and again."""
+    """Write `records` rows in FILES files of Parquet, which repeat a few megabytes of values."""
     directory.mkdir()
     stored = b"".join(batch for batch, _ in made_batches(value_bytes, Codec.NONE, repetitive=0.936))
     made = pa.Table.from_batches(RecordBatches("made", 0, RecordOptions()).read(memoryview(stored)))
@@ -52,14 +52,14 @@ def make_table(directory: Path, records: int, value_bytes: int) -> None:
 
 
 async def count_records(bootstrap: str, topic: str) -> int:
-    """Offsets of the topic: records, and the markers of transactions."""
+    """Return the number of offsets in the topic: records, and the markers of transactions."""
     async with Admin(bootstrap) as admin:
         ends = await admin.list_offsets({(topic, partition): LATEST for partition in range(PARTITIONS)})
     return sum(end.offset for end in ends.values() if end is not None)
 
 
 def main() -> int:
-    """Run everything and print the table."""
+    """Run all ways and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default="1000000x1000,5000000x100", help="records x bytes of a value")

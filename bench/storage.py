@@ -34,7 +34,7 @@ from tests.wire import Wire
 
 TOPIC = "measured"
 MOST_PARTITIONS = 1_000
-"""Of one topic: Kafka makes no more than 10,000 at once."""
+"""The most partitions of one topic: Kafka creates no more than 10,000 at once."""
 LIST_OFFSETS_VERSION = 5
 LATEST = -1
 ANSWER_LIMIT_S = 600.0
@@ -46,13 +46,13 @@ LOOK_UPS = 500
 
 
 def topics_with(partitions: int) -> dict[str, int]:
-    """Names of topics that have so many partitions together, and how many each of them has."""
+    """Return names and partition counts of topics that have `partitions` in all."""
     names = [TOPIC, *(f"{TOPIC}-{number}" for number in range(1, -(-partitions // MOST_PARTITIONS)))]
     return {name: min(MOST_PARTITIONS, partitions - number * MOST_PARTITIONS) for number, name in enumerate(names)}
 
 
 def create_topics(broker: BenchBroker, partitions: int) -> None:
-    """Make topics; returns when all their partitions have a leader."""
+    """Create topics; return when all their partitions have a leader."""
     with Wire(broker.address, timeout=ANSWER_LIMIT_S) as wire:
         for name, count in topics_with(partitions).items():
             topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
@@ -64,7 +64,7 @@ def create_topics(broker: BenchBroker, partitions: int) -> None:
 
 
 def list_offsets(wire: Wire, partitions: int, timestamp: int) -> list[int]:
-    """The offset for `timestamp` in each partition. Raises RuntimeError where one has no leader yet."""
+    """Return the offset for `timestamp` in each partition. Raises RuntimeError if one has no leader yet."""
     topics = [
         ListOffsetsTopic(
             name=name,
@@ -83,7 +83,7 @@ def list_offsets(wire: Wire, partitions: int, timestamp: int) -> list[int]:
 
 
 def wait_for_end_offsets(broker: BenchBroker, partitions: int, *, least: int = 0) -> None:
-    """Ask until every partition has told its end, which is at least `least`."""
+    """Ask until every partition has returned its end offset, which is at least `least`."""
     deadline = time.monotonic() + ANSWER_LIMIT_S
     while time.monotonic() < deadline:
         with suppress(OSError, RuntimeError), Wire(broker.address, timeout=ANSWER_LIMIT_S) as wire:
@@ -94,7 +94,7 @@ def wait_for_end_offsets(broker: BenchBroker, partitions: int, *, least: int = 0
 
 
 def seconds_to_answer(broker: BenchBroker, partitions: int, *, least: int = 0) -> str:
-    """Start the broker; wall-clock and CPU seconds until it has told all ends."""
+    """Start the broker; return the wall-clock and CPU seconds until all end offsets were returned."""
     begin = time.monotonic()
     broker.spawn()
     wait_for_end_offsets(broker, partitions, least=least)
@@ -102,7 +102,7 @@ def seconds_to_answer(broker: BenchBroker, partitions: int, *, least: int = 0) -
 
 
 def measure_partitions(broker: BenchBroker, options: argparse.Namespace) -> None:
-    """Starts with many partitions."""
+    """Measure starts with many partitions."""
     broker.start()
     create_topics(broker, options.partitions)
     for how, text in ((signal.SIGTERM, "a clean stop"), (signal.SIGKILL, "kill -9")):
@@ -113,7 +113,7 @@ def measure_partitions(broker: BenchBroker, options: argparse.Namespace) -> None
 
 
 def measure_recovery(broker: BenchBroker, options: argparse.Namespace) -> None:
-    """A start with a long tail that nobody has flushed."""
+    """Measure a start with a long unflushed tail."""
     broker.start()
     create_topics(broker, 1)
     Load(broker, Codec.NONE, TOPIC).run(options.tail_megabytes)
@@ -123,7 +123,9 @@ def measure_recovery(broker: BenchBroker, options: argparse.Namespace) -> None:
 
 
 def write_sparse_log(directory: Path, size_bytes: int) -> int:
-    """Lay segments of batches that are nearly all zeros into a partition's directory; returns how many batches."""
+    """Write segments of batches that are nearly all zeros into a partition's directory; return the number of
+    batches.
+    """
     for old in directory.glob("0*"):
         old.unlink()
     template = v2.build_batch([Record(0, FIRST_TIMESTAMP, None, bytes(SPARSE_BATCH_BYTES - 80))])
@@ -147,14 +149,14 @@ def write_sparse_log(directory: Path, size_bytes: int) -> int:
 
 
 def measure_times(broker: BenchBroker, options: argparse.Namespace) -> None:
-    """Look-ups by time after the indexes have been built: the first ones after a start, and those that follow."""
+    """Measure look-ups by time after the indexes were built: the first ones after a start, and later ones."""
     broker.start()
     create_topics(broker, 1)
     broker.stop()
     batches = write_sparse_log(broker.log_directory / f"{TOPIC}-0", options.sparse_gigabytes << 30)
     report(broker, f"{options.sparse_gigabytes} GB without indexes", seconds_to_answer(broker, 1, least=batches))
     with Wire(broker.address, timeout=ANSWER_LIMIT_S) as wire:
-        # This builds whatever index is still missing.
+        # This builds the indexes that are still missing.
         list_offsets(wire, 1, FIRST_TIMESTAMP + STEP_MS * (batches - 1))
     broker.stop()
     broker.start()
@@ -183,7 +185,7 @@ def measure_times(broker: BenchBroker, options: argparse.Namespace) -> None:
 
 
 def report(broker: BenchBroker, what: str, figures: str) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     print(f"| {what} | {broker.name} | {figures} |", flush=True)
 
 

@@ -15,7 +15,7 @@ Line = Sequence[tuple[float, float]]
 def write_lines(
     path: Path, title: str, x_name: str, y_name: str, lines: Mapping[str, Line], *, is_logarithmic: bool = False
 ) -> None:
-    """Draw named lines into one plot; logarithmic in both directions if asked (all values above 0 then)."""
+    """Draw named lines into one plot; logarithmic in both directions if requested (all values above 0 then)."""
     scale = math.log10 if is_logarithmic else float
     points = [(scale(x), scale(y)) for line in lines.values() for x, y in line]
     x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)

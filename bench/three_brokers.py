@@ -22,7 +22,9 @@ RULE = "gregor.fault.rule.slow"
 
 @contextmanager
 def three_brokers() -> Iterator[str]:
-    """A cluster on free ports with data in a temporary directory, for the length of a block; its bootstrap servers."""
+    """Run a cluster on free ports with data in a temporary directory, during the context; yield its bootstrap
+    servers.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="gregor-bench-") as directory,
         gregor_cluster(len(BROKER_IDS), Path(directory), "gregor.fault.injection.enable=true") as cluster,
@@ -32,7 +34,7 @@ def three_brokers() -> Iterator[str]:
 
 
 async def slow_down(bootstrap: str, delay_ms: int) -> None:
-    """Have the slow broker hold each Produce answer for so long from now on."""
+    """Make the slow broker delay each Produce answer by `delay_ms` from now on."""
     async with Admin(bootstrap) as admin:
         setting = (AlterOperation.SET, RULE, f"api=Produce delay={delay_ms}ms")
         await admin.alter_configs(ResourceType.BROKER, str(SLOW_BROKER_ID), [setting])
@@ -45,7 +47,7 @@ async def create_topic(bootstrap: str, name: str) -> None:
 
 
 async def records_by_broker(bootstrap: str, topic: str) -> list[int]:
-    """How many records each broker has got, the slow one first."""
+    """Return the record count of each broker, the slow one first."""
     async with Admin(bootstrap) as admin:
         places = [(topic, partition) for partition in range(len(BROKER_IDS))]
         ends = await admin.list_offsets(dict.fromkeys(places, LATEST))

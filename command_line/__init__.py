@@ -30,7 +30,7 @@ COMMANDS = {
     "config": "config",
     "pipeline": "pipeline",
 }
-"""What a user types -> the module that has its `add_parser(subparsers)`; the parser's default `run` does the work."""
+"""The command's name -> the module with its `add_parser(subparsers)`; the parser's default `run` does the work."""
 
 DESCRIPTION = """\
 A Kafka broker for every client from 0.8 to 4.x, and tools for Gregor and Kafka brokers.

@@ -1,4 +1,4 @@
-"""What the tools that ask a broker share: how they connect, and how they end."""
+"""The common part of the tools that ask a broker: their connections and their exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 
 class UsageError(Exception):
-    """Options that parse and make no sense together."""
+    """Options that are valid one by one and contradict each other."""
 
 
 def add_connection_options(parser: argparse.ArgumentParser, *config_options: str) -> None:
@@ -36,19 +36,22 @@ def add_connection_options(parser: argparse.ArgumentParser, *config_options: str
 
 
 def client_properties(arguments: argparse.Namespace, assignments: list[str] | None = None) -> dict[str, Any]:
-    """Client settings from the given file and from KEY=VALUE options, which win. Raises UsageError."""
+    """Return client settings from the given file and from KEY=VALUE options, which take precedence.
+
+    Raises UsageError.
+    """
     properties = read_client_properties(arguments.client_config)
     properties |= parse_assignments(assignments or [])
     return {"client.id": client_id(arguments.command)} | without_what_is_taken_care_of(properties)
 
 
 def client_id(command: str) -> str:
-    """Return the client.id by which a broker's logs, quotas and metrics know a command of ours."""
+    """Return the client.id of a command in a broker's logs, quotas and metrics."""
     return f"gregor-{command}"
 
 
 def read_client_properties(path: str | None) -> dict[str, Any]:
-    """The client settings of a properties file, none without a file. Raises UsageError."""
+    """Return the client settings of a properties file, none without a file. Raises UsageError."""
     if path is None:
         return {}
     try:
@@ -60,13 +63,13 @@ def read_client_properties(path: str | None) -> dict[str, Any]:
 
 
 def without_what_is_taken_care_of(properties: dict[str, str]) -> dict[str, Any]:
-    """Without the keys that other clients need and ours do not take."""
+    """Return the properties without the keys of other clients that ours does not need."""
     taken = ("bootstrap.servers", "key.serializer", "value.serializer")
     return {key: value for key, value in properties.items() if key not in taken}
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:
-    """KEY=VALUE texts as a mapping. Raises UsageError for one without "="."""
+    """Convert KEY=VALUE texts to a mapping. Raises UsageError for a text without "="."""
     pairs = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -79,7 +82,7 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
 def run_client(
     work: Callable[[], Awaitable[None]], *bootstrap_servers: str, patience_s: float = SECONDS_OF_PATIENCE
 ) -> int:
-    """As `run_tool`, for work that needs trio, and that begins once a broker of each list of servers can be reached."""
+    """Run a tool's trio work, as `run_tool` does, once a broker of each list of servers can be reached."""
 
     async def reach_then_work() -> None:
         for servers in bootstrap_servers:
@@ -90,7 +93,7 @@ def run_client(
 
 
 def run_tool(work: Callable[[], None]) -> int:
-    """Run a tool's work and turn what stops it into one line on standard error and an exit code."""
+    """Run a tool's work; turn an error into one line on standard error and an exit code."""
     try:
         work()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
@@ -102,7 +105,7 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # Whoever read the output has seen enough (`gregor consume ... | head`); the rest goes nowhere.
+        # The reader of the output has closed the pipe (`gregor consume ... | head`); the rest is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, BrokerError):
@@ -115,7 +118,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def describe_broker_error(error: BrokerError) -> str:
-    """A broker's refusal in one line: its code, and its message if it gave one."""
+    """Return a broker's refusal in one line: its code, and its message if there is one."""
     return f"{error.message} ({error.code.name})" if error.message else error.code.name
 
 

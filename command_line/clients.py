@@ -1,4 +1,4 @@
-"""`gregor clients`: who uses a Gregor broker, with which API versions, and what Kafka 4 would say to that.
+"""`gregor clients`: the clients of a Gregor broker, their API versions, and the ones that Kafka 4 would refuse.
 
 The broker is asked over its Kafka port, by an API that only Gregor has (`protocol.apis.GregorApiKey`).
 """
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("clients", help="list the clients of a Gregor broker, and what Kafka 4 would refuse")
     add_connection_options(parser)
     parser.add_argument("--refused", action="store_true", help="list only clients that Kafka 4 would refuse")
@@ -71,7 +71,7 @@ def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: 
 def _is_shown(client: DescribedClient, *, only_refused: bool) -> bool:
     if only_refused:
         return bool(refused_by_kafka_4(_used(client)))
-    # Whoever only asks who is there is not who is meant.
+    # A client that only asks for the list of clients is not listed.
     return client.software_name != SOFTWARE_NAME or any(
         entry.api_key in (ApiKey.PRODUCE, ApiKey.FETCH) for entry in client.api_versions
     )

@@ -1,4 +1,4 @@
-"""`gregor cluster`: several brokers on one machine, one process each, as the way to use more cores."""
+"""`gregor cluster`: several brokers on one machine, one process each, to use more cores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ brokers.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "cluster",
         help="run a cluster of brokers on this machine",

@@ -7,7 +7,7 @@ import sys
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "config",
         help="list the broker's configurations",
@@ -19,7 +19,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the keys; 1 with a line on standard error for each word that is in none."""
+    """Print the keys; return 1, with a line on standard error, for each word that no key contains."""
     from ..broker.config.server_properties import described, server_properties, why_none
 
     if options.write:

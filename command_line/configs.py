@@ -27,13 +27,13 @@ _SOURCES = {
     6: "DYNAMIC_BROKER_LOGGER_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
-"""Where a value comes from (Kafka's DescribeConfigsResponse.ConfigSource)."""
+"""The source of a value (Kafka's DescribeConfigsResponse.ConfigSource)."""
 
 _DYNAMIC_SOURCES = {1, 2, 3, 6, 8}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "configs", help="show and change configurations of topics, brokers, users and clients"
     )
@@ -67,7 +67,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 1 if the broker refused."""
+    """Run the action; the exit code is 1 if the broker refused."""
 
     async def work() -> None:
         quota_entity = _quota_entity(arguments)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _quota_entity(arguments: argparse.Namespace) -> dict[str, str | None] | None:
-    """Whose quotas are meant, None if no quotas are. Raises UsageError."""
+    """Return the entity of quotas, None if the options name none. Raises UsageError."""
     named = {key: getattr(arguments, key) for key in ENTITY_KEYS.values() if getattr(arguments, key) is not None}
     kinds = [kind for kind in arguments.entity_type if kind in ENTITY_KEYS]
     if kinds and len(kinds) < len(arguments.entity_type):
@@ -103,7 +103,7 @@ def _quota_entity(arguments: argparse.Namespace) -> dict[str, str | None] | None
 
 
 def _changes(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """What is to be set and what to be taken back. Raises UsageError if that is nothing."""
+    """Return the settings to set and the keys to delete. Raises UsageError without either."""
     settings = parse_settings(arguments.add_config or "")
     deleted = [key.strip() for key in (arguments.delete_config or "").split(",") if key.strip()]
     if not settings and not deleted:
@@ -170,7 +170,7 @@ def _line(entry: DescribeConfigsResourceResult) -> str:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Settings from K=V,K=[V,V]: commas inside brackets belong to the value. Raises UsageError."""
+    """Parse K=V,K=[V,V]; commas inside brackets belong to the value. Raises UsageError."""
     settings = {}
     for item in re.split(r",(?![^\[]*\])", text):
         if not item.strip():

@@ -1,4 +1,4 @@
-"""`gregor consume`: print the records of topics as they come, with the options of kafka-console-consumer."""
+"""`gregor consume`: print the records of topics as they arrive, with the options of kafka-console-consumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..protocol.records.record import TimestampType
 from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
 
 SECONDS_BETWEEN_LOOKS = 5.0
-"""How often a consumer without a group looks for new partitions."""
+"""The interval at which a consumer without a group checks for new partitions."""
 
 _TIMESTAMP_LABELS = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -30,7 +30,7 @@ _TIMESTAMP_LABELS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("consume", help="print the records of topics")
     add_connection_options(parser, "--consumer.config", "--command-config")
     source = parser.add_mutually_exclusive_group(required=True)
@@ -70,7 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print until stopped, --max-messages or --timeout-ms."""
+    """Print records until interrupted, --max-messages or --timeout-ms."""
 
     async def work() -> None:
         printed = 0
@@ -108,7 +108,7 @@ def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.group is not None:
         properties["group.id"] = arguments.group
     if "group.id" not in properties:
-        # A look at a topic needs no group, and none is left behind.
+        # A plain read of a topic needs no group, and leaves none behind.
         properties["enable.auto.commit"] = "false"
     if arguments.from_beginning or arguments.offset == "earliest":
         properties["auto.offset.reset"] = "earliest"
@@ -116,9 +116,9 @@ def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 async def existing_topics(arguments: argparse.Namespace) -> list[TopicMetadata]:
-    """Return the topics that are asked for, of which a pattern may have none yet.
+    """Return the requested topics; a pattern may match none yet.
 
-    Raises UsageError for options that make no sense together, UnknownTopicError for a name that is no topic's.
+    Raises UsageError for options that contradict each other, UnknownTopicError for a name without a topic.
     """
     if arguments.partition is None and arguments.offset is not None:
         raise UsageError("--offset needs --partition")
@@ -140,7 +140,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 async def take_new_partitions(consumer: Consumer, arguments: argparse.Namespace) -> None:
-    """Read what comes to exist, from its first record on, while a consumer without a group runs."""
+    """Read new partitions from their first record on, while a consumer without a group runs."""
     while True:
         await trio.sleep(SECONDS_BETWEEN_LOOKS)
         try:
@@ -182,7 +182,7 @@ async def _choose_records(
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """What is printed of a record, as Kafka's DefaultMessageFormatter has it."""
+    """The printed fields of a record, as in Kafka's DefaultMessageFormatter."""
 
     prints_timestamp: bool = False
     prints_partition: bool = False
@@ -197,7 +197,7 @@ class RecordFormat:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> RecordFormat:
-        """The format that --property options describe. Raises UsageError for an unknown one."""
+        """Return the format of the --property options. Raises UsageError for an unknown one."""
         texts = {key: value.encode().decode("unicode_escape").encode() for key, value in properties.items()}
 
         def wanted(name: str, default: bytes = b"false") -> bool:

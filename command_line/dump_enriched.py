@@ -1,4 +1,4 @@
-"""What `gregor dump-log --enriched` shows and writes: messages in the layout of "Enriched Message Metadata"."""
+"""The output of `gregor dump-log --enriched`: messages in the layout of "Enriched Message Metadata"."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .dump_side_files import describe_tags
 from .progress import ProgressBar
 
 ENRICHED_SUFFIX = ".enriched"
-"""Of files that `--output` writes, by convention; `dump-log` reads such a file as what it is."""
+"""The conventional suffix of files that `--output` writes; `dump-log` reads such a file as enriched messages."""
 
 
 class EnrichedOutput:
-    """Where the messages go: to a file if there is one, else to the screen."""
+    """The output of the messages: a file if one is given, else the screen."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class EnrichedOutput:
             self._file.close()
 
     def add(self, batch: BatchView, tags: KafkaTags, arguments: argparse.Namespace, progress: ProgressBar) -> None:
-        """Write or show what becomes of one stored batch. Raises BrokerError, OSError."""
+        """Write or print the enriched message of one stored batch. Raises BrokerError, OSError."""
         for message in enriched_copies(batch, tags):
             if self._file is not None:
                 self._file.write(encode_message(message))
@@ -49,7 +49,7 @@ class EnrichedOutput:
 
 
 def dump_enriched(path: Path, arguments: argparse.Namespace) -> None:
-    """Show a file of such messages. Raises UsageError at something that is none, OSError."""
+    """Print a file of enriched messages. Raises UsageError for any other file, OSError."""
     data = path.read_bytes()
     end = min(len(data), arguments.max_bytes)
     try:

@@ -1,7 +1,7 @@
-"""`gregor dump-log`: what the files of a log hold, batch by batch, with the options and words of kafka-dump-log.
+"""`gregor dump-log`: the contents of a log's files, batch by batch, with the options and words of kafka-dump-log.
 
-Beside a segment's index (`.gindex`) a batch's line also ends with the tags that only the index knows. Nothing is
-written but what `--output` names, so files of a running broker may be looked at.
+With a segment's index (`.gindex`) beside it, a batch's line also ends with the tags that only the index has. Only
+the file of `--output` is written, so files of a running broker may be read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMESTAMP_LABELS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("dump-log", help="print the content of a log's files")
     parser.add_argument(
         "segments",
@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Dump each file; the exit code is 1 if one could not be read or is damaged, which ends it."""
+    """Dump each file; the exit code is 1 after the first file that is unreadable or damaged."""
 
     def work() -> None:
         names = [*arguments.segments, *filter(None, arguments.files.split(","))]
@@ -82,9 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _dump(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> None:
-    """Show one file, by what its name says it is. Raises UsageError at something that cannot be read as that, OSError.
+    """Print one file; its name determines the format. Raises UsageError for a file of another format, OSError.
 
-    Any name that says nothing is taken for a segment's.
+    A file with any other name is read as a segment.
     """
     say(f"Dumping {path}")
     describe = SIDE_FILES.get(path.suffix) or SIDE_FILES.get(path.name)
@@ -110,7 +110,7 @@ def _dump_segment(path: Path, arguments: argparse.Namespace, output: EnrichedOut
                 if arguments.enriched:
                     output.add(batch, tags, arguments, progress)
                 else:
-                    # Those of all other batches are in their lines already.
+                    # The lines of all other batches have their tags already.
                     has_tags = tags_beside.is_there and (batch.is_compressed or batch.magic == v0.MAGIC)
                     progress.say(describe_batch(batch) + (f" tags: {describe_tags(tags)}" if has_tags else ""))
                     for line in _describe_records(batch, arguments):
@@ -124,7 +124,7 @@ def _dump_segment(path: Path, arguments: argparse.Namespace, output: EnrichedOut
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:
-    """A file's bytes, read as they are looked at. The map goes away with the last batch that looks into it."""
+    """Map a file's bytes into memory. The map is released with the last batch that refers to it."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         # An empty file cannot be mapped.
@@ -132,7 +132,7 @@ def _mapped(path: Path) -> mmap.mmap | bytes:
 
 
 def describe_batch(batch: BatchView) -> str:
-    """The line for a batch, in the words of Kafka's DumpLogSegments."""
+    """Return the line of a batch, in the words of Kafka's DumpLogSegments."""
     time = f"{_TIMESTAMP_LABELS[batch.timestamp_type]}: {batch.max_timestamp}"
     codec = batch.codec.name.lower()
     tail = (

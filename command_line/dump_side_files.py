@@ -1,4 +1,4 @@
-"""What `gregor dump-log` shows of the files beside a segment: indexes, producer snapshots, leader epochs, and tags."""
+"""The output of `gregor dump-log` for the files beside a segment: indexes, producer snapshots, leader epochs, tags."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .asking import UsageError
 
 
 class TagsBeside:
-    """The tags of the batches of one segment, as far as its index, if it has one, and their headers tell them."""
+    """The tags of one segment's batches, from the segment's index, if there is one, and from their headers."""
 
     def __init__(self, segment: Path) -> None:
         self._index = _index_at(segment.with_suffix(paths.INDEX)) if segment.stem.isdecimal() else None
         self.is_there = self._index is not None and segment.with_suffix(paths.INDEX).exists()
-        """Whether there is an index; without one tags are what the headers say."""
+        """Whether there is an index; without one the tags are those of the headers."""
 
     def __enter__(self) -> Self:
         return self
@@ -38,19 +38,19 @@ class TagsBeside:
             self._index.let_go()
 
     def tags_of(self, batch: BatchView) -> KafkaTags:
-        """All that is known. Raises OSError."""
+        """Return all known tags of a batch. Raises OSError."""
         entry = None
         if self.is_there and self._index is not None:
             try:
                 entry = self._index.tags_at(batch.position)
             except IndexDamagedError:
-                # Dumping the index, or `gregor log verify`, tells what is wrong with it.
+                # A dump of the index, or `gregor log verify`, reports its damage.
                 self.is_there = False
         return tags_by_entry(entry, batch)
 
 
 def describe_tags(tags: KafkaTags) -> str:
-    """The tags that are there, by the names of the proposal: `timestamp=7010,num_messages=3,keyed=false`."""
+    """Return the existing tags by the names of the proposal: `timestamp=7010,num_messages=3,keyed=false`."""
     values = {
         "timestamp": tags.timestamp_ms,
         "num_messages": tags.message_count,
@@ -65,7 +65,7 @@ def _index_at(path: Path) -> OffsetIndex:
 
 
 def _describe_index(path: Path) -> Iterator[str]:
-    """Summary and entries. Raises UsageError at a damaged one, OSError."""
+    """Yield the lines of an index: its summary and its entries. Raises UsageError for a damaged index, OSError."""
     path.stat()
     if not path.stem.isdecimal():
         raise UsageError(f"{path}: an index is named after its segment's base offset")
@@ -142,4 +142,7 @@ SIDE_FILES: Mapping[str, Callable[[Path], Iterator[str]]] = {
     paths.SNAPSHOT: _describe_snapshot,
     paths.LEADER_EPOCH_CHECKPOINT: _describe_epochs,
 }
-"""By suffix or whole name: the lines that show such a file. Each raises UsageError for a damaged one, OSError."""
+"""The function that yields a file's lines, by suffix or whole name.
+
+Each raises UsageError for a damaged file, OSError.
+"""

@@ -1,4 +1,4 @@
-"""`gregor faults`: make a Gregor broker slow, refuse, hang up or cheat, see which faults it has, and take them back."""
+"""`gregor faults`: add, list and clear fault rules of a Gregor broker: delays, errors, disconnects and others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .text_table import format_table
 CLOCK = "gregor.fault.clock.offset.ms"
 ALL_BROKERS = ""
 DYNAMIC_SOURCES = {2: "broker", 3: "all brokers"}
-"""Where a rule comes from that can be deleted (Kafka's DescribeConfigsResponse.ConfigSource)."""
+"""The sources of rules that can be deleted (Kafka's DescribeConfigsResponse.ConfigSource)."""
 FROM_THE_START = "start"
 HEAD = ("BROKER", "NAME", "FROM", "RULE")
 
@@ -47,7 +47,7 @@ client can set them too.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "faults",
         help="make a Gregor broker slow, refuse requests or close connections, for tests of clients",
@@ -109,7 +109,7 @@ def _target(arguments: argparse.Namespace) -> str:
 
 async def _add(admin: Admin, arguments: argparse.Namespace) -> None:
     words: list[str] = arguments.words
-    # A rule in quotes is one word for the shell.
+    # A quoted rule is one word of the shell.
     text = words[0] if len(words) == 1 else join_words(words)
     try:
         check_rule_name(arguments.name)
@@ -146,7 +146,7 @@ async def _clear(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _clear_of(admin: Admin, target: str, wanted: set[str]) -> set[str]:
-    """Take back the faults of one broker, or those that all have; returns their keys."""
+    """Clear the faults of one broker, or the cluster-wide ones; return their keys."""
     changes: list[tuple[AlterOperation, str, str | None]] = []
     for entry in await _faults_of(admin, target):
         if wanted and entry.name not in wanted:
@@ -181,7 +181,7 @@ async def _faults_of(admin: Admin, target: str) -> list[DescribeConfigsResourceR
 
 
 def _faults(entries: list[DescribeConfigsResourceResult]) -> Iterator[DescribeConfigsResourceResult]:
-    """The fault rules, and the clock's offset if it has one."""
+    """Yield the fault rules, and the clock's offset if there is one."""
     for entry in entries:
         if entry.name.startswith(RULE_PREFIX) or (entry.name == CLOCK and entry.value not in (None, "0")):
             yield entry

@@ -30,7 +30,7 @@ OFFSET_COLUMNS = (
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("groups", help="list and describe consumer groups, delete them, reset offsets")
     add_connection_options(parser)
     action = parser.add_mutually_exclusive_group(required=True)
@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 1 if the broker refused."""
+    """Run the action; the exit code is 1 if the broker refused."""
 
     async def work() -> None:
         properties = {"default_api_timeout_ms": str(max(arguments.timeout, 1)), **client_properties(arguments)}
@@ -127,7 +127,7 @@ def _describe_members(group: GroupOverview, *, is_verbose: bool) -> None:
 
 @dataclass(slots=True)
 class _Lag:
-    """One line of the description: what is committed, what there is, and who reads it."""
+    """A line of the description: the committed offset, the log end, and the member that reads the partition."""
 
     place: TopicPartition
     committed: int | None
@@ -153,7 +153,7 @@ async def _describe_offsets(admin: Admin, group: GroupOverview) -> None:
 
 
 async def _end_offsets(admin: Admin, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The log ends of those partitions that still exist."""
+    """Return the log ends of the partitions that still exist."""
     existing = set(await admin.list_topics(include_internal=True))
     found = await admin.list_offsets({place: LATEST for place in places if place[0] in existing})
     return {place: entry.offset for place, entry in found.items() if entry is not None}

@@ -1,4 +1,4 @@
-"""`gregor healthcheck`: does a broker answer? For a container's HEALTHCHECK and for scripts that wait."""
+"""`gregor healthcheck`: check that a broker answers, for a container's HEALTHCHECK and for scripts that wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("healthcheck", help="exit 0 if a broker answers")
     parser.add_argument("--bootstrap-server", default="localhost:9092", metavar="HOST:PORT")
     parser.add_argument(
@@ -24,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    """0 if the broker answered in time, else 1 with one line that says why not."""
+    """Return 0 if the broker answered in time, else 1 with one line that names the reason."""
     host, _, port = options.bootstrap_server.rpartition(":")
     if not port.isdigit():
         print(f"gregor: --bootstrap-server {options.bootstrap_server} is not HOST:PORT", file=sys.stderr)  # noqa: T201
@@ -43,7 +43,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def ask(address: tuple[str, int], timeout_s: float) -> None:
-    """One ApiVersions request. Raises OSError without a broker, ValueError if what is there speaks something else."""
+    """Send one ApiVersions request.
+
+    Raises OSError without a broker, ValueError if the answer is of another protocol.
+    """
     with socket.create_connection(address, timeout_s) as connection:
         connection.settimeout(timeout_s)
         connection.sendall(API_VERSIONS_REQUEST)

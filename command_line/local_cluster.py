@@ -1,4 +1,4 @@
-"""A cluster on one machine: a process for each broker, their logs in one, stopped together."""
+"""A cluster on one machine: a process for each broker, their logs merged into one, stopped together."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ CONTROLLER_ID = 1
 OWN_KEYS = ("listeners", "advertised.listeners", "node.id", "broker.id", "process.roles", "log.dirs", "log.dir")
 OWN_PREFIX = "controller."
 STARTED = "[KafkaServer id="
-"""What a broker says once clients may come."""
+"""The text that a broker logs once it accepts clients."""
 STOP_S = 15.0
-"""How long brokers may take to stop; one after the other hands over what it leads."""
+"""The time limit for stopping a broker; brokers stop one after the other and hand over their leaderships."""
 
 
 class ClusterFailedError(Exception):
-    """The cluster cannot run; the text is one line that says why."""
+    """The cluster cannot run; the text is one line that names the reason."""
 
 
 class LocalCluster:
-    """N brokers, of which the first is the controller too."""
+    """A cluster of N brokers, of which the first is also the controller."""
 
     def __init__(
         self, count: int, directory: Path, *, host: str, first_port: int, overrides: Sequence[str] = ()
     ) -> None:
-        """Choose the ports. Raises ClusterFailedError for an override that is the cluster's own to make."""
+        """Choose the ports. Raises ClusterFailedError for an override of a setting that the cluster itself makes."""
         for override in overrides:
             name = override.partition("=")[0].strip()
             if name in OWN_KEYS or name.startswith(OWN_PREFIX):
@@ -50,11 +50,11 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients want for ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return ",".join(f"{self._host}:{port}" for port in self._ports.values())
 
     def settings(self, node_id: int) -> list[str]:
-        """What one broker is told, as key=value; what comes later counts more."""
+        """Return the settings of one broker as key=value; later ones take precedence."""
         count = len(self._ids)
         listeners = f"PLAINTEXT://{self._host}:{self._ports[node_id]}"
         roles = "broker"
@@ -103,7 +103,7 @@ class LocalCluster:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A Ctrl-C is for this process, which then stops them in order.
+            # A Ctrl-C is sent to this process, which then stops the brokers in order.
             start_new_session=True,
         )
         self._processes[node_id] = process
@@ -135,7 +135,7 @@ class LocalCluster:
             return
 
     async def _stop(self) -> None:
-        """Stop the brokers, the controller last, so that each of the others can hand over what it leads."""
+        """Stop the brokers, the controller last, so that each of the others can hand over its leaderships."""
         self._is_stopping = True
         with trio.move_on_after(STOP_S):
             for node_id in reversed(self._ids):
@@ -149,7 +149,7 @@ class LocalCluster:
 
 
 async def _lines(process: trio.Process) -> AsyncIterator[str]:
-    """What a process prints, line by line."""
+    """Yield the output of a process, line by line."""
     if process.stdout is None:
         return
     rest = b""
@@ -162,7 +162,10 @@ async def _lines(process: trio.Process) -> AsyncIterator[str]:
 
 
 def _free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody has at this moment. Raises ClusterFailedError if the host is none of this machine's."""
+    """Return ports that are free at this moment.
+
+    Raises ClusterFailedError if the host is not an address of this machine.
+    """
     with ExitStack() as held:
         try:
             return [held.enter_context(socket.create_server((host, 0))).getsockname()[1] for _ in range(count)]

@@ -1,4 +1,4 @@
-"""`gregor log verify`: whether the files of a log are what was written, and what a start would mend."""
+"""`gregor log verify`: check the files of a log, and list the repairs that a start would make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAMAGED = 1
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("log", help="check the files of logs")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     verify = actions.add_parser(
@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check each directory; the exit code is 1 if one could not be read, or has anything that is wrong."""
+    """Verify each directory; the exit code is 1 if one is unreadable or has a fault."""
     problems = 0
 
     def work() -> None:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(directory: str) -> int:
-    """Check one directory and say what was found; returns how many things are wrong. Raises OSError."""
+    """Verify one directory and print the findings; return their number. Raises OSError."""
     files = ReadOnlyFiles()
     checked = find_partitions(files, directory)
     if not checked.partitions:
@@ -73,6 +73,6 @@ def _verify(directory: str) -> int:
 
 
 def describe(finding: Finding) -> str:
-    """One line: where, what, and what a start would do."""
+    """Return a finding as one line: the place, the fault, and the repair at a start."""
     place = "" if finding.position is None else f" at position {finding.position}"
     return f"{os.path.normpath(finding.path)}{place}: {finding.problem}; a start would mean: {finding.remedy}"

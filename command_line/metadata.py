@@ -1,4 +1,4 @@
-"""`gregor metadata recover`: gives a controller that has lost its metadata the copy of a broker."""
+"""`gregor metadata recover`: restores the metadata of a controller from the copy of a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .asking import UsageError, run_tool, say
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("metadata", help="restore the metadata of a controller")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     recovery = actions.add_parser(
@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Recover, and say what was done; the exit code is 1 with one line if nothing was."""
+    """Recover the metadata and print the result; the exit code is 1, with one line, on failure."""
 
     def work() -> None:
         try:

@@ -1,4 +1,4 @@
-"""`gregor mirror`: copy topics between clusters, Gregor or Kafka, without opening their batches."""
+"""`gregor mirror`: copy topics between clusters, Gregor or Kafka, without decoding their batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ With --keep-offsets every record has the same offset as at the source; the targe
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "mirror",
         help="copy topics from one cluster to another",
@@ -61,7 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy until interrupted, or with --once to the present end, and return the exit code: 1 if copying fails."""
+    """Copy until interrupted, or with --once to the current end, and return the exit code: 1 on failure."""
 
     async def work() -> None:
         try:
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Report:
-    """How far the copy is: a line now and then, and on a terminal one that changes in place."""
+    """A report of the copy's progress: a line at intervals, and on a terminal one that is updated in place."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -101,7 +101,7 @@ class Report:
         self._is_terminal = sys.stderr.isatty()
 
     def show(self, progress: MirrorProgress) -> None:
-        """Tell the rate since the last line, and what is still to come."""
+        """Print the rate since the last line, and the lag."""
         now = time.monotonic()
         interval_s = min(self._interval_s, 0.5) if self._is_terminal else self._interval_s
         elapsed = now - self._shown_at
@@ -120,7 +120,7 @@ class Report:
             sys.stdout.flush()
 
     def end(self, progress: MirrorProgress) -> None:
-        """The last word."""
+        """Print the totals."""
         if self._is_terminal:
             sys.stderr.write("\r\x1b[K")
         elapsed = max(time.monotonic() - self._started_at, 1e-9)

@@ -1,4 +1,4 @@
-"""The part of `gregor groups` that works out where a group's offsets are to be moved."""
+"""The part of `gregor groups` that computes the new offsets of a group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of --reset-offsets: where to, and whether really."""
+    """Add the options of --reset-offsets: the new position, and --execute."""
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--to-earliest", action="store_true", help="set offsets to the first record")
     target.add_argument("--to-latest", action="store_true", help="set offsets to the log's end")
@@ -45,7 +45,7 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def reset_offsets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> None:
-    """Show the new offsets of one group, and commit them with --execute. Raises UsageError."""
+    """Print the new offsets of one group, and commit them with --execute. Raises UsageError."""
     targets = await _targets(admin, group_id, arguments)
     if arguments.execute and not arguments.dry_run:
         await admin.alter_group_offsets(group_id, targets)
@@ -96,7 +96,7 @@ async def _chosen_places(admin: Admin, group_id: str, arguments: argparse.Namesp
 
 
 async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that TOPIC or TOPIC:0,1 mean. Raises UsageError, or BrokerError for unknown topics."""
+    """Return the partitions in TOPIC or TOPIC:0,1. Raises UsageError, or BrokerError for unknown topics."""
     places: list[TopicPartition] = []
     for text in texts:
         topic, _, numbers = text.partition(":")
@@ -110,7 +110,7 @@ async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPart
 
 
 async def _listed(admin: Admin, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-    """Offsets for a time; behind the last record where none is that young."""
+    """Return the offsets for a time; the log end where no record is that young."""
     places = list(places)
     found = await admin.list_offsets(dict.fromkeys(places, timestamp))
     offsets = {place: entry.offset for place, entry in found.items() if entry is not None}
@@ -119,7 +119,7 @@ async def _listed(admin: Admin, places: Iterable[TopicPartition], timestamp: int
 
 
 async def _within_log(admin: Admin, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Offsets beyond either end of a log are moved to that end, as kafka-consumer-groups does."""
+    """Move offsets beyond either end of a log to that end, as kafka-consumer-groups does."""
     first = await _listed(admin, wanted, EARLIEST)
     last = await _listed(admin, wanted, LATEST)
     return {place: min(max(offset, first[place]), last[place]) for place, offset in wanted.items()}
@@ -134,7 +134,7 @@ def _read_plan(path: str) -> dict[TopicPartition, int]:
 
 
 def parse_datetime_ms(text: str) -> int:
-    """Milliseconds since the epoch of a time like 2026-11-21T05:24:23.786, in UTC unless it says otherwise."""
+    """Parse a time like 2026-11-21T05:24:23.786, in UTC without a zone, to milliseconds since the epoch."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -145,7 +145,7 @@ def parse_datetime_ms(text: str) -> int:
 
 
 def parse_duration(text: str) -> timedelta:
-    """An ISO 8601 duration of days and less, like P1DT2H or PT30S. Raises UsageError."""
+    """Parse an ISO 8601 duration of days and less, like P1DT2H or PT30S. Raises UsageError."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise UsageError(f"--by-duration must look like PnDTnHnMnS, not {text!r}")

@@ -1,4 +1,4 @@
-"""The consuming half of `gregor perf-test`."""
+"""The consumer of `gregor perf-test`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = (
 
 
 def run_consumer(arguments: argparse.Namespace) -> int:
-    """Read as many records as asked for, then print how fast that went."""
+    """Read the requested number of records, then print the throughput."""
 
     async def work() -> None:
         properties = {
@@ -44,7 +44,7 @@ def run_consumer(arguments: argparse.Namespace) -> int:
 
 
 class _Run:
-    """What is counted; seconds of trio's clock."""
+    """The counters of a run; times are seconds of trio's clock."""
 
     def __init__(self) -> None:
         self.started_at = trio.current_time()
@@ -58,7 +58,7 @@ class _Run:
             self.joined_at = trio.current_time()
 
     def line(self) -> str:
-        """As kafka-consumer-perf-test prints the end."""
+        """Return the result line of kafka-consumer-perf-test."""
         now = trio.current_time()
         elapsed = max(now - self.started_at, 1e-9)
         rebalance = (self.joined_at or now) - self.started_at

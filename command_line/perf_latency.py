@@ -1,4 +1,4 @@
-"""What `gregor perf-test producer` counts: latencies of records, by window and in all (Kafka's ProducerPerformance)."""
+"""The latencies of `gregor perf-test producer`, by window and in all (Kafka's ProducerPerformance)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_PER_MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WindowSummary:
-    """One stretch of the run, in seconds since its start."""
+    """The counters of one window of the run, in seconds since its start."""
 
     start: float
     end: float
@@ -24,7 +24,7 @@ class WindowSummary:
 
     @property
     def line(self) -> str:
-        """As kafka-producer-perf-test prints a window."""
+        """The line of kafka-producer-perf-test for a window."""
         elapsed = max(self.end - self.start, 1e-9)
         return (
             f"{self.count} records sent, {self.count / elapsed:.1f} records/sec "
@@ -34,7 +34,7 @@ class WindowSummary:
 
 
 class LatencyStatistics:
-    """Latencies in whole milliseconds, sampled so that at most half a million are kept."""
+    """The latencies of records in whole milliseconds, sampled so that at most half a million are kept."""
 
     def __init__(self, expected_count: int, started_at: float) -> None:
         self.windows: list[WindowSummary] = []
@@ -55,7 +55,7 @@ class LatencyStatistics:
         self._window_max_ms = 0.0
 
     def record(self, latency_ms: float, size_bytes: int, now: float) -> WindowSummary | None:
-        """Note one acknowledged record; returns the window that it has completed, if any."""
+        """Count one acknowledged record; return the window that it has completed, if any."""
         if self.count % self._every == 0:
             self.samples.append(latency_ms)
         self.count += 1
@@ -71,7 +71,7 @@ class LatencyStatistics:
         return self.end_window(now)
 
     def end_window(self, now: float) -> WindowSummary:
-        """Close the window that is open."""
+        """Close the current window and return it."""
         summary = WindowSummary(
             self._window_start - self.started_at,
             now - self.started_at,
@@ -85,7 +85,7 @@ class LatencyStatistics:
         return summary
 
     def total_line(self, now: float) -> str:
-        """As kafka-producer-perf-test prints the end."""
+        """Return the last line of kafka-producer-perf-test."""
         elapsed = max(now - self.started_at, 1e-9)
         p50, p95, p99, p999 = percentiles(self.samples, (0.5, 0.95, 0.99, 0.999))
         return (
@@ -97,7 +97,7 @@ class LatencyStatistics:
 
 
 def percentiles(samples: Sequence[float], fractions: Sequence[float]) -> list[float]:
-    """The values below which these fractions of the samples lie; 0 without samples."""
+    """Return the values below which these fractions of the samples are; 0 without samples."""
     ordered = sorted(samples)
     if not ordered:
         return [0.0 for _ in fractions]

@@ -15,7 +15,7 @@ LINE_COLOUR = "#1f6feb"
 
 
 def write_plot(path: Path, statistics: LatencyStatistics, title: str) -> None:
-    """Draw throughput over time, and the latency below which each share of the records lay."""
+    """Draw the throughput over time, and the percentiles of the latency."""
     throughput = [
         (window.end, window.size_bytes / max(window.end - window.start, 1e-9) / BYTES_PER_MB)
         for window in statistics.windows

@@ -1,4 +1,4 @@
-"""The producing half of `gregor perf-test`."""
+"""The producer of `gregor perf-test`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORTEST_SLEEP_SECONDS = 0.002
 
 
 def run_producer(arguments: argparse.Namespace) -> int:
-    """Send as many records as asked for, then print throughput and latencies."""
+    """Send the requested number of records, then print throughput and latencies."""
 
     async def work() -> None:
         properties = client_properties(arguments, arguments.producer_props)
@@ -48,7 +48,7 @@ def run_producer(arguments: argparse.Namespace) -> int:
 
 
 def _servers(arguments: argparse.Namespace) -> str:
-    """--bootstrap-server, or bootstrap.servers among the properties, as Kafka's tool has it."""
+    """Return bootstrap.servers of the properties, else --bootstrap-server, as in Kafka's tool."""
     for assignment in arguments.producer_props:
         key, _, value = assignment.partition("=")
         if key == "bootstrap.servers":
@@ -69,7 +69,7 @@ def _values(arguments: argparse.Namespace) -> Iterator[bytes]:
         return iter(lambda: random.choice(lines), None)
     if arguments.record_size <= 0:
         raise UsageError("--record-size must be at least 1")
-    # One value for all would flatter every codec; a few kilobytes of noise cut at random places will not.
+    # One value for all records would compress too well; slices of a few kilobytes of noise do not.
     noise = bytes(random.choices(RANDOM_LETTERS, k=4 * arguments.record_size))
     last_start = len(noise) - arguments.record_size
     size = arguments.record_size
@@ -83,7 +83,7 @@ async def _send_all(
     statistics: LatencyStatistics,
     progress: ProgressBar,
 ) -> None:
-    """Send at the given rate while another task takes the acknowledgements."""
+    """Send at the given rate while another task awaits the acknowledgements."""
     to_watch, watched = trio.open_memory_channel[tuple[Delivery, float, int]](UNANSWERED_AT_MOST)
     throttle = Throttle(arguments.throughput)
     async with trio.open_nursery() as nursery:
@@ -107,7 +107,7 @@ async def _send_all(
 async def _hand_over(
     channel: trio.MemorySendChannel[tuple[Delivery, float, int]], item: tuple[Delivery, float, int]
 ) -> None:
-    """Without letting other tasks run, which would cost more than the record, unless the channel is full."""
+    """Send an item without a checkpoint, which would cost more than the record, unless the channel is full."""
     try:
         channel.send_nowait(item)
     except trio.WouldBlock:
@@ -119,7 +119,7 @@ async def _watch(
     statistics: LatencyStatistics,
     progress: ProgressBar,
 ) -> None:
-    """Take the time of each acknowledgement. Order of sending is near enough to the order of their arrival."""
+    """Record the time of each acknowledgement, in the order of sending, which is close to the order of arrival."""
     async for delivery, sent_at, size_bytes in channel:
         if not delivery.is_done:
             await delivery.wait_done()
@@ -134,14 +134,14 @@ async def _watch(
 
 
 class Throttle:
-    """Keeps the average rate at `per_second` (not positive: no limit), as Kafka's ThroughputThrottler does."""
+    """A limit of the average rate to `per_second` (not positive: no limit), as in Kafka's ThroughputThrottler."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
         self._started_at = trio.current_time()
 
     async def pace(self, count: int) -> None:
-        """Wait as long as `count` records are too many by now."""
+        """Wait until `count` records do not exceed the rate."""
         if self._per_second <= 0:
             return
         ahead = count / self._per_second - (trio.current_time() - self._started_at)

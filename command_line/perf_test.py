@@ -1,4 +1,4 @@
-"""`gregor perf-test`: how fast records go in and out, with the options and output lines of Kafka's own perf tools."""
+"""`gregor perf-test`: producer and consumer throughput, with the options and output lines of Kafka's perf tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .perf_producer import run_producer
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command, with one of its own for each direction, to the program's."""
+    """Add the parsers of this command and of its two directions."""
     parser = subparsers.add_parser("perf-test", help="measure producing and consuming")
     directions = parser.add_subparsers(dest="direction", required=True, metavar="producer | consumer")
     _add_producer(directions)

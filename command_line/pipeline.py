@@ -35,7 +35,7 @@ If a job was interrupted, run it again: it continues at the end of its output.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `pipeline` and its jobs."""
+    """Add the parsers of `pipeline` and of its jobs."""
     parser = subparsers.add_parser(
         "pipeline",
         help="copy topics to tables and back, with Spark",
@@ -114,7 +114,7 @@ def _work(options: argparse.Namespace, desk: TerminalDesk) -> Summary:
 
 
 class TerminalDesk:
-    """A job's desk at a terminal (`pipeline.jobs.desk.Desk`)."""
+    """The desk of a job at a terminal (`pipeline.jobs.desk.Desk`)."""
 
     def __init__(self, master: str | None, *, is_json: bool = False, shows_spark: bool = False) -> None:
         self._master = master
@@ -122,10 +122,10 @@ class TerminalDesk:
         self._shows_spark = shows_spark
         self._session: SparkSession | None = None
         self.java_log = JavaLog()
-        """What Spark writes, unless that is shown."""
+        """The log of Spark's output, unless that output is shown."""
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
-        """The Spark session; its start takes some seconds, which is said."""
+        """Return the Spark session; a line announces its start, which takes some seconds."""
         if self._session is None:
             sessions = importlib.import_module("..pipeline.session", __package__)
             self.say(f"starting Spark on {sessions.master_of(self._master)} ...")
@@ -134,11 +134,11 @@ class TerminalDesk:
         return self._session
 
     def progress(self, total: int, unit: str) -> ProgressBar:
-        """A bar on standard error, if that is a terminal."""
+        """Return a progress bar on standard error, if that is a terminal."""
         return ProgressBar(total, unit)
 
     def say(self, line: str) -> None:
-        """A line of output; on standard error where standard output has JSON alone."""
+        """Print a line of output; on standard error if standard output is JSON."""
         if self._is_json:
             print(line, file=sys.stderr)  # noqa: T201
         else:

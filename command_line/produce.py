@@ -19,7 +19,7 @@ CONSOLE_LINGER_MS = 1000
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("produce", help="send lines from standard input as records")
     add_connection_options(parser, "--producer.config", "--command-config")
     parser.add_argument("--topic", required=True, help="topic to send records to")
@@ -53,7 +53,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send until the input ends; the exit code is 1 if a record could not be sent."""
+    """Send until the end of the input; the exit code is 1 if a record could not be sent."""
 
     async def work() -> None:
         line_format = LineFormat.from_properties(parse_assignments(arguments.property))
@@ -92,7 +92,7 @@ async def _send_lines(producer: Producer, arguments: argparse.Namespace, line_fo
 
 
 def _checked(deliveries: list[Delivery]) -> list[Delivery]:
-    """Raise the first failure; otherwise the deliveries that are still under way."""
+    """Return the pending deliveries, or raise the error of the first failed one."""
     for delivery in deliveries:
         if delivery.error is not None:
             raise delivery.error
@@ -108,7 +108,7 @@ async def _numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class ParsedLine:
-    """What a line of input says."""
+    """The record in a line of input."""
 
     key: bytes | None
     value: bytes | None
@@ -117,7 +117,7 @@ class ParsedLine:
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How a line is taken apart: [headers TAB] [key TAB] value, as Kafka's LineMessageReader has it."""
+    """The format of a line: [headers TAB] [key TAB] value, as in Kafka's LineMessageReader."""
 
     parses_key: bool = False
     key_separator: bytes = b"\t"
@@ -130,7 +130,7 @@ class LineFormat:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> LineFormat:
-        """The format that --property options describe. Raises UsageError for an unknown one."""
+        """Return the format of the --property options. Raises UsageError for an unknown one."""
         texts = {key: value.encode().decode("unicode_escape").encode() for key, value in properties.items()}
         marker = texts.pop("null.marker", None)
         line_format = cls(
@@ -148,7 +148,7 @@ class LineFormat:
         return line_format
 
     def parse(self, line: bytes, number: int) -> ParsedLine:
-        """Take one line apart. Raises UsageError naming the line if a separator is missing."""
+        """Parse one line. Raises UsageError that names the line if a separator is missing."""
         headers: list[tuple[str, bytes | None]] = []
         key: bytes | None = None
         rest = line

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for people only: nothing is drawn when it is no terminal."""
+"""A progress bar on standard error; nothing is drawn unless that is a terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProgressBar:
         self._erase()
 
     def advance(self, done: int) -> None:
-        """Show that so many are done."""
+        """Show the number of finished items."""
         if not self._is_drawn:
             return
         now = time.monotonic()

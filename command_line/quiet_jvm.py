@@ -1,4 +1,4 @@
-"""What a Java process writes to standard error, kept in a file: Spark greets, warns and traces by the page."""
+"""A file for the standard error of a Java process: Spark logs pages of greetings, warnings and stack traces."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 class JavaLog:
-    """A file that takes the standard error of processes started inside `taken`, and is gone if nobody needs it."""
+    """A file for the standard error of processes started inside `taken`; it is deleted unless kept."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Let processes that are started inside write there, to their end."""
+        """Redirect the standard error of processes that are started inside, until they end."""
         if self._path is None:
             descriptor, name = tempfile.mkstemp(prefix="gregor-spark-", suffix=".log")
             self._path = Path(name)
@@ -36,7 +36,7 @@ class JavaLog:
             os.close(own)
 
     def keep(self) -> Path | None:
-        """Return the file for a user to look at; None if there is nothing in it."""
+        """Return the file for the user; None if it is empty."""
         path, self._path = self._path, None
         if path is not None and not path.stat().st_size:
             path.unlink()
@@ -44,7 +44,7 @@ class JavaLog:
         return path
 
     def remove(self) -> None:
-        """Remove the file; processes may go on writing to it."""
+        """Remove the file; processes may continue to write to it."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None

@@ -1,4 +1,4 @@
-"""What `gregor configs` does for users, clients and addresses: quotas, and users' SCRAM credentials."""
+"""The part of `gregor configs` for users, clients and addresses: quotas, and users' SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from ..client.admin.quotas import ANY_NAME
 from .asking import UsageError, say
 
 ENTITY_KEYS = {"users": "user", "clients": "client-id", "ips": "ip"}
-"""--entity-type -> how quotas name it."""
+"""--entity-type -> the entity type of quotas."""
 _TITLES = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _MECHANISMS = {mechanism.name.replace("_", "-"): mechanism for mechanism in ScramMechanism}
 
 
 async def alter_quotas(admin: Admin, entity: QuotaEntity, settings: dict[str, str], deleted: list[str]) -> None:
-    """Set and remove quotas and credentials. Raises UsageError for values that cannot be."""
+    """Set and remove quotas and credentials. Raises UsageError for invalid values."""
     quotas: dict[str, float | None] = {}
     upsertions, deletions = [], []
     for key, value in settings.items():
@@ -34,7 +34,7 @@ async def alter_quotas(admin: Admin, entity: QuotaEntity, settings: dict[str, st
 
 
 async def describe_quotas(admin: Admin, entity: QuotaEntity) -> None:
-    """Print the quotas of these entities, and the credentials of users that are meant alone."""
+    """Print the quotas of these entities, and the credentials if only users are named."""
     for found, values in await admin.describe_client_quotas(entity):
         listed = ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
         say(f"Quota configs for {_described(found)} are {listed}")

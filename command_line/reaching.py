@@ -1,4 +1,4 @@
-"""Waits until a broker can be reached at all, and says in words what keeps a tool from beginning."""
+"""The wait until a broker can be reached, with a message about the reason of the delay."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..client.wire.cluster import parse_servers
 from ..client.wire.dialling import open_stream
 
 SECONDS_OF_SILENCE = 1.0
-"""How long nothing is said of a broker that may still be starting."""
+"""The time before the first message about a broker that may still be starting."""
 SECONDS_OF_PATIENCE = 10.0
-"""After so long a tool ends: nobody has answered, and its user has been told why."""
+"""The time limit after which a tool ends with the reason."""
 SECONDS_BETWEEN_ATTEMPTS = 0.1
 
 
 async def reach_a_broker(bootstrap_servers: str, patience_s: float = SECONDS_OF_PATIENCE) -> None:
-    """Return once one of the servers accepts a connection.
+    """Wait until one of the servers accepts a connection.
 
-    After `SECONDS_OF_SILENCE` standard error says what is waited for and why. Raises ConnectionLostError after
-    `patience_s`, ConfigError for what is no list of HOST:PORT.
+    After `SECONDS_OF_SILENCE` standard error names the servers and the reason. Raises ConnectionLostError after
+    `patience_s`, ConfigError for an invalid list of HOST:PORT.
     """
     servers = parse_servers(bootstrap_servers)
     reasons: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Keys and values as `gregor dump-log` shows them: as text, or as JSON for the records of Kafka's internal topics."""
+"""Keys and values in `gregor dump-log`: as text, or as JSON for the records of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..protocol.schema import Message, Struct
 from .topics import topic_id_text
 
 Decoder = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
-"""From a record's key and value to what is printed; None prints nothing."""
+"""A function from a record's key and value to their texts; None prints nothing."""
 
 VERSION_SIZE = 2
 
@@ -53,15 +53,17 @@ _TRANSACTION_TYPES: Mapping[int, tuple[type[Message], type[Message]]] = {0: (Tra
 
 
 def decode_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """Both as UTF-8, damaged bytes replaced."""
+    """Decode both as UTF-8, with damaged bytes replaced."""
     return _text(key), _text(value)
 
 
 def decode_cluster_metadata(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A record of `__cluster_metadata`, whose value begins with three varints: frame version, type and version."""
+    """Decode a record of `__cluster_metadata`, whose value begins with three varints: frame version, type and
+    version.
+    """
     if value is None or len(value) < 3:
         return None, _text(value)
-    # Each of the three is below 128 in every release so far, so that a byte is the whole varint.
+    # Each of the three is below 128 in every release so far, so that one byte is the whole varint.
     record_type, version = value[1], value[2]
     message = RECORD_TYPES.get(record_type)
     if message is None:
@@ -72,7 +74,7 @@ def decode_cluster_metadata(key: bytes | None, value: bytes | None) -> tuple[str
 
 
 def _decode_versioned(types: Mapping[int, tuple[type[Message], type[Message]]]) -> Decoder:
-    """For topics whose keys begin with a type and whose values begin with a version, both int16."""
+    """Return a decoder for topics whose keys begin with a type and whose values begin with a version, both int16."""
 
     def decode_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
         if key is None or len(key) < VERSION_SIZE:
@@ -103,7 +105,7 @@ DECODERS: Mapping[str, Decoder] = {
 
 
 def describe_control_record(record: Record) -> str:
-    """A marker in the words of Kafka's DumpLogSegments."""
+    """Return the text of a marker in the words of Kafka's DumpLogSegments."""
     marker = read_end_transaction_marker(record)
     if marker is None:
         return f"controlType: {control_type(record.key).name}({int(control_type(record.key))})"
@@ -111,7 +113,7 @@ def describe_control_record(record: Record) -> str:
 
 
 def as_json(value: object) -> Any:
-    """A message as JSON values, with Kafka's field names; bytes in base 64, ids as Kafka prints them."""
+    """Convert a message to JSON values, with Kafka's field names; bytes in base 64, ids as Kafka prints them."""
     if isinstance(value, Struct):
         return {_camel(name): as_json(getattr(value, name)) for name in value.FIELD_DEFAULTS}
     if isinstance(value, list):

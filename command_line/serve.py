@@ -25,7 +25,7 @@ All keys are Kafka's; `gregor config` lists the keys with their defaults.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser(
         "serve",
         help="run a broker",
@@ -126,6 +126,6 @@ def _placed(options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def _added(options: argparse.Namespace) -> dict[str, list[str]]:
-    """Return what the command line adds to keys that are lists."""
+    """Return the entries that the command line adds to list-valued keys."""
     added = {"gregor.create.topics": options.topic, "gregor.load": options.load}
     return {key: values for key, values in added.items() if values}

@@ -1,4 +1,4 @@
-"""Columns of text as Kafka's tools print them: left-aligned, as wide as they need to be."""
+"""Text columns as in Kafka's tools: left-aligned, as wide as their longest text."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ NARROW_COLUMNS = {"PARTITION": 10}
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The lines of a table, its head first; None becomes a dash."""
+    """Return the lines of a table, its head first; None becomes a dash."""
     texts = [list(head), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
     widths = [
         max(NARROW_COLUMNS.get(name, MINIMUM_WIDTH), *(len(row[column]) for row in texts))

@@ -17,7 +17,7 @@ TOPIC_CONFIG_SOURCE = 1
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the program's."""
+    """Add the parser of this command."""
     parser = subparsers.add_parser("topics", help="create, list, describe, alter and delete topics")
     add_connection_options(parser)
     action = parser.add_mutually_exclusive_group(required=True)
@@ -60,7 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 1 if the broker refused."""
+    """Run the action; the exit code is 1 if the broker refused."""
 
     async def work() -> None:
         if arguments.action in ("create", "delete", "alter") and not arguments.topic:
@@ -139,7 +139,10 @@ def _describe_partitions(topic: TopicMetadata, arguments: argparse.Namespace) ->
 
 
 async def _matching(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    """Names of the topics that --topic means. Raises UsageError if there are none, unless --if-exists is given."""
+    """Return the names of the topics that --topic matches.
+
+    Raises UsageError without any, unless --if-exists is given.
+    """
     names = await admin.list_topics(include_internal=not arguments.exclude_internal)
     if arguments.topic is None:
         return names
@@ -154,7 +157,7 @@ async def _matching(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """A topic id as Kafka prints it: URL-safe base 64 without padding."""
+    """Return a topic id as Kafka prints it: URL-safe base 64 without padding."""
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 

@@ -1,4 +1,4 @@
-"""An archive that is open: what it is, what counts, and where its rows are."""
+"""An open archive: its description, its manifest, and the table of its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One archive. Whoever changes it holds its WriterLock."""
+    """An archive. A process that changes it holds its WriterLock."""
 
     description: ArchiveDescription
     manifest: Manifest
@@ -25,7 +25,7 @@ class Archive:
 
     @classmethod
     def open(cls, root: Path, desk: Desk) -> Self:
-        """An archive that must be there, to be read. Raises PipelineError."""
+        """Open an existing archive for reading. Raises PipelineError."""
         description = ArchiveDescription.read(root)
         if description is None:
             raise ManifestError(f"{root} is no archive: there is no archive.json")
@@ -33,9 +33,9 @@ class Archive:
 
     @classmethod
     def establish(cls, root: Path, description: ArchiveDescription, desk: Desk) -> Self:
-        """The archive of this description, new or known, to be written; a batch that is pending counts from now on.
+        """Open the archive of this description for writing; create it if necessary. A pending batch becomes valid.
 
-        Raises PipelineError, also where the archive was made with another description; OSError.
+        Raises PipelineError, also where the archive was created with another description; OSError.
         """
         archive = cls._of(description.establish(root), root, desk)
         archive._finish_pending()
@@ -52,18 +52,18 @@ class Archive:
 
     @property
     def root(self) -> Path:
-        """Its directory."""
+        """The archive's directory."""
         return self.manifest.root
 
     def commit(self, batch: ArchivedBatch) -> None:
-        """Make a batch count whose files are staged. Raises PipelineError, OSError."""
+        """Commit a batch whose files are staged. Raises PipelineError, OSError."""
         self.manifest.stage(batch)
         self._finish_pending()
 
     def compact(self, desk: Desk) -> tuple[int, int]:
-        """Make few files of many small ones; returns how many became how many. Raises PipelineError, OSError.
+        """Merge small files; return the numbers of files before and after. Raises PipelineError, OSError.
 
-        Who reads the archive by an older state of its manifest meanwhile may miss files.
+        A process that reads the archive by an older state of its manifest meanwhile may miss files.
         """
         replaced, made, batch = self.table.compact(desk, self.manifest)
         if batch is not None:
@@ -71,7 +71,7 @@ class Archive:
         return replaced, made
 
     def sweep(self) -> list[Path]:
-        """Remove the files of batches that were never decided or were replaced; returns them. Raises OSError."""
+        """Remove the files of batches that were never committed or were replaced; return them. Raises OSError."""
         return [*self.manifest.sweep(), *self.table.sweep()]
 
     def _finish_pending(self) -> None:

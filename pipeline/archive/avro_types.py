@@ -1,4 +1,4 @@
-"""Avro schemas as columns: each type with the Arrow type that holds it. Source: the Avro 1.11 specification."""
+"""Avro schemas as columns: each type with its Arrow type. Source: the Avro 1.11 specification."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 from ..errors import OptionError
 
 NO_DEFAULT = object()
-"""The default of a field that has none; null is a default too."""
+"""The default of a field without one; null is a default too."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroColumn:
-    """A column that holds what an Avro schema describes.
+    """A column for the values of an Avro schema.
 
-    `kind` is Avro's name of the type, or of the logical type where Arrow has a type of its own for that. `items` is the
-    column of an array's items or of a map's values.
+    `kind` is Avro's name of the type, or of the logical type where Arrow has a type of its own for that. `items` is
+    the column of an array's items or of a map's values.
     """
 
     kind: str
@@ -30,14 +30,14 @@ class AvroColumn:
     symbols: frozenset[str] = frozenset()
 
     def has(self, kind: str) -> bool:
-        """Whether this column, or one inside it, is of that kind."""
+        """Return whether this column, or a nested one, is of that kind."""
         inside = [field.column for field in self.fields] + ([self.items] if self.items else [])
         return self.kind == kind or any(column.has(kind) for column in inside)
 
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record; `default` is as the schema has it, in JSON, or NO_DEFAULT."""
+    """A field of a record; `default` is as in the schema, in JSON, or NO_DEFAULT."""
 
     name: str
     column: AvroColumn
@@ -67,14 +67,14 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 def column_of(schema: Any) -> AvroColumn:
-    """Return the column that holds what `schema` describes. Raises OptionError where there is none."""
+    """Return the column for the values of `schema`. Raises OptionError if there is none."""
     return _Translation().column_of(schema)
 
 
 class _Translation:
-    """A walk through one schema that knows the named types it has passed.
+    """A traversal of one schema that collects its named types.
 
-    A name is known once its type is whole, so no type can hold itself.
+    A name is added once its type is complete, so a type cannot contain itself.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Few files made of many small ones: the new ones count, and the old ones do not, by one entry of the manifest."""
+"""The merge of small files: one entry of the manifest makes the new files valid and the old ones invalid."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ..jobs.desk import Desk
 
 SMALL_BYTES = 32 << 20
-"""A file below this is worth being merged."""
+"""The size below which a file is merged."""
 WANTED_BYTES = 128 << 20
-"""About how large merged files become; a task holds as much of them, decoded."""
+"""The approximate size of merged files; a task holds as much of them, decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Files of one folder, relative to `root`, that become one below `staging`."""
+    """The work of a merge: files of one folder, relative to `root`, that become one below `staging`."""
 
     root: Path
     staging: Path
@@ -36,7 +36,7 @@ class Merger:
 
 
 def merge_small_files(desk: Desk, manifest: Manifest) -> ArchivedBatch | None:
-    """Stage merged files; returns the batch by which they replace what they were made of, if any are worth it.
+    """Stage merged files; return the batch that replaces their sources with them, or None if a merge is not worthwhile.
 
     Raises OSError.
     """
@@ -59,7 +59,7 @@ def merge_small_files(desk: Desk, manifest: Manifest) -> ArchivedBatch | None:
 
 
 def merge(work: Merger) -> str:
-    """Make one file, in the order of offsets; returns the name that it will have. Raises OSError."""
+    """Write one file in the order of offsets; return its final name. Raises OSError."""
     tables = [parquet.ParquetFile(work.root / name).read() for name in work.names]
     table = pa.concat_tables(tables)
     offset = "offset" if "offset" in table.column_names else "lastOffset"

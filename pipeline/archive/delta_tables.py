@@ -1,7 +1,8 @@
-"""An archive's rows in tables of Delta Lake, under `data/` and `dead_letters/`, one commit a batch.
+"""An archive's rows in tables of Delta Lake, under `data/` and `dead_letters/`, one commit per batch.
 
 Tasks stage Parquet files as for any archive, and Spark appends them to the table. The batch's number is the commit's
-`txnVersion`: a batch that is appended again, as its writer was killed before it counted, changes nothing.
+`txnVersion`: a batch that is appended again, because its writer was killed before the manifest counted it, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ APPLICATION = "gregor.archive"
 """The tables' `txnAppId`."""
 _PARTITION_TYPES = {"topic": "string", "date": "date", "hour": "int"}
 _FOREIGN_PROPERTIES = {"delta.enableDeletionVectors": "false", "delta.columnMapping.mode": "none"}
-"""With other values, rows are not what the table's Parquet files say."""
+"""The required table properties: with other values the rows differ from those in the table's Parquet files."""
 
 
 class DeltaTables:
-    """Two tables of Delta Lake; see row_table.RowTable."""
+    """The two tables of Delta Lake in an archive; see row_table.RowTable."""
 
     def __init__(self, description: ArchiveDescription, manifest: Manifest, desk: Desk) -> None:
-        """Starts Spark. Raises PipelineError where it has no Delta Lake, or the tables are of another archive."""
+        """Start Spark. Raises PipelineError without Delta Lake, or if the tables belong to another archive."""
         self._root = manifest.root
         self._staging = manifest.staging
         self._period = description.period
@@ -45,31 +46,31 @@ class DeltaTables:
             raise ManifestError(f"{self._root / DATA} is a table, and no manifest says what it has: use another root")
 
     def publish(self, batch: ArchivedBatch) -> None:
-        """See RowTable."""
+        """Append a staged batch to the tables, see RowTable.publish."""
         columns = ["topic", "date", *(["hour"] if self._period is Period.HOUR else [])]
         self._append(DATA, columns, batch)
         self._append(DEAD_LETTERS, ["topic"], batch)
 
     def files(self) -> list[Path]:
-        """See RowTable."""
+        """Return the tables' current files, see RowTable.files."""
         if not self._exists(DATA):
             return []
         self._check_features()
         return [Path(unquote(urlparse(uri).path)) for uri in sorted(self._load(DATA).inputFiles())]
 
     def frame(self, session: SparkSession, names: Collection[str]) -> DataFrame:
-        """See RowTable."""
+        """Return the rows of files as a data frame, see RowTable.frame."""
         return self._load(DATA)
 
     def compact(self, desk: Desk, manifest: Manifest) -> tuple[int, int, ArchivedBatch | None]:
-        """See RowTable. Files that are no part of a table any more are there until somebody says VACUUM."""
+        """Merge small files, see RowTable.compact. Files that no longer belong to a table remain until VACUUM."""
         self._session.conf.set("spark.databricks.delta.optimize.minFileSize", str(SMALL_BYTES))
         self._session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(WANTED_BYTES))
         found = [self._optimize(folder) for folder in (DATA, DEAD_LETTERS) if self._exists(folder)]
         return sum(removed for removed, _ in found), sum(added for _, added in found), None
 
     def sweep(self) -> list[Path]:
-        """See RowTable: a table knows itself what counts."""
+        """Return no files, see RowTable.sweep: the table itself records its valid files."""
         return []
 
     def _append(self, folder: str, columns: list[str], batch: ArchivedBatch) -> None:

@@ -1,4 +1,4 @@
-"""What an archive is: `archive.json`, written when the archive is made and never changed."""
+"""The description of an archive: `archive.json`, written when the archive is created and never changed."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ FILE_NAME = "archive.json"
 
 
 class Values(StrEnum):
-    """What becomes of records' values."""
+    """The representation of records' values."""
 
     RAW = "raw"
     """Bytes."""
     STRING = "string"
     """UTF-8 text."""
     JSON = "json"
-    """Text that is JSON; columns of their own if there is a schema."""
+    """Text that is JSON; typed columns if there is a schema."""
     AVRO = "avro"
-    """Columns of a schema, from Confluent's wire format."""
+    """Typed columns of a schema, decoded from Confluent's wire format."""
     BATCHES = "batches"
-    """No records: stored batches, byte for byte, so that a topic can be restored as it was."""
+    """Stored batches instead of records, byte for byte, so that a topic can be restored exactly."""
 
 
 class Period(StrEnum):
-    """What one folder of files holds."""
+    """The period of one folder of files."""
 
     DATE = "date"
     HOUR = "hour"
 
 
 class TableFormat(StrEnum):
-    """Where rows are."""
+    """The format of the rows' table."""
 
     PARQUET = "parquet"
-    """Files, of which the manifest says which count."""
+    """Parquet files; the manifest lists the valid ones."""
     DELTA = "delta"
     """Tables of Delta Lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveDescription:
-    """What must stay the same for an archive's whole life. `value_type` is Arrow's, as text."""
+    """The properties that are fixed for an archive's whole life. `value_type` is Arrow's, as text."""
 
     cluster_id: str | None
     values: Values
@@ -56,7 +56,7 @@ class ArchiveDescription:
 
     @classmethod
     def read(cls, root: Path) -> ArchiveDescription | None:
-        """What the archive under `root` is; None if there is none. Raises ManifestError."""
+        """Return the description of the archive under `root`; None if there is none. Raises ManifestError."""
         path = root / FILE_NAME
         try:
             fields = json.loads(path.read_text())
@@ -73,7 +73,7 @@ class ArchiveDescription:
             raise ManifestError(f"{path} is damaged: {fault}") from fault
 
     def establish(self, root: Path) -> ArchiveDescription:
-        """Make this the archive's description, or raise ManifestError where it has another one already."""
+        """Write this description, or check that the archive's existing one is equal. Raises ManifestError."""
         known = ArchiveDescription.read(root)
         if known is None:
             write_json(root / FILE_NAME, asdict(self))

@@ -1,4 +1,4 @@
-"""Files that are on the disk whole or not at all."""
+"""Files that are on the disk completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 PART = ".part"
-"""Ending of a file that is being written."""
+"""The suffix of a file that is being written."""
 
 
 def write_json(path: Path, fields: Mapping[str, Any], *, indent: int | None = 1) -> None:
-    """Write a file that one rename brings into being. Raises OSError."""
+    """Write a JSON file atomically, by a rename. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(PART)
     with temporary.open("w") as file:
@@ -34,7 +34,7 @@ def sync_folders(root: Path, paths: Iterable[Path]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Return when a file, or the names in a folder, would outlast a loss of power. Raises OSError."""
+    """Sync a file, or the names in a folder, so that they survive a loss of power. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

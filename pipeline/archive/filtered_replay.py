@@ -1,4 +1,4 @@
-"""Replay of rows that a condition in Spark SQL chooses: Spark reads, filters and sorts, tasks write."""
+"""The replay of rows that a condition in Spark SQL selects: Spark reads, filters and sorts, tasks write."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def replay_where(
     options: ReplayOptions,
     condition: str,
 ) -> list[ReplayReceipt]:
-    """As `replay`, for the rows that fulfil the condition. Raises OptionError for one that Spark does not understand.
+    """Replay the rows that fulfil the condition, as `replay` does. Raises OptionError for a condition that Spark
+    rejects.
 
-    A partition without any such row has no task, and so no progress of its own: it costs a look each time.
+    A partition without any such row has no task, and so no progress of its own: each run reads it again.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -58,28 +59,28 @@ def replay_where(
 
 
 class _Task:
-    """Replays the partitions that come to one Spark task, one after the other."""
+    """The replay of the partitions of one Spark task, one after the other."""
 
     def __init__(self, targets: dict[Partition, tuple[CopyTarget, int]], options: ReplayOptions) -> None:
         self._targets = targets
         self._options = options
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row of RECEIPT for each partition."""
+        """Replay the partitions in the rows; yield a row of RECEIPT for each."""
         for place, pieces in groupby(_pieces(rows), key=itemgetter(0)):
             if place not in self._targets:
-                # Of a batch that does not count yet.
+                # A row of a batch that is not valid yet.
                 continue
             target, until_offset = self._targets[place]
             tables = partial(_tables, (piece for _, piece in pieces), until_offset)
-            # What Spark has handed out it does not hand out again, so a second attempt is for another task.
+            # Spark passes the rows only once, so a second attempt needs another task.
             receipt = replay(target, self._options, tables, attempts=1)
             told = dict(zip(RECEIPT.names, (*receipt.place, receipt.records, receipt.began_at), strict=True))
             yield pa.RecordBatch.from_pylist([told], RECEIPT)
 
 
 def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Stretches of rows of one partition each; the rows are in order."""
+    """Yield slices of rows of one partition each; the rows are in order."""
     for batch in rows:
         start = 0
         while start < batch.num_rows:

@@ -31,12 +31,15 @@ from uuid import UUID
 from .avro_types import NO_DEFAULT, AvroColumn, AvroField
 
 Reader = Callable[[Any], Any]
-"""Turns what `json.loads` gave (fractions as Decimal) into what `pyarrow.array` takes. Raises MismatchError."""
+"""A converter from the values of `json.loads` (fractions as Decimal) to those of `pyarrow.array`.
+
+Raises MismatchError.
+"""
 
 _DECIMAL_TEXT = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _MOST_SHOWN = 60
 _MOST_DIGITS = 400
-"""A number without a fraction that is longer has no value in any type."""
+"""The digits beyond which a number without a fraction is out of range of every type."""
 _SECONDS_FROM_YEAR_1 = -62_135_596_800
 _SECONDS_UNTIL_YEAR_10000 = 253_402_300_800
 _DAY_S = 86_400
@@ -53,7 +56,7 @@ class MismatchError(ValueError):
         self._path = path
 
     def below(self, name: str) -> MismatchError:
-        """Return the same mismatch as the value that holds this one tells of it."""
+        """Return the same mismatch with `name`, the enclosing member, before its path."""
         dot = "." if self._path and not self._path.startswith("[") else ""
         return MismatchError(self._reason, f"{name}{dot}{self._path}")
 
@@ -85,7 +88,7 @@ def _boolean(column: AvroColumn) -> Reader:
 
 
 def _whole(least: int, end: int) -> Callable[[AvroColumn], Reader]:
-    """A reader of numbers without a fraction, from `least` up to but not with `end`."""
+    """Return a reader of numbers without a fraction, from `least` up to but not including `end`."""
 
     def make(column: AvroColumn) -> Reader:
         def read(value: Any) -> int:
@@ -104,7 +107,7 @@ def _without_fraction(value: Any, kind: str) -> int:
         raise MismatchError(f"{_shown(value)} is no {kind}")
     if value.adjusted() > _MOST_DIGITS:
         raise MismatchError(f"{_shown(value)} is beyond the range of {kind}")
-    # The exponent of a hostile number is looked at before the number is written out.
+    # The exponent is checked before the number is expanded: a hostile number may have a huge one.
     if value.adjusted() < -_MOST_DIGITS or value != value.to_integral_value():
         if value:
             raise MismatchError(f"{_shown(value)} has a fraction, and the column is {kind}")
@@ -265,7 +268,7 @@ def _record(column: AvroColumn) -> Reader:
 
 
 def _when_missing(field: AvroField) -> Callable[[], Any]:
-    """What gives the value of a field that is missing."""
+    """Return a function that returns the value of a missing field."""
     if field.default is NO_DEFAULT:
         if field.column.is_nullable:
             return lambda: None
@@ -282,7 +285,7 @@ def _when_missing(field: AvroField) -> Callable[[], Any]:
 
 
 def _with_decimals(default: Any) -> Any:
-    """A default from the schema, with fractions as a value of JSON has them."""
+    """Convert the fractions of a schema's default to Decimal, as in JSON values."""
     if isinstance(default, float):
         return Decimal(repr(default))
     if isinstance(default, list):
@@ -293,7 +296,7 @@ def _with_decimals(default: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value as a reason shows it, cut short; what is nested is shown by its type alone."""
+    """Format a value for a reason, shortened; a nested value is named only by its type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""Log directories brought into an archive: the ranges of offsets that it does not have yet, round by round."""
+"""The archiving of log directories: the ranges of offsets that the archive lacks, in rounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def archive_logs(
     *,
     fails_on_data_loss: bool = True,
 ) -> list[RangeReceipt]:
-    """Archive what is missing, about `max_bytes` a round; returns what was done. Raises PipelineError, OSError.
+    """Archive missing offsets, about `max_bytes` per round; return the receipts. Raises PipelineError, OSError.
 
-    With `fails_on_data_loss` that is DataLossError where a log begins behind the end of what is archived of it.
+    With `fails_on_data_loss` a log that begins after its last archived offset raises DataLossError.
     """
     facts = _facts(partitions)
     writer.manifest.check_topic_ids(dict(facts.ids))
@@ -48,13 +48,13 @@ def archive_logs(
 
 
 def find_partitions(directories: Sequence[str], globs: Sequence[str]) -> list[PartitionFiles]:
-    """The partitions of log directories; those of internal topics only by name. Raises PipelineError."""
+    """Return the partitions of log directories; internal topics only if named. Raises PipelineError."""
     found = list_partitions([os.path.abspath(path) for path in directories], globs)
     return [each for each in found if globs or not each.name.topic.startswith("__")]
 
 
 def cluster_id_of(directories: Iterable[str]) -> str | None:
-    """What the directories' `meta.properties` say; None where there is none."""
+    """Return the cluster id in the directories' `meta.properties`; None without one."""
     for directory in directories:
         try:
             found = checkpoints.read_properties(ReadOnlyFiles(), f"{directory}/{paths.META_PROPERTIES}")

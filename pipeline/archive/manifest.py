@@ -1,13 +1,13 @@
-"""The manifest of an archive: which batches it holds, which offsets those cover, and in which files their rows came.
+"""The manifest of an archive: its batches, their offsets, and the files in which their rows were written.
 
-Entries are numbered from 0 without holes. A batch takes two steps. When its files lie whole under `staged/`, its entry
-is staged there too (`Manifest.stage`): from then on the batch will count, whatever ends the process. Then its rows are
-put where the archive's rows are, which may be done again (`row_table.RowTable.publish`), and the entry moves to where
-entries count (`Manifest.count`).
+Entries are numbered from 0 without gaps. A batch is committed in two steps. When its files are complete under
+`staged/`, its entry is staged there too (`Manifest.stage`): from then on the batch will become valid, whatever ends
+the process. Then its rows are moved to the archive's table, which may be repeated (`row_table.RowTable.publish`),
+and the entry is moved to the valid entries (`Manifest.count`).
 
-Now and then the writer sums all entries up in a checkpoint (`manifest_state`), by one rename, and removes the entries
-that it covers; what a killed writer has not removed the next one does. So a manifest is a checkpoint and the entries
-after it, or entries alone, as older versions wrote it.
+At intervals the writer sums all entries up in a checkpoint (`manifest_state`), by one rename, and removes the
+entries that it covers; the next writer removes those that a killed writer has left. So a manifest is a checkpoint
+and the entries after it, or entries alone, as older versions wrote it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 _CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{20})\.json")
 
 CHECKPOINT_ENTRIES = 128
-"""So many entries after a checkpoint make the next one, in an archive of few files."""
+"""The number of entries between two checkpoints, in an archive of few files."""
 CHECKPOINT_NAMES = 64
-"""In one of many files: an entry for each so many files. A checkpoint has all their names, so that writing them costs
-each entry about as much as so many names do, however old the archive is."""
+"""The number of files per entry between two checkpoints, in an archive of many files.
+
+A checkpoint has all names of files, so that writing checkpoints costs each entry about as much as this number of names
+does, however old the archive is.
+"""
 LOADS = 5
-"""How often a reader begins anew because a writer has just made a checkpoint."""
+"""The number of attempts of a reader when a writer makes a checkpoint at the same time."""
 
 
 class ManifestError(PipelineError):
-    """The manifest is damaged or does not fit what is asked; `str()` is one line that names file and reason."""
+    """The manifest is damaged or does not fit the request; `str()` is one line that names file and reason."""
 
 
 class Manifest:
@@ -51,19 +54,20 @@ class Manifest:
     def __init__(self, root: Path, *, has_files: bool = True) -> None:
         """Read the manifest under `root`; an archive without one has no batches. Raises ManifestError.
 
-        `has_files` False forgets names of files, for an archive whose tables know their files themselves.
+        With `has_files` False the names of files are dropped, for an archive whose tables list their files
+        themselves.
         """
         self.root = root
         self.staging = root / STAGED
-        """Where tasks write the files of the next batch, under the names that these will have below the root."""
+        """The directory where tasks write the files of the next batch, under their later names below the root."""
         self._directory = root / "manifest"
         self._has_files = has_files
         self.state = ManifestState()
         self.batches: list[ArchivedBatch] = []
-        """The entries that came after the checkpoint, in the order of their numbers."""
+        """The entries after the checkpoint, in the order of their numbers."""
         self._load()
         self.pending = self._read_pending()
-        """The batch that will count, but whose rows may not yet be where they belong."""
+        """The staged batch that will become valid, but whose rows may not be in the table yet."""
 
     @property
     def next_number(self) -> int:
@@ -71,16 +75,16 @@ class Manifest:
         return self.state.next_number
 
     def positions(self) -> dict[tuple[str, int], int]:
-        """By (topic, partition), the offset after the last archived one."""
+        """Return the offset after the last archived one, by (topic, partition)."""
         return {place: spans[-1][1] for place, spans in self.state.spans.items() if spans}
 
     def ranges(self) -> Iterator[OffsetRange]:
-        """All archived offsets in order, in as few ranges as can be."""
+        """Yield all archived offsets in order, in as few ranges as possible."""
         for place, spans in sorted(self.state.spans.items()):
             yield from (OffsetRange(*place, *span) for span in spans)
 
     def missing(self, wanted: OffsetRange) -> list[OffsetRange]:
-        """The parts of `wanted` that no batch covers, in order."""
+        """Return the parts of `wanted` that no batch covers, in order."""
         parts = []
         at = wanted.from_offset
         for start, until in self.state.spans.get((wanted.topic, wanted.partition), ()):
@@ -93,11 +97,11 @@ class Manifest:
         return parts
 
     def files(self) -> list[Path]:
-        """Every data file that counts, in an archive whose rows are in Parquet files."""
+        """Return every valid data file, in an archive whose rows are in Parquet files."""
         return [self.root / name for name in self.state.names if name.startswith(f"{DATA}/")]
 
     def check_topic_ids(self, topic_ids: dict[str, str]) -> None:
-        """Raise ManifestError if a topic was deleted and made again since it was last archived."""
+        """Raise ManifestError if a topic was deleted and created again since it was last archived."""
         for topic, known in self.state.topic_ids.items():
             if topic_ids.get(topic, known) != known:
                 raise ManifestError(
@@ -106,7 +110,10 @@ class Manifest:
                 )
 
     def stage(self, batch: ArchivedBatch) -> None:
-        """Decide that `batch` will count; its staged files are synced first. Raises ManifestError, OSError."""
+        """Stage the entry of `batch`, which makes its commit final; its staged files are synced first.
+
+        Raises ManifestError, OSError.
+        """
         if batch.number != self.next_number:
             raise ManifestError(f"batch {batch.number} is not the next one, {self.next_number}")
         staged = [self.staging / name for name in batch.files]
@@ -118,7 +125,7 @@ class Manifest:
         self.pending = batch
 
     def count(self, batch: ArchivedBatch) -> None:
-        """Make the staged batch count; its rows are where they belong. Raises OSError."""
+        """Make the staged batch valid after its rows are in the table. Raises OSError."""
         path = self._directory / self._staged_entry(batch.number).name
         self._directory.mkdir(parents=True, exist_ok=True)
         self._staged_entry(batch.number).rename(path)
@@ -128,9 +135,10 @@ class Manifest:
         self._checkpoint_if_due()
 
     def sweep(self) -> list[Path]:
-        """Remove what is staged for no batch, and half-written entries; returns the files that were removed.
+        """Remove staged files without a batch, and incomplete entries; return the removed files.
 
-        Call it when no batch is pending. What tasks of a run that ended early still write is left for the next time.
+        The caller ensures that no batch is pending. Files that tasks of an ended run still write are removed by the
+        next call.
         """
         self._checkpoint_if_due()
         self._remove_covered()
@@ -153,7 +161,7 @@ class Manifest:
     # --- checkpoints ---
 
     def _load(self) -> None:
-        """Read the last checkpoint and the entries after it, again if a writer has just put one in their place."""
+        """Read the last checkpoint and the entries after it; read again if a writer replaces entries meanwhile."""
         for tries_left in reversed(range(LOADS)):
             try:
                 self._load_once()
@@ -193,10 +201,10 @@ class Manifest:
         self._remove_covered()
 
     def _remove_covered(self) -> None:
-        """Remove what the last checkpoint covers, but for the last entry.
+        """Remove the entries that the last checkpoint covers, except for the last one.
 
-        By that one a version of this program that knows no checkpoints sees a manifest that begins in the middle, and
-        refuses it, where it would else take the archive for an empty one.
+        With that entry a version of this program without checkpoints sees a manifest that begins in the middle, and
+        refuses it; otherwise that version would see an empty archive.
         """
         checkpoints = self._numbered(_CHECKPOINT_NAME)
         last = max(checkpoints, default=0)
@@ -208,7 +216,7 @@ class Manifest:
                 path.unlink()
 
     def _numbered(self, pattern: re.Pattern[str]) -> dict[int, Path]:
-        """The files of the manifest whose names are of that pattern, by their numbers."""
+        """Return the files of the manifest whose names match the pattern, by their numbers."""
         try:
             names = os.listdir(self._directory)
         except FileNotFoundError:
@@ -217,7 +225,7 @@ class Manifest:
 
 
 class _HoleError(Exception):
-    """An entry is missing; or else the folder was listed while a writer removed what its checkpoint covers."""
+    """A missing entry, or a folder that was listed while a writer removed the entries of its checkpoint."""
 
 
 def _read_checkpoint(path: Path, number: int, *, has_files: bool) -> ManifestState:

@@ -1,4 +1,4 @@
-"""What the entries of a manifest come to: all that an archive has to know of them, in few numbers and the files' names.
+"""The state of a manifest: the sum of its entries, in few numbers and the names of files.
 
 A checkpoint is such a state in a file; with it the entries before it need not be kept.
 """
@@ -14,10 +14,10 @@ from .manifest_entry import ArchivedBatch
 
 Place = tuple[str, int]
 Span = tuple[int, int]
-"""Offsets from the first up to but not with the second."""
+"""Offsets from the first up to but not including the second."""
 
 FORMAT = 1
-"""Of checkpoints. A later one is refused, not guessed at."""
+"""The format version of checkpoints. A later version is refused."""
 
 
 @dataclass(slots=True)
@@ -26,17 +26,17 @@ class ManifestState:
 
     next_number: int = 0
     spans: dict[Place, list[Span]] = field(default_factory=dict)
-    """Archived offsets by (topic, partition), in order, as few as can be."""
+    """The archived offsets by (topic, partition), in order, in as few spans as possible."""
     names: dict[str, None] = field(default_factory=dict)
-    """The files that count, data and dead letters, in the order of their entries."""
+    """The valid files, data and dead letters, in the order of their entries."""
     topic_ids: dict[str, str] = field(default_factory=dict)
     partition_counts: dict[str, int] = field(default_factory=dict)
     checksum: int = 0
-    """Sum of the entries' checksums; modulo `checksums.MODULUS` it is that of all rows."""
+    """The sum of the entries' checksums; modulo `checksums.MODULUS` it is that of all rows."""
     has_files: bool = True
 
     def add(self, batch: ArchivedBatch) -> None:
-        """Take the next entry in."""
+        """Add the next entry."""
         for covered in batch.ranges:
             spans = self.spans.setdefault((covered.topic, covered.partition), [])
             _cover(spans, covered.from_offset, covered.until_offset)
@@ -50,7 +50,7 @@ class ManifestState:
         self.next_number = batch.number + 1
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what a checkpoint holds: folders with the names of their files, topics with their partitions."""
+        """Return the fields of a checkpoint: folders with the names of their files, topics with their partitions."""
         folders: dict[str, list[str]] = {}
         for name in self.names:
             folder, _, file = name.rpartition("/")
@@ -70,7 +70,10 @@ class ManifestState:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], *, has_files: bool) -> Self:
-        """Return the state in a checkpoint. Raises KeyError, TypeError, ValueError, AttributeError for what is none."""
+        """Return the state in a checkpoint.
+
+        Raises KeyError, TypeError, ValueError, AttributeError for invalid fields.
+        """
         if fields["format"] != FORMAT:
             raise ValueError(f"it has format {fields['format']}, and this program knows {FORMAT}")
         return cls(
@@ -94,7 +97,7 @@ def _names(folders: Mapping[str, Iterable[str]]) -> Iterable[str]:
 
 
 def _cover(spans: list[Span], start: int, until: int) -> None:
-    """Add offsets to spans that are in order, and join what meets or overlaps."""
+    """Add offsets to ordered spans, and join spans that are adjacent or overlap."""
     if start >= until:
         return
     if spans and spans[-1][1] == start:

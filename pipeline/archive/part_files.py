@@ -1,4 +1,4 @@
-"""Rows laid out in Parquet files: a folder for each date or hour, files of a size that readers like."""
+"""The layout of rows in Parquet files: a folder for each date or hour, files of a size that suits readers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from pyarrow import parquet
 from .description import Period
 
 NO_TIME = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark and Hive read as null."""
+"""The folder name that Spark and Hive read as null."""
 
 BUFFERED_BYTES = 64 << 20
-"""How much a task collects before the largest folder's rows become a row group."""
+"""The bytes that a task buffers before it writes the largest folder's rows as a row group."""
 FILES_OPEN = 32
 DAY_US = 86_400_000_000
 HOUR_US = 3_600_000_000
 UNKNOWN_PERIOD = -1
-"""Number of the folder for rows without a time."""
+"""The number of the folder for rows without a time."""
 CODEC = "zstd"
 
 
 def part_name(folder: str, number: int) -> str:
-    """A name for a file of batch `number` that nobody else draws."""
+    """Return a unique name for a file of batch `number`."""
     return f"{folder}/{number}-{uuid.uuid4().hex}.parquet"
 
 
 def part_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
-    """Writes such a file, with sums by which readers notice damage."""
+    """Return a writer of a Parquet file with checksums, by which readers detect damage."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return parquet.ParquetWriter(path, schema, compression=CODEC, write_page_checksum=True)
 
 
 @dataclass(slots=True)
 class _Part:
-    """A file being written, and rows that wait for being a row group."""
+    """A file that is being written, and the rows of its next row group."""
 
     name: str
     writer: parquet.ParquetWriter
@@ -56,10 +56,10 @@ class _Part:
 
 
 class PartFiles:
-    """Writes rows of one topic under `root/folder`; the names of all files begin with the batch's number.
+    """A writer of one topic's rows under `root/folder`; the names of all files begin with the batch's number.
 
-    A task that is run twice writes other files the second time; only what its receipt names counts. `period` None puts
-    all into the topic's folder.
+    A task that is run twice writes other files the second time; only those in its receipt are valid. With `period`
+    None all files are in the topic's folder.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class PartFiles:
         self._open: OrderedDict[int, _Part] = OrderedDict()
         self._buffered = 0
         self.names: list[str] = []
-        """Of all files so far, relative to the root."""
+        """The names of all files so far, relative to the root."""
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows of the schema, with `timestamp` and `timestampType` if there is a period. Raises OSError."""
+        """Add rows of the schema, with `timestamp` and `timestampType` if there is a period. Raises OSError."""
         for number, part_rows in self._by_period(rows):
             part = self._part(number)
             part.waiting.append(part_rows)
@@ -88,7 +88,7 @@ class PartFiles:
             largest.flush()
 
     def close(self) -> list[str]:
-        """Write the rest; returns the names of all files, relative to the root. Raises OSError."""
+        """Write the remaining rows; return the names of all files, relative to the root. Raises OSError."""
         while self._open:
             self._close_oldest()
         return self.names
@@ -104,7 +104,7 @@ class PartFiles:
         return [(int(number), rows.filter(pa.array(numbers == number))) for number in np.unique(numbers)]
 
     def _numbers(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """Of the folder that each row goes to: its period, counted from the epoch."""
+        """Return the number of each row's folder: its period, counted from the epoch."""
         micros = rows.column("timestamp").view(pa.int64()).to_numpy()
         has_time = pc.greater_equal(rows.column("timestampType"), 0).to_numpy(zero_copy_only=False)
         periods = micros // (HOUR_US if self._period is Period.HOUR else DAY_US)

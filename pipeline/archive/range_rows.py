@@ -1,4 +1,4 @@
-"""Where a task's rows come from: a range over the network or of a log directory, as records or as stored batches."""
+"""The sources of a task's rows: a range over the network or of a log directory, as records or as stored batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ STORED_BATCHES = pa.schema(
         ("raw", pa.binary()),
     ]
 )
-"""Of an archive of batches; `timestamp` is the youngest record's, `baseOffset` null where the header does not say."""
+"""The schema of an archive of batches; `timestamp` is the youngest record's, `baseOffset` null if unknown from the
+header.
+"""
 
 
 _LOGGED_RECORDS = ReadOptions(
@@ -44,22 +46,22 @@ _LOGGED_RECORDS = ReadOptions(
 
 
 class RowSource(Protocol):
-    """A range that a task can read. What no consumer of committed records sees is left out."""
+    """A range that a task can read, without the records that read_committed consumers do not see."""
 
     @property
     def covers(self) -> OffsetRange:
-        """Its offsets."""
+        """The offsets of the range."""
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Rows of `mode=records`. Raises PipelineError."""
+        """Yield rows of `mode=records`. Raises PipelineError."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows of STORED_BATCHES: a batch belongs to the range that has its last record. Raises PipelineError."""
+        """Yield rows of STORED_BATCHES; a batch belongs to the range with its last record. Raises PipelineError."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRange:
-    """A range over the network."""
+    """A range read over the network."""
 
     fetch_range: FetchRange
     fetch: FetchOptions
@@ -67,17 +69,17 @@ class FetchedRange:
 
     @property
     def covers(self) -> OffsetRange:
-        """See RowSource."""
+        """The offsets of the range, see RowSource."""
         wanted = self.fetch_range
         return OffsetRange(wanted.topic, wanted.partition, wanted.first_offset, wanted.end_offset)
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
+        """Yield rows of `mode=records`, see RowSource."""
         for stored, hides in self._pieces():
             yield from _decoded(self.covers, stored, hides)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
+        """Yield rows of STORED_BATCHES, see RowSource."""
         for stored, hides in self._pieces():
             yield stored_batches(self.covers, stored, hides)
 
@@ -94,24 +96,24 @@ class LoggedRange:
 
     @property
     def covers(self) -> OffsetRange:
-        """See RowSource."""
+        """The offsets of the range, see RowSource."""
         wanted = self.log_range
         return OffsetRange(wanted.topic, wanted.partition, wanted.first_offset, wanted.end_offset)
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
+        """Yield rows of `mode=records`, see RowSource."""
         yield from read_range(self.log_range, _LOGGED_RECORDS)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
+        """Yield rows of STORED_BATCHES, see RowSource."""
         hides = hides_aborted(self.log_range.aborted)
         for rows in read_range(self.log_range, replace(_LOGGED_RECORDS, mode=Mode.RAW)):
-            # Arrow has them one behind the other, as the file had.
+            # The batches are contiguous in Arrow's buffer, as in the file.
             yield stored_batches(self.covers, memoryview(rows["raw"].buffers()[2]), hides)
 
 
 def stored_batches(covers: OffsetRange, stored: memoryview, hides: BatchFilter | None) -> pa.RecordBatch:
-    """Rows of STORED_BATCHES for the batches of `stored` that belong to the range; control batches never do.
+    """Return rows of STORED_BATCHES for the batches of `stored` in the range, without control batches.
 
     Raises DamagedLogError.
     """

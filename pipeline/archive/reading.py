@@ -1,4 +1,4 @@
-"""What an archive holds, partition by partition in the order of offsets, read in tasks by Arrow alone."""
+"""The rows of an archive, partition by partition in the order of offsets, read in tasks with Arrow alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .description import Values
 from .manifest import DATA, ManifestError
 
 WINDOW_OFFSETS = 100_000
-"""How many offsets are put in order at once."""
+"""The number of offsets that are sorted at once."""
 _TOPIC_FOLDER = "topic="
 
 
 class FileSpan(NamedTuple):
-    """A file, relative to the archive's root, and the offsets that it may have, both inclusive."""
+    """A file, relative to the archive's root, and the range of its offsets, both inclusive."""
 
     name: str
     first_offset: int
@@ -32,7 +32,7 @@ class FileSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """One partition's rows: where they may be, and which offsets the manifest says are archived."""
+    """The rows of one partition: the files that may hold them, and its archived offsets by the manifest."""
 
     root: Path
     topic: str
@@ -40,7 +40,7 @@ class ArchivedPartition:
     order_by: str
     files: tuple[FileSpan, ...]
     spans: tuple[tuple[int, int], ...]
-    """Archived offsets, from and until, in order."""
+    """The archived offsets, from and until, in order."""
 
     @property
     def until_offset(self) -> int:
@@ -48,7 +48,10 @@ class ArchivedPartition:
         return self.spans[-1][1]
 
     def rows(self, from_offset: int = 0) -> Iterator[tuple[pa.Table, int]]:
-        """Rows in the order of offsets, and up to which offset (exclusive) that was all. Raises DamagedLogError."""
+        """Yield rows in the order of offsets, with the exclusive offset up to which they are complete.
+
+        Raises DamagedLogError.
+        """
         for start, until in self.spans:
             for first in range(max(start, from_offset), until, WINDOW_OFFSETS):
                 end = min(first + WINDOW_OFFSETS, until)
@@ -73,7 +76,7 @@ class ArchivedPartition:
 
 
 def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[ArchivedPartition]:
-    """The partitions of these topics, or of all. Raises PipelineError, also for a topic that is not there."""
+    """Return the partitions of these topics, or of all. Raises PipelineError, also for a topic without rows."""
     manifest = archive.manifest
     order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -98,18 +101,18 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
 
 
 def topic_of(name: str) -> str:
-    """The topic in the name of a data file."""
+    """Return the topic in the name of a data file."""
     return name.removeprefix(f"{DATA}/").split("/", 1)[0].removeprefix(_TOPIC_FOLDER)
 
 
 def _with_micros(rows: pa.Table) -> pa.Table:
-    """The same rows with the time as archives have it: Spark may have written its files anew, and nanoseconds."""
+    """Convert the time stamps to the archive's type: Spark may have rewritten its files with nanoseconds."""
     at = rows.schema.get_field_index("timestamp")
     return rows.set_column(at, "timestamp", rows["timestamp"].cast(TIMESTAMP, safe=False))
 
 
 def _spans_of(path: Path, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
-    """By partition the offsets that a file may have, from the statistics in its footer. Raises PipelineError."""
+    """Yield each partition's range of offsets in a file, by the statistics in its footer. Raises PipelineError."""
     try:
         metadata = parquet.read_metadata(path)
     except (OSError, pa.ArrowException) as fault:

@@ -1,4 +1,4 @@
-"""Archived rows of one partition into a topic: same partition, order, times and headers, exactly once."""
+"""The replay of one partition's archived rows to a topic: same partition, order, times and headers, exactly once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ..sink.exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patienc
 TRANSACTION_ROWS = 20_000
 BATCH_BYTES = 256 << 10
 SECONDS_A_TRANSACTION = 2.0
-"""How much of a limited rate goes into one transaction."""
+"""The seconds of a limited rate in one transaction."""
 
 Rows = Iterable[tuple[pa.Table, int]]
-"""Tables in the order of offsets, each with the offset (exclusive) up to which it and those before it are all."""
+"""Tables in the order of offsets, each with the exclusive offset up to which the tables so far are complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Which rows, by their time in milliseconds (`until_ms` exclusive), and how fast: records a second, 0 for any."""
+    """The options of a replay: the rows by time in ms (`until_ms` exclusive), and the records per second, 0 for any."""
 
     since_ms: int | None
     until_ms: int | None
@@ -38,7 +38,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReceipt:
-    """What became of one partition: records written by this run, and where it began in the archive."""
+    """The result of one partition: records written by this run, and its first offset in the archive."""
 
     place: Partition
     records: int
@@ -48,7 +48,7 @@ class ReplayReceipt:
 def replay(
     target: CopyTarget, options: ReplayOptions, rows_from: Callable[[int], Rows], *, attempts: int = ATTEMPTS
 ) -> ReplayReceipt:
-    """Replay what the target does not have yet; `rows_from` gives rows from an offset on. Raises PipelineError."""
+    """Replay the rows that the target lacks; `rows_from` returns rows from an offset on. Raises PipelineError."""
 
     async def work(copy: ExactCopy) -> ReplayReceipt:
         position, _ = await copy.progress()
@@ -70,7 +70,7 @@ def replay(
 
 
 def chosen(rows: pa.Table, options: ReplayOptions) -> pa.Table:
-    """The rows of the wanted time."""
+    """Return the rows of the selected time."""
     if not rows.num_rows or (options.since_ms is None and options.until_ms is None):
         return rows
     millis = pc.divide(rows["timestamp"].cast(pa.int64()), 1000)
@@ -82,7 +82,7 @@ def chosen(rows: pa.Table, options: ReplayOptions) -> pa.Table:
 
 
 def _transactions(tables: Rows, options: ReplayOptions) -> Iterator[tuple[pa.Table, int]]:
-    """Rows of one transaction each, and the offset that is next after it."""
+    """Yield the rows of one transaction each, and the next offset after it."""
     most = TRANSACTION_ROWS
     if options.rate:
         most = max(1, min(most, int(options.rate * SECONDS_A_TRANSACTION)))

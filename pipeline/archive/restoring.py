@@ -1,4 +1,4 @@
-"""Archived batches of one partition into a Gregor broker, at the offsets that they had."""
+"""The restore of one partition's archived batches to a Gregor broker, at their original offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REQUEST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class RestoreWork:
-    """One task: an archived partition, and the topic that it becomes a partition of."""
+    """The work of one task: an archived partition, and its target topic."""
 
     source: ArchivedPartition
     topic: str
@@ -36,7 +36,7 @@ class RestoreWork:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReceipt:
-    """What became of it: batches sent by this run, and which offsets the log has now (the end exclusive)."""
+    """The result of a task: batches sent by this run, and the offsets of the log now (the end exclusive)."""
 
     place: Partition
     batches: int
@@ -45,7 +45,7 @@ class RestoreReceipt:
 
 
 def restore(work: RestoreWork) -> RestoreReceipt:
-    """Append what the log lacks; the broker itself tells what that is. Raises PipelineError."""
+    """Append the batches that the log lacks, by the log end offset of the broker. Raises PipelineError."""
     place = (work.topic, work.source.partition)
     sent = 0
     with ClusterView(work.settings) as cluster:
@@ -75,7 +75,7 @@ def _append(cluster: ClusterView, place: Partition, payload: bytes) -> AppendNum
 
 
 def _requests(source: ArchivedPartition, from_offset: int) -> Iterator[tuple[bytes, int, int]]:
-    """Batches from that offset on in portions: their bytes, how many they are, and the last one's last offset."""
+    """Yield requests of batches from that offset on: the bytes, the number of batches, and the last offset."""
     waiting: list[bytes] = []
     size = last_offset = 0
     for batch in _batches(source, from_offset):

@@ -1,6 +1,6 @@
-"""Where an archive's rows are: Parquet files that the manifest names, or tables of Delta Lake.
+"""The table of an archive's rows: Parquet files listed in the manifest, or tables of Delta Lake.
 
-Whoever reads an archive reads Parquet files either way, and a RowTable says which.
+Readers of an archive read Parquet files in both cases; a RowTable lists them.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ _BATCH_FILE = re.compile(r"(\d+)-.+")
 
 
 class RowTable(Protocol):
-    """What an archive needs of the place where its rows are."""
+    """The operations of an archive on the table of its rows."""
 
     def publish(self, batch: ArchivedBatch) -> None:
-        """Put a staged batch's rows in their place; done again, that changes nothing. Raises PipelineError, OSError."""
+        """Move a staged batch's rows into the table; a repeated call changes nothing. Raises PipelineError, OSError."""
 
     def files(self) -> list[Path]:
-        """The Parquet files below the root that have all rows that count, and perhaps some that are about to.
+        """Return the Parquet files below the root that have all valid rows, and perhaps rows about to become valid.
 
         Raises PipelineError.
         """
 
     def frame(self, session: SparkSession, names: Collection[str]) -> DataFrame:
-        """Those rows of these files (relative to the root) as Spark sees them, with `topic` among the columns."""
+        """Return the valid rows of these files (relative to the root) as a data frame, with a column `topic`."""
 
     def compact(self, desk: Desk, manifest: Manifest) -> tuple[int, int, ArchivedBatch | None]:
-        """Make few files of many small ones: how many became how many, and a batch to commit if that is to count.
+        """Merge small files; return the numbers of files before and after, and a batch to commit if one is needed.
 
         Raises PipelineError, OSError.
         """
 
     def sweep(self) -> list[Path]:
-        """Remove files that do not count any more; returns them. Raises OSError."""
+        """Remove files that are not valid any more; return them. Raises OSError."""
 
 
 class ParquetFiles:
-    """Files below `data/` and `dead_letters/`.
+    """The files below `data/` and `dead_letters/`.
 
-    They are moved there when it is decided that they will count, so whoever reads the folder without the manifest finds
-    no row that is taken back; of a batch whose writer was killed just then he may find a part.
+    Files are moved there after their batch is final, so a reader of the folder without the manifest finds no row
+    that is withdrawn later; of a batch whose writer was killed at that moment such a reader may find a part.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -60,7 +60,7 @@ class ParquetFiles:
         self._root = manifest.root
 
     def publish(self, batch: ArchivedBatch) -> None:
-        """See RowTable."""
+        """Move a staged batch's files, see RowTable.publish."""
         for name in batch.files:
             staged, place = self._manifest.staging / name, self._root / name
             if staged.exists():
@@ -71,20 +71,20 @@ class ParquetFiles:
         sync_folders(self._root, (self._root / name for name in batch.files))
 
     def files(self) -> list[Path]:
-        """See RowTable."""
+        """Return the valid files, see RowTable.files."""
         return self._manifest.files()
 
     def frame(self, session: SparkSession, names: Collection[str]) -> DataFrame:
-        """See RowTable."""
+        """Return the rows of files as a data frame, see RowTable.frame."""
         return parquet_frame(session, self._root / DATA, [self._root / name for name in sorted(names)])
 
     def compact(self, desk: Desk, manifest: Manifest) -> tuple[int, int, ArchivedBatch | None]:
-        """See RowTable."""
+        """Merge small files, see RowTable.compact."""
         batch = merge_small_files(desk, manifest)
         return (len(batch.replaces), len(batch.files), batch) if batch else (0, 0, None)
 
     def sweep(self) -> list[Path]:
-        """See RowTable."""
+        """Remove invalid files, see RowTable.sweep."""
         known = {self._root / name for name in self._manifest.state.names}
         removed = []
         for folder in (self._root / DATA, self._root / DEAD_LETTERS):
@@ -96,7 +96,7 @@ class ParquetFiles:
 
 
 def parquet_frame(session: SparkSession, base: Path, paths: Collection[Path]) -> DataFrame:
-    """Files as one table, with columns for the folders between `base` and them, as text."""
-    # A topic may be called 2020, and shall not become a number.
+    """Return files as one data frame, with text columns for the folders between `base` and them."""
+    # A topic named 2020 must not become a number.
     session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     return session.read.option("basePath", str(base)).parquet(*map(str, paths))

@@ -1,9 +1,9 @@
-"""Values decoded for a table: text, JSON or Avro; what cannot be decoded is told apart, with the reason.
+"""The decoding of values for a table: text, JSON or Avro; undecodable values are separated, with the reason.
 
-A schema is Avro's, for JSON too (`json_values` has the rules). Avro values have Confluent's header: a zero byte and the
-schema's id, four bytes, big-endian. Source: Confluent Schema Registry, "Wire format".
+A schema is Avro's, for JSON too (`json_values` has the rules). Avro values have Confluent's header: a zero byte and
+the schema's id, four bytes, big-endian. Source: Confluent Schema Registry, "Wire format".
 
-In a column with a schema null is a tombstone and nothing else: a value that decodes to null cannot be decoded.
+In a column with a schema null always means a tombstone: a value that decodes to null is undecodable.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from .json_values import MismatchError, reader_of
 
 HEADER = Struct(">bi")
 ANY_ID = -1
-"""Key of the schema for values with an id that nobody named."""
+"""The key of the schema for values with any other id."""
 
 LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How values are decoded. `schemas` are parsed Avro schemas by the writer's id; the last is the reader's."""
+    """The format of values. `schemas` are parsed Avro schemas by the writer's id; the last is the reader's."""
 
     kind: Values
     schemas: Mapping[int, Any]
 
     @classmethod
     def from_options(cls, kind: Values, files: list[str]) -> ValueFormat:
-        """`files` are `FILE` or `ID=FILE`. Raises OptionError."""
+        """Parse the options; `files` are `FILE` or `ID=FILE`. Raises OptionError."""
         schemas: dict[int, Any] = {}
         for text in files:
             number, equals, path = text.rpartition("=")
@@ -62,7 +62,7 @@ class ValueFormat:
         return found
 
     def arrow_type(self) -> pa.DataType:
-        """The type of the column `value`. Raises OptionError for a schema that no column can have."""
+        """Return the type of the column `value`. Raises OptionError for a schema without a column type."""
         if self.schemas:
             return column_of(self._reader_schema).arrow_type
         return pa.string() if self.kind in (Values.STRING, Values.JSON) else pa.binary()
@@ -72,7 +72,7 @@ class ValueFormat:
         return list(self.schemas.values())[-1]
 
     def decoder(self) -> ValueDecoder:
-        """Return what decodes values, in a task. Raises OptionError for a schema that no column can have."""
+        """Return the decoder of values, in a task. Raises OptionError for a schema without a column type."""
         if self.kind is Values.STRING:
             return TextDecoder(pa.string())
         if self.kind is Values.JSON:
@@ -83,19 +83,19 @@ class ValueFormat:
 
 
 class ValueDecoder:
-    """Leaves values as they are; its children decode one at a time."""
+    """A decoder that leaves values unchanged; its subclasses decode one value at a time."""
 
     def __init__(self, arrow_type: pa.DataType) -> None:
         self._type = arrow_type
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """The decoded column, null where a value cannot be decoded, and the reasons by index."""
+        """Return the decoded column, null for undecodable values, and the reasons by index."""
         return values, {}
 
 
 class _ValueByValue(ValueDecoder):
     def parse(self, value: bytes) -> Any:
-        """Return the decoded value, which is never None; raises anything."""
+        """Return the decoded value, which is never None; raises any exception."""
         raise NotImplementedError
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
@@ -113,7 +113,7 @@ class _ValueByValue(ValueDecoder):
             return self._column_by_column(decoded, reasons), reasons
 
     def _column_by_column(self, decoded: list[Any], reasons: dict[int, str]) -> pa.Array:
-        """The same where some value does not fit the type."""
+        """Convert decoded values one by one, where some value does not fit the type."""
         pieces = []
         for index, value in enumerate(decoded):
             try:
@@ -125,35 +125,35 @@ class _ValueByValue(ValueDecoder):
 
 
 class TextDecoder(_ValueByValue):
-    """UTF-8."""
+    """A decoder of UTF-8 text."""
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """As above; all at once where all are text."""
+        """Decode the column, see ValueDecoder.decode; in one step if all values are text."""
         try:
             return values.cast(pa.string()), {}
         except pa.ArrowInvalid:
             return super().decode(values)
 
     def parse(self, value: bytes) -> str:
-        """Raises UnicodeDecodeError."""
+        """Decode UTF-8. Raises UnicodeDecodeError."""
         return value.decode()
 
 
 class JsonTextDecoder(_ValueByValue):
-    """JSON that stays text."""
+    """A decoder of JSON that remains text."""
 
     def parse(self, value: bytes) -> str:
-        """Raises ValueError."""
+        """Return the text after checking that it is JSON. Raises ValueError."""
         text = value.decode()
         _load_json(text)
         return text
 
 
 class JsonDecoder(_ValueByValue):
-    """JSON as columns; members that the schema lacks are left out."""
+    """A decoder of JSON to typed columns; members that the schema lacks are left out."""
 
     def __init__(self, column: AvroColumn) -> None:
-        """Raises OptionError where a field cannot hold its own default."""
+        """Prepare the reader. Raises OptionError where a field cannot hold its own default."""
         super().__init__(column.arrow_type)
         try:
             self._read = reader_of(column)
@@ -161,12 +161,12 @@ class JsonDecoder(_ValueByValue):
             raise OptionError(f"an Avro schema that no column can have: {fault}") from fault
 
     def parse(self, value: bytes) -> Any:
-        """Raises ValueError."""
+        """Decode JSON by the schema. Raises ValueError."""
         return _not_null(self._read(_load_json(value.decode())))
 
 
 def _load_json(text: str) -> Any:
-    """What JSON text says, fractions exactly. Raises ValueError, also for NaN and Infinity, which JSON has not."""
+    """Parse JSON text, fractions exactly. Raises ValueError, also for NaN and Infinity, which are not JSON."""
     return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
 
 
@@ -181,10 +181,10 @@ def _not_null(decoded: Any) -> Any:
 
 
 class AvroDecoder(_ValueByValue):
-    """Avro in Confluent's wire format."""
+    """A decoder of Avro in Confluent's wire format."""
 
     def __init__(self, column: AvroColumn, schemas: Mapping[int, Any], reader: Any) -> None:
-        """Raises OptionError for what is no Avro schema."""
+        """Parse the schemas. Raises OptionError for an invalid Avro schema."""
         super().__init__(column.arrow_type)
         import fastavro
 
@@ -197,7 +197,7 @@ class AvroDecoder(_ValueByValue):
         self._has_uuids = column.has("uuid")
 
     def parse(self, value: bytes) -> Any:
-        """Raises what fastavro raises, and ValueError."""
+        """Decode Avro by the schema id in the header. Raises fastavro's errors, and ValueError."""
         if len(value) < HEADER.size or value[0] != 0:
             raise ValueError("no header of Confluent's wire format")
         _, number = HEADER.unpack_from(value)
@@ -213,7 +213,7 @@ class AvroDecoder(_ValueByValue):
 
 
 def _with_uuids_as_text(decoded: Any) -> Any:
-    """What fastavro has decoded, each UUID being the text that its column holds."""
+    """Convert the UUIDs in a decoded value to text, the type of their column."""
     if isinstance(decoded, UUID):
         return str(decoded)
     if isinstance(decoded, dict):

@@ -1,4 +1,4 @@
-"""An archive brought to where its topics end now, round by round."""
+"""The archiving of topics up to their current end, in rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from .writing import ArchiveWriter, RangeReceipt, Share, TopicFacts, known_ids
 
 @dataclass(frozen=True, slots=True)
 class WaveOptions:
-    """What is archived: about `max_bytes` of stored batches a round; `group` gets the positions, if there is one."""
+    """The options of a wave: about `max_bytes` of stored batches per round; positions are committed for `group`, if
+    given.
+    """
 
     plan: ReadPlan
     max_bytes: int
@@ -30,7 +32,7 @@ class WaveOptions:
 
 
 def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWriter, desk: Desk) -> list[RangeReceipt]:
-    """Archive what is there now; returns what was done. Raises PipelineError, OSError."""
+    """Archive all records up to the current end; return the receipts. Raises PipelineError, OSError."""
     topics = options.plan.choice.find(cluster)
     ids = known_ids({name: topic.topic_id for name, topic in topics.items()})
     writer.manifest.check_topic_ids(ids)
@@ -47,7 +49,7 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
             start = until
             _commit_group(options, writer)
     if not done:
-        # A run that was killed may have come to its end but for this.
+        # A run that was killed may have completed everything except this commit.
         _commit_group(options, writer)
     return done
 
@@ -87,7 +89,7 @@ def _round(
 
 
 def _confirm(cluster: ClusterView, topics: Mapping[str, TopicView]) -> None:
-    """Raise PipelineError if what was read may be of a topic that was made anew meanwhile."""
+    """Raise PipelineError if the records may be of a topic that was deleted and created again meanwhile."""
     for name, topic in cluster.topics(topics).items():
         if topic.topic_id != topics[name].topic_id:
             raise PipelineError(f"topic {name} was deleted and made anew while it was read: none of that counts")

@@ -1,4 +1,4 @@
-"""One writer an archive: a lock file that the kernel lets go of when its process ends, however that ends."""
+"""One writer per archive: a lock file that the kernel releases when its process ends, in any way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .manifest import ManifestError
 
 
 class WriterLock:
-    """Hold `ROOT/archive.lock` while inside. Raises ManifestError on entry if another process has it."""
+    """A context manager that holds `ROOT/archive.lock`. Raises ManifestError on entry if another process has it."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / "archive.lock"

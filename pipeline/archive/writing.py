@@ -1,4 +1,4 @@
-"""Rounds of an archive: ranges of offsets are read and laid out by tasks, and then count, all of them or none."""
+"""The rounds of an archive: tasks read ranges of offsets and write their rows, which become valid all or none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEAD_LETTER = pa.schema([*(field for field in RECORDS if field.name != "topic"),
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What an archive notes of topics beside their records: ids, where brokers give them, and partition counts."""
+    """The facts of topics in an archive, beside their records: ids, if brokers return them, and partition counts."""
 
     ids: Mapping[str, str]
     partition_counts: Mapping[str, int]
@@ -39,7 +39,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class RangeWork:
-    """One task: a range, and below which folder its rows are staged."""
+    """The work of one task: a range, and the folder where its rows are staged."""
 
     staging: Path
     number: int
@@ -50,7 +50,7 @@ class RangeWork:
 
 @dataclass(frozen=True, slots=True)
 class RangeReceipt:
-    """What a task has written. `rows` are batches in an archive of batches."""
+    """The rows and files that a task has written. `rows` are batches in an archive of batches."""
 
     covers: OffsetRange
     files: Sequence[str]
@@ -62,7 +62,7 @@ class RangeReceipt:
 
 @dataclass(slots=True)
 class Share:
-    """A round's part of a whole job's progress: `amount` after `before`, in whatever units that counts."""
+    """A round's part of a whole job's progress: `amount` after `before`, in the units of that progress."""
 
     progress: Progress
     before: int
@@ -70,12 +70,12 @@ class Share:
     tasks: int = 1
 
     def advance(self, done: int) -> None:
-        """So many tasks of the round are done."""
+        """Report the number of finished tasks of the round."""
         self.progress.advance(self.before + self.amount * done // self.tasks)
 
 
 class ArchiveWriter:
-    """Puts rounds into an archive; whoever has one holds its WriterLock."""
+    """A writer of rounds to an archive; its user holds the archive's WriterLock."""
 
     def __init__(self, archive: Archive, values: ValueFormat) -> None:
         self.archive = archive
@@ -91,9 +91,9 @@ class ArchiveWriter:
         *,
         confirm: Callable[[], None] = lambda: None,
     ) -> list[RangeReceipt]:
-        """Archive these ranges as the next batch; returns what became of each. Raises PipelineError, OSError.
+        """Archive these ranges as the next batch; return the receipt of each. Raises PipelineError, OSError.
 
-        `confirm` is called when all is read, and raises if it must not count.
+        `confirm` is called after all ranges are read, and raises if they must not be committed.
         """
         manifest, description = self.manifest, self.archive.description
         work = [
@@ -118,7 +118,7 @@ class ArchiveWriter:
 
 
 def row_schema(description: ArchiveDescription, values: ValueFormat) -> pa.Schema:
-    """The columns of an archive's files; the topic is in their path."""
+    """Return the columns of an archive's files; the topic is in their path."""
     if description.values is Values.BATCHES:
         return STORED_BATCHES
     fields = [field for field in RECORDS if field.name != "topic"]
@@ -154,7 +154,7 @@ def archive_range(work: RangeWork) -> RangeReceipt:
 
 
 def joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The same offsets in as few ranges as can be."""
+    """Return the same offsets in as few ranges as possible."""
     found: list[OffsetRange] = []
     for covered in sorted(ranges):
         last = found[-1] if found else None
@@ -170,7 +170,7 @@ def joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def known_ids(ids: Mapping[str, UUID | None]) -> dict[str, str]:
-    """Topic ids as text, without those that brokers do not give."""
+    """Return topic ids as text, without those that brokers do not return."""
     return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None and topic_id.int}
 
 

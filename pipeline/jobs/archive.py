@@ -16,13 +16,13 @@ from .desk import Desk, Summary
 from .sources import add_broker_arguments, broker_options
 
 FILES_A_COMPACTION = 500
-"""With --follow and --compact: after so many new files."""
+"""The number of new files after which --follow with --compact merges files."""
 
 HELP = "copy topics to Parquet or Delta Lake, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where, how often."""
+    """Add the arguments for the source, the archive and the interval."""
     add_broker_arguments(parser)
     add_archive_arguments(parser)
     parser.add_argument("--group", metavar="NAME", help="also commit positions as offsets of this group")
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Archive what is there, and with --follow what comes."""
+    """Archive all records up to the current end, and with --follow new ones."""
     from ..archive.waves import WaveOptions, archive_wave
     from ..kafka.cluster_view import ClusterView
     from ..kafka.kafka_raw import KNOWN_OPTIONS

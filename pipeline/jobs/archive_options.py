@@ -1,4 +1,4 @@
-"""The options that archive and backfill have alike, and what they come to."""
+"""The common options of archive and backfill, and the writer they describe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which archive, and what it is to hold."""
+    """Add the arguments for the archive and its contents."""
     made = parser.add_argument_group("archive")
     made.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
     made.add_argument(
@@ -58,7 +58,10 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk) -> ArchiveWriter:
-    """The archive, swept of what a run that ended early has left. Hold its lock. Raises PipelineError."""
+    """Open the archive for writing, without the files of an ended run.
+
+    The caller holds its lock. Raises PipelineError.
+    """
     from ..archive.archive import Archive
     from ..archive.value_formats import ValueFormat
     from ..archive.writing import ArchiveWriter
@@ -78,19 +81,19 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk)
 
 
 def lock_of(options: argparse.Namespace) -> WriterLock:
-    """The archive's lock."""
+    """Return the archive's lock."""
     return WriterLock(options.archive.absolute())
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has archived, by topic and partition: first offset, offset after the last, rows, dead letters."""
+    """The result of a run, by topic and partition: first offset, offset after the last, rows, dead letters."""
 
     by_place: dict[tuple[str, int], tuple[int, int, int, int]] = field(default_factory=dict)
     files_since_compaction: int = 0
 
     def add(self, done: Iterable[RangeReceipt]) -> None:
-        """Count what a wave has archived."""
+        """Add the receipts of a wave."""
         for receipt in done:
             covers = receipt.covers
             found = (covers.from_offset, covers.until_offset, receipt.rows, receipt.dead_letters)
@@ -105,7 +108,7 @@ class Tally:
 
 
 def compact(desk: Desk, archive: Archive, done: Tally) -> str:
-    """Make few files of many, and remove the many; returns what to tell of it. Raises PipelineError, OSError."""
+    """Merge small files and remove their sources; return a line for the user. Raises PipelineError, OSError."""
     merged, files = archive.compact(desk)
     archive.sweep()
     done.files_since_compaction = 0
@@ -113,7 +116,7 @@ def compact(desk: Desk, archive: Archive, done: Tally) -> str:
 
 
 def finish(options: argparse.Namespace, desk: Desk, archive: Archive, done: Tally) -> Summary:
-    """Compact if that is asked for, remove what tasks have written in vain, and sum up."""
+    """Compact if requested, remove files of failed tasks, and return the summary."""
     notes = []
     if options.compact:
         notes.append(compact(desk, archive, done))

@@ -37,7 +37,7 @@ HELP = "find gaps, duplicates, skew and wrong time order; compare two places"
 
 @dataclass(slots=True)
 class Finding:
-    """What is known of one partition; None is unknown."""
+    """The findings of one partition; None is unknown."""
 
     from_offset: int | None = None
     until_offset: int | None = None
@@ -53,12 +53,12 @@ class Finding:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the partition has no fault."""
         return not (self.missing or self.duplicates or self.verdict.startswith("DIFFERS"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to look at, and what to hold it against."""
+    """Add the arguments for the audited place and the place to compare it with."""
     add_source_arguments(parser)
     parser.add_argument("--archive", type=path_argument, metavar="DIR", help="audit this archive instead")
     parser.add_argument("--contents", action="store_true", help="also read records, and count equal ones")
@@ -76,10 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Look, and compare."""
+    """Audit the partitions, and compare them."""
     is_compared = bool(options.against_bootstrap_server or options.against_log_dir or options.against_archive)
     reads_records = bool(options.archive or options.contents or is_compared)
-    # Before any work: an archive in Delta Lake says what Spark is to be started with.
+    # Before any work: an archive in Delta Lake determines the settings of Spark's start.
     ours = _records(options, desk) if reads_records else {}
     theirs = _records(_against(options), desk, only={topic for topic, _ in ours}) if is_compared else {}
     contents = _read_contents(ours, desk) if reads_records else {}
@@ -212,7 +212,7 @@ COLUMNS = (
 )
 
 
-# --- where records are read ---
+# --- the readers of records ---
 
 
 def _against(options: argparse.Namespace) -> argparse.Namespace:
@@ -228,9 +228,9 @@ def _against(options: argparse.Namespace) -> argparse.Namespace:
 def _records(
     options: argparse.Namespace, desk: Desk, *, only: Collection[str] | None = None
 ) -> dict[Place, list[Records]]:
-    """Where the records of each partition can be read; of these topics only, those that are there.
+    """Return the readers of each partition's records; with `only`, of these topics if they exist.
 
-    Raises PipelineError, also for a topic that `options` names and that is not there.
+    Raises PipelineError, also for a topic that `options` names and that does not exist.
     """
     found = _all_records(options, desk, only)
     return found if only is None else {place: records for place, records in found.items() if place[0] in only}
@@ -268,7 +268,9 @@ def _read_contents(sources: dict[Place, list[Records]], desk: Desk) -> dict[Plac
 
 
 def _compacted_topics(options: argparse.Namespace, topics: set[str]) -> set[str]:
-    """Those whose gaps are compaction's doing: asked of the brokers, said of log directories."""
+    """Return the topics whose gaps are due to compaction: by their brokers' configuration, or by --compacted for log
+    directories.
+    """
     from ...client import Admin
     from ...client.admin import ResourceType
     from ..kafka.clients import bootstrap_of, client_config, run_client

@@ -17,7 +17,7 @@ HELP = "copy log directories to an archive"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where."""
+    """Add the arguments for the log directories and the archive."""
     parser.add_argument(
         "--log-dir",
         required=True,
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Archive what is missing."""
+    """Archive the missing offsets."""
     from ..archive.log_rounds import archive_logs, cluster_id_of, find_partitions
     from ..options import names_of
 

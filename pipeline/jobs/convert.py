@@ -29,7 +29,7 @@ OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 
 @dataclass(frozen=True, slots=True)
 class SegmentConversion:
-    """One segment, and where its conversion goes."""
+    """The work of one task: a segment, and the path of its conversion."""
 
     conversion: Conversion
     segment: SegmentFile
@@ -37,7 +37,7 @@ class SegmentConversion:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where, to what."""
+    """Add the arguments for the source, the target and the format."""
     parser.add_argument(
         "--log-dir",
         required=True,
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Convert what is not converted yet."""
+    """Convert the segments that are not converted yet."""
     from ..logs.format_conversion import Account
 
     tasks = [

@@ -1,4 +1,4 @@
-"""What a job is given, and what it gives back. The command line is one that gives; tests are another."""
+"""The interface between a job and its caller: the command line, or a test."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Something that shows how far the work is."""
+    """A display of the work's progress."""
 
     def advance(self, done: int) -> None:
-        """So much is done, counted from the beginning."""
+        """Show the amount of finished work, counted from the beginning."""
 
 
 class Desk(Protocol):
-    """Where a job works."""
+    """The environment of a job."""
 
     def session(self, config: Mapping[str, str] | None = None) -> SparkSession:
-        """The Spark session, started when it is first asked for; `config` counts only then."""
+        """Return the Spark session, started at the first call; `config` is used only then."""
 
     def progress(self, total: int, unit: str) -> AbstractContextManager[Progress]:
-        """Show progress towards `total` units while inside."""
+        """Show progress towards `total` units during the context."""
 
     def say(self, line: str) -> None:
-        """Tell the user something at once."""
+        """Print a line for the user at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The table at a job's end, and lines beneath it. A summary `is_clean` unless the job found something wrong."""
+    """The table at a job's end, and the lines below it. `is_clean` is False if the job found a fault."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]

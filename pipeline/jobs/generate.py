@@ -27,7 +27,7 @@ SEGMENT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment file: records `first_offset` to `end_offset` (exclusive) of a partition."""
+    """The work of one segment file: records `first_offset` to `end_offset` (exclusive) of a partition."""
 
     partition: int
     first_offset: int
@@ -35,7 +35,7 @@ class SegmentTask:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to make, and where."""
+    """Add the arguments for the target and the recipe."""
     parser.add_argument("--topic", required=True, help="name of the topic")
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--log-dir", type=path_argument, metavar="DIR", help="write segment files to this directory")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Make what is not there yet."""
+    """Generate the records that do not exist yet."""
     recipe = _recipe(options)
     return _produce(recipe, options, desk) if options.bootstrap_server else _write_segments(recipe, options, desk)
 
@@ -116,7 +116,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
 
 
 def _segments(recipe: Recipe, segment_bytes: int) -> list[SegmentTask]:
-    """Whole batches, about `segment_bytes` before compression, a segment."""
+    """Divide the records into segments of complete batches, about `segment_bytes` each before compression."""
     batch_bytes = recipe.batch_records * (recipe.value_bytes + 64)
     records_each = max(1, segment_bytes // batch_bytes) * recipe.batch_records
     return [

@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where, which topics."""
+    """Add the arguments for both clusters and the topics."""
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
     parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
     parser.add_argument("--topics", required=True, metavar="REGEX", help="copy topics whose whole name matches")
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Copy what is not copied yet."""
+    """Copy the offsets that are not copied yet."""
     from ..sink.shallow_mirror import mirror_partition
 
     work = plan(options)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 
 def plan(options: argparse.Namespace) -> list[MirrorWork]:
-    """A task for each partition, after its topic was made at the target. Raises PipelineError, OptionError."""
+    """Return a task for each partition, after creating its topic at the target. Raises PipelineError, OptionError."""
     from ..kafka.cluster_view import ClusterView
     from ..kafka.fetching import FetchOptions
     from ..kafka.offset_options import LATEST
@@ -104,7 +104,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
 
 
 def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: WireSettings) -> dict[str, int]:
-    """Make the topics that are not there, with the source's settings; their max.message.bytes at the target by name."""
+    """Create the missing topics with the source's settings; return max.message.bytes at the target by name."""
     from ...client import Admin
     from ...client.mirroring.topics import check_clusters_differ, matching_topics, prepare_topic
     from ..kafka.clients import bootstrap_of, client_config, run_client
@@ -125,7 +125,7 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
                 try:
                     sizes[topic.name] = await prepare_topic(here, there, topic)
                 except BrokerError as fault:
-                    # Made by a request whose answer was lost: what is left is to look at it.
+                    # A request whose answer was lost has created the topic: only its configuration has to be read.
                     if fault.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                         raise
                     sizes[topic.name] = await prepare_topic(here, there, topic)

@@ -1,4 +1,4 @@
-"""What the jobs that write an archive into topics share: which part of it, where to, and the topics there."""
+"""The common part of the jobs that write an archive to topics: the partitions, the brokers and their topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
-    """From where, to where; `brokers` says what is written to."""
+    """Add the arguments for the archive and the target; `brokers` is the help text of the target."""
     parser.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
     parser.add_argument("--topics", metavar="NAME,...", help="only these topics (default: all)")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
@@ -30,14 +30,14 @@ def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
 
 
 def target_settings(options: argparse.Namespace) -> WireSettings:
-    """How the brokers that are written to are reached. Raises OptionError."""
+    """Return the connection settings of the target brokers. Raises OptionError."""
     return WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
 
 
 def make_target_topics(
     options: argparse.Namespace, manifest: Manifest, partitions: Sequence[ArchivedPartition]
 ) -> None:
-    """Make the topics that are not there, with as many partitions as they had. Raises PipelineError."""
+    """Create the missing topics with their archived partition counts. Raises PipelineError."""
     from ..kafka.topic_making import make_topics
 
     counts = manifest.state.partition_counts

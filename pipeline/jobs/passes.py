@@ -1,4 +1,4 @@
-"""One pass over a job's source: rows read in tasks, and summed up there by partition."""
+"""One pass over a job's source: tasks read rows and return sums by partition."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Place = tuple[str, int]
 
 
 class Addable(Protocol):
-    """Sums that take others of their kind."""
+    """Sums to which others of the same type can be added."""
 
     def add(self, other: Any, /) -> None:
-        """Count what `other` counts."""
+        """Add the counts of `other`."""
 
 
 Sums = TypeVar("Sums", bound=Addable)
@@ -37,9 +37,10 @@ def make_pass(
     tasks_a_core: int | None = None,
     **settings: str,
 ) -> dict[Place, Sums]:
-    """Sums by partition. With `in_order` a task takes a whole partition, else as little as the reader cuts.
+    """Return sums by partition. With `in_order` a task reads a whole partition, else one range of the reader.
 
-    `tasks_a_core` joins what the reader cuts until there are about so many: for work that costs less than a task does.
+    `tasks_a_core` joins ranges until there are about that many tasks per core: for work that costs less than a task
+    does.
     """
     reader = open_reader(options, **settings)
     ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
@@ -66,13 +67,13 @@ def make_pass(
 
 
 class _Task(Generic[Sums]):
-    """Reads ranges and sums them up, in a Spark task."""
+    """A Spark task that reads ranges and returns their sums."""
 
     def __init__(self, reader: DataSourceReader, sum_up: Callable[[Iterable[pa.RecordBatch]], Sums]) -> None:
         self._reader = reader
         self._sum_up = sum_up
 
     def __call__(self, work: tuple[Place, list[InputPartition]]) -> Sums:
-        """The sums of one piece of work."""
+        """Return the sums of one piece of work."""
         _, ranges = work
         return self._sum_up(rows for each in ranges for rows in self._reader.read(each))

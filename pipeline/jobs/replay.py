@@ -30,7 +30,7 @@ HELP = "copy an archive to topics, exactly once"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where, which rows, how fast."""
+    """Add the arguments for the archive, the target, the rows and the rate."""
     add_target_arguments(parser, "write through these brokers")
     parser.add_argument(
         "--name", default="replay", help="name of the progress; a new name replays all again (%(default)s)"
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Replay what is not replayed yet."""
+    """Replay the rows that are not replayed yet."""
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 
 def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topics: set[str]) -> None:
-    """Raise PipelineError where a topic would get its own records again, and be archived with them the next time."""
+    """Raise PipelineError if a topic would get its own records again, which the next run would archive again."""
     from ..kafka.cluster_view import ClusterView
 
     with ClusterView(target_settings(options)) as cluster:
@@ -94,7 +94,7 @@ def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topic
 
 
 def milliseconds(text: str) -> int:
-    """A time since the epoch, from milliseconds or ISO 8601 (UTC without a zone). Raises ValueError."""
+    """Parse a time since the epoch, from milliseconds or ISO 8601 (UTC without a zone). Raises ValueError."""
     if text.lstrip("-").isdigit():
         return int(text)
     moment = datetime.fromisoformat(text)

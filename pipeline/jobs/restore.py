@@ -18,12 +18,12 @@ HELP = "copy an archive of batches to a broker, at the same offsets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, to where."""
+    """Add the arguments for the archive and the target."""
     add_target_arguments(parser, "a Gregor broker")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Restore what is not there yet."""
+    """Restore the batches that the topics lack."""
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions

@@ -1,4 +1,4 @@
-"""Where a job's records come from: log directories or brokers, by the same options, read in tasks."""
+"""The source of a job's records: log directories or brokers, with the same options, read in tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """From where, and which topics."""
+    """Add the arguments for the source and its topics."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="read through these brokers")
     source.add_argument(
@@ -28,7 +28,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
-    """Through which brokers, and which topics, for jobs that need a broker."""
+    """Add the arguments for brokers and topics, for jobs that need a broker."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="read through these brokers")
     source.add_argument("--topics", metavar="NAME,...", help="topics to read (default: all)")
@@ -36,7 +36,7 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(options: argparse.Namespace, **settings: str) -> tuple[str, dict[str, str]]:
-    """The format's name and its options as the arguments say, `settings` among them. Raises OptionError."""
+    """Return the format's name and its options for the arguments, with `settings`. Raises OptionError."""
     if bool(options.log_dir) == bool(options.bootstrap_server):
         raise OptionError("say where to read: --log-dir or --bootstrap-server")
     if not options.log_dir:
@@ -49,7 +49,7 @@ def source_options(options: argparse.Namespace, **settings: str) -> tuple[str, d
 
 
 def broker_options(options: argparse.Namespace, **settings: str) -> dict[str, str]:
-    """Options of kafka_raw as the arguments say, `settings` among them. Raises OptionError."""
+    """Return the options of kafka_raw for the arguments, with `settings`. Raises OptionError."""
     chosen = settings | _assigned(options)
     chosen["kafka.bootstrap.servers"] = options.bootstrap_server
     if options.topics:
@@ -60,7 +60,7 @@ def broker_options(options: argparse.Namespace, **settings: str) -> dict[str, st
 
 
 def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReader:
-    """The reader itself, for work in tasks that needs no table. Raises OptionError."""
+    """Return the reader, for work in tasks that needs no table. Raises OptionError."""
     name, chosen = source_options(options, **settings)
     if name == "kafka_log":
         from ..logs.kafka_log import KafkaLogSource
@@ -72,7 +72,7 @@ def open_reader(options: argparse.Namespace, **settings: str) -> DataSourceReade
 
 
 def add_data_loss_argument(parser: argparse.ArgumentParser) -> None:
-    """What `failOnDataLoss` is for jobs that take no --option."""
+    """Add the argument that sets `failOnDataLoss`, for jobs without --option."""
     parser.add_argument(
         "--fail-on-data-loss",
         action=argparse.BooleanOptionalAction,

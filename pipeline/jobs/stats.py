@@ -31,7 +31,7 @@ HELP = "batch sizes, rates, compression and latencies per partition; --html for 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to look at, and where the outcome goes."""
+    """Add the arguments for the source and the outputs."""
     add_source_arguments(parser)
     parser.add_argument("--compression", action="store_true", help="inflate batches and replay KIP-126's estimator")
     parser.add_argument("--latency-header", metavar="NAME", help="a record header with the time of sending")
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
-    """Read headers, and more if it was asked for."""
-    # From a log directory headers come at more than 10 GB/s, so a task's own cost is what counts.
+    """Read headers, and records if requested."""
+    # A log directory's headers are read at more than 10 GB/s, so the cost of a task dominates.
     tasks_a_core = TASKS_A_CORE if options.log_dir else None
     found = TopicStatistics(make_pass(options, desk, _read_headers, tasks_a_core=tasks_a_core, mode="batches"))
     if options.compression:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 
 def statistics_table(found: TopicStatistics) -> tuple[list[str], list[tuple[object, ...]]]:
-    """Names and rows of the table; columns that nobody asked for are left out."""
+    """Return the names and rows of the table, without the columns that were not requested."""
     columns = ["TOPIC", "PARTITION", "BATCHES", "RECORDS", "BYTES", "BYTES/BATCH", "RECORDS/BATCH", "RECORDS/S", "MB/S"]
     if found.compression:
         columns += ["RATIO", "WORST-RATIO", "ESTIMATE-ERROR", "SPLITS", "SPLIT-%"]
@@ -85,7 +85,7 @@ def statistics_table(found: TopicStatistics) -> tuple[list[str], list[tuple[obje
 
 
 def _rates(sums: BatchStatistics) -> list[object]:
-    """Records and megabytes a second over the time that the records' timestamps span."""
+    """Return records and megabytes per second over the range of the records' time stamps."""
     if sums.first_timestamp is None or sums.max_timestamp is None or sums.max_timestamp <= sums.first_timestamp:
         return [None, None]
     seconds = (sums.max_timestamp - sums.first_timestamp) / 1000
@@ -102,7 +102,7 @@ def _ratios(replayed: CompressionReplay) -> list[object]:
     ]
 
 
-# --- what the tasks of a pass do
+# --- the tasks of a pass
 
 
 def _read_headers(rows: Iterable[pa.RecordBatch]) -> BatchStatistics:

@@ -1,4 +1,4 @@
-"""The jobs by the names that people type."""
+"""The jobs by their names on the command line."""
 
 JOBS = {
     "archive": "archive",
@@ -11,4 +11,4 @@ JOBS = {
     "restore": "restore",
     "stats": "stats",
 }
-"""What a user types -> its module in this room."""
+"""The name on the command line -> the module in this package."""

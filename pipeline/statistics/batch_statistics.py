@@ -1,7 +1,7 @@
-"""What the headers of stored batches tell of a partition, as sums that can be added up in any order.
+"""The statistics of a partition from the headers of its stored batches, as sums that can be added in any order.
 
-This is the table of KIP-794's tests, read from a log: batches, bytes, records, and how large batches are. Values of the
-columns are those of `mode=batches`; see `schemas`.
+This is the table of KIP-794's tests, read from a log: batches, bytes, records, and the sizes of batches. Values of
+the columns are those of `mode=batches`; see `schemas`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ LATENCY_STEP = 1.02
 
 @dataclass(slots=True)
 class BatchStatistics:
-    """Sums over one partition's batches, control batches left out but for their count. Times in ms since the epoch."""
+    """The sums over one partition's batches; of control batches only the count. Times are in ms since the epoch."""
 
     batches: int = 0
     records: int = 0
     uncounted_batches: int = 0
-    """Compressed batches of v0 and v1, whose headers do not tell how many records they have."""
+    """Compressed batches of v0 and v1, whose headers have no record count."""
     size_bytes: int = 0
     control_batches: int = 0
     first_timestamp: int | None = None
     max_timestamp: int | None = None
     batch_sizes: Counter[int] = field(default_factory=Counter)
-    """How many batches have at least 2**n and less than 2**(n+1) bytes, by n."""
+    """The number of batches with at least 2**n and less than 2**(n+1) bytes, by n."""
     batch_records: Counter[int] = field(default_factory=Counter)
-    """The same for records a batch."""
+    """The number of batches with at least 2**n and less than 2**(n+1) records, by n."""
     codecs: Counter[str] = field(default_factory=Counter)
     """Batches by codec."""
     formats: Counter[int] = field(default_factory=Counter)
@@ -45,7 +45,7 @@ class BatchStatistics:
 
     @classmethod
     def of(cls, tables: Iterable[pa.RecordBatch]) -> BatchStatistics:
-        """The sums over rows of `mode=batches`."""
+        """Compute the sums over rows of `mode=batches`."""
         sums = cls()
         for rows in tables:
             sums._take(rows)
@@ -72,7 +72,7 @@ class BatchStatistics:
         self.formats.update(_counted(rows["magic"]))
 
     def add(self, other: BatchStatistics) -> None:
-        """Count what `other` counts."""
+        """Add the counts of `other`."""
         self.batches += other.batches
         self.records += other.records
         self.uncounted_batches += other.uncounted_batches
@@ -92,22 +92,22 @@ class BatchStatistics:
 
     @property
     def bytes_per_batch(self) -> float:
-        """Mean; 0 without batches."""
+        """The mean size of a batch; 0 without batches."""
         return self.size_bytes / self.batches if self.batches else 0.0
 
     @property
     def records_per_batch(self) -> float:
-        """Mean over the batches that say how many they have."""
+        """The mean record count of the batches that declare one."""
         counted = self.batches - self.uncounted_batches
         return self.records / counted if counted else 0.0
 
 
 @dataclass(slots=True)
 class CompressionReplay:
-    """A partition's batches as KIP-126's estimator would have seen them, in the order in which they were written.
+    """A replay of KIP-126's estimator over a partition's batches, in the order in which they were written.
 
-    A producer closes a batch when its estimated size reaches `batch.size`. `splits` counts the batches whose true size
-    would then have been over it: what a broker refuses whose limit is no larger, the KIP's worst case.
+    A producer closes a batch when its estimated size reaches `batch.size`. `splits` counts the batches whose true
+    size would then have exceeded it: a broker with the same limit refuses such batches, the KIP's worst case.
     """
 
     stored_bytes: int = 0
@@ -115,13 +115,13 @@ class CompressionReplay:
     batches: int = 0
     splits: int = 0
     error_sum: float = 0.0
-    """Sum of |estimated - true| ratios."""
+    """The sum of |estimated - true| ratios."""
     worst_ratio: float = 0.0
 
     def take(
         self, topic: str, codec: Codec, stored: int, uncompressed: int, estimator: CompressionRatioEstimator
     ) -> None:
-        """Take the next batch, whose records have `stored` bytes and had `uncompressed` bytes."""
+        """Add the next batch, whose records have `stored` bytes and had `uncompressed` bytes."""
         if not uncompressed:
             return
         ratio = stored / uncompressed
@@ -138,7 +138,7 @@ class CompressionReplay:
             estimator.observe(topic, codec, ratio)
 
     def add(self, other: CompressionReplay) -> None:
-        """Count what `other` counts."""
+        """Add the counts of `other`."""
         self.stored_bytes += other.stored_bytes
         self.uncompressed_bytes += other.uncompressed_bytes
         self.batches += other.batches
@@ -154,13 +154,13 @@ class Latencies:
     counts: Counter[int] = field(default_factory=Counter)
 
     def take(self, milliseconds: pa.Array) -> None:
-        """Count the values that are not null; below 0, which clocks that differ can give, counts as 0."""
+        """Count the values that are not null; values below 0, which differing clocks can cause, count as 0."""
         clipped = pc.max_element_wise(milliseconds.drop_null().cast(pa.float64()), 0.0)
         steps = pc.round(pc.divide(pc.ln(pc.add(clipped, 1.0)), math.log(LATENCY_STEP))).cast(pa.int64())
         self.counts.update(_counted(steps))
 
     def take_records(self, records: pa.RecordBatch, header: str) -> None:
-        """Count the timestamps of rows of `mode=records` less the time in the first header of that name, if any.
+        """Count, for rows of `mode=records`, the timestamp minus the time in the first header of that name, if any.
 
         The time is milliseconds since the epoch, as digits or as eight bytes, big-endian.
         """
@@ -169,11 +169,11 @@ class Latencies:
         self.take(pc.subtract(written, pa.array(sent, pa.int64())))
 
     def add(self, other: Latencies) -> None:
-        """Count what `other` counts."""
+        """Add the counts of `other`."""
         self.counts.update(other.counts)
 
     def percentile(self, fraction: float) -> float | None:
-        """The latency that this fraction stays below; None if nothing was counted."""
+        """Return the latency that this fraction of values does not exceed; None without values."""
         remaining = fraction * self.counts.total()
         for step, count in sorted(self.counts.items()):
             remaining -= count

@@ -1,6 +1,6 @@
-"""Sums over records that do not depend on their order: what one place holds, another can be held against.
+"""Order-independent sums over records, which compare the contents of two places.
 
-A record's hash mixes the CRC-32C of its key and value with its place; sums are modulo 2**63.
+A record's hash mixes the CRC-32C of its key and value with its offset; sums are modulo 2**63.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 MODULUS = 2**63
 NULL = 0xFFFF_FFFF
-"""Stands for the CRC of a null, which an empty text does not equal."""
+"""The value that stands for the CRC of a null; the CRC of an empty text differs."""
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -25,19 +25,19 @@ _HALF = np.uint64(32)
 
 
 def sum_of_places(topic: str, partition: int, offsets: pa.Array, columns: Sequence[pa.Array]) -> int:
-    """The sum over records that stand at these offsets, of (topic, partition, offset) and the binary columns."""
+    """Return the sum over records of the hash of (topic, partition, offset) and the binary columns."""
     seed = np.uint64(crc32c(f"{topic}-{partition}".encode()))
     places = offsets.to_numpy(zero_copy_only=False).astype(np.uint64) * _GOLDEN + seed
     return _sum(_contents(columns, len(offsets)) ^ _mixed(places))
 
 
 def content_hashes(columns: Sequence[pa.Array], rows: int) -> Hashes:
-    """A hash of each record's binary columns alone, wherever it stands."""
+    """Return a hash of each record's binary columns, independent of its offset."""
     return _contents(columns, rows)
 
 
 def unique_count(hashes: Sequence[Hashes]) -> tuple[int, int]:
-    """How many different ones there are, and the sum of all."""
+    """Return the number of distinct hashes, and the sum of all."""
     if not hashes:
         return 0, 0
     joined = np.concatenate(hashes)

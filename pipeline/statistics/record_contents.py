@@ -1,4 +1,6 @@
-"""What the records of a partition are, wherever they are kept: a count, a sum that no order changes, equal records."""
+"""The contents of a partition in any place: the record count, an order-independent sum, and the number of equal
+records.
+"""
 
 from __future__ import annotations
 
@@ -23,31 +25,31 @@ SPLIT_BYTES = 1 << 62
 
 
 class Records(Protocol):
-    """Something with a partition's committed records."""
+    """A reader of a partition's committed records."""
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """Rows with `key`, `value` and `offset`."""
+        """Yield rows with `key`, `value` and `offset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Of one partition's records. `placed_sum` takes their offsets into account, `content_sum` only keys and values."""
+    """The contents of one partition. `placed_sum` includes the offsets, `content_sum` only keys and values."""
 
     records: int
     content_sum: int
     placed_sum: int
     equal_records: int
-    """Records whose key and value are those of another one before."""
+    """The number of records whose key and value equal those of an earlier record."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRecords:
-    """An archived partition's rows."""
+    """A reader of an archived partition's rows."""
 
     source: ArchivedPartition
 
     def records(self) -> Iterator[pa.RecordBatch]:
-        """See Records."""
+        """Yield rows, see Records."""
         for table, _ in self.source.rows():
             if table.num_rows:
                 yield from table.select(["key", "value", "offset"]).to_batches()
@@ -67,7 +69,7 @@ def contents_of(work: tuple[Partition, Sequence[Records]]) -> Contents:
 
 
 def fetched_records(read: ReadPlan) -> dict[Partition, list[Records]]:
-    """What brokers have of the topics that the options choose. Raises PipelineError."""
+    """Return the readers of brokers' records of the topics in the options. Raises PipelineError."""
     with ClusterView(read.settings) as cluster:
         places = partitions_of(read.choice.find(cluster))
         start = resolve_start(
@@ -82,7 +84,7 @@ def fetched_records(read: ReadPlan) -> dict[Partition, list[Records]]:
 
 
 def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Partition, list[Records]]:
-    """What log directories have. Raises PipelineError."""
+    """Return the readers of log directories' records. Raises PipelineError."""
     found: dict[Partition, list[Records]] = {}
     for partition in find_partitions(directories, globs):
         options = PlanOptions(
@@ -98,5 +100,5 @@ def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Par
 
 
 def archived_records(partitions: Iterable[ArchivedPartition]) -> dict[Partition, list[Records]]:
-    """What an archive has."""
+    """Return the readers of an archive's records."""
     return {(each.topic, each.partition): [ArchivedRecords(each)] for each in partitions}

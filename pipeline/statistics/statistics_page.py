@@ -1,4 +1,4 @@
-"""The statistics of topics as one HTML page that needs nothing else: the table, and plots that can be hovered over."""
+"""The statistics of topics as one self-contained HTML page: the table, and interactive plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATENCY_POINTS = [step / 100 for step in range(100)] + [0.999]
 
 
 def write_page(path: Path, found: TopicStatistics, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write the page; its plots come with their own script, some four megabytes. Raises OSError."""
+    """Write the page; the script of its plots is part of it, about four megabytes. Raises OSError."""
     plots = _plots(found)
     figure = make_subplots(rows=len(plots), cols=1, subplot_titles=[title for title, _, _, _ in plots])
     for row, (_, x_name, y_name, lines) in enumerate(plots, start=1):
@@ -42,7 +42,7 @@ Line = tuple[Sequence[object], Sequence[float], bool]
 
 
 def _plots(found: TopicStatistics) -> list[tuple[str, str, str, Mapping[str, Line]]]:
-    """Title, names of the axes, and named lines or bars of each plot."""
+    """Return the title, the names of the axes, and the named lines or bars of each plot."""
     names = {place: f"{place[0]}-{place[1]}" for place in sorted(found.batches)}
     sums = found.batches
     plots: list[tuple[str, str, str, Mapping[str, Line]]] = [

@@ -1,7 +1,8 @@
-"""Made-up topics that are the same at every run: a recipe, a partition and an index say what a record is.
+"""Generated topics that are the same in every run: a recipe, a partition and an index determine a record.
 
-A partition's records come in batches of `Recipe.batch_records`, and each batch has its own random numbers, seeded by
-recipe, partition and batch. So batch n needs none of the batches before it, and work that was broken off goes on.
+A partition's records are in batches of `Recipe.batch_records`, and each batch has its own random numbers, seeded by
+recipe, partition and batch. So batch n does not depend on the batches before it, and an interrupted run can
+continue.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ FILLER = b"the quick brown fox jumps over the lazy dog; "
 
 
 class RecipeError(PipelineError):
-    """A recipe that nothing can be made by; `str()` says which option to change."""
+    """An invalid recipe; `str()` names the option to change."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a made-up topic looks like.
+    """The recipe of a generated topic.
 
-    Keys are `key-0` to `key-(keys - 1)`; key n is drawn in proportion to (n + 1) ** -key_skew, so a skew of 0 treats
-    all alike and 1 is Zipf's law. A record with a key lies in the partition where Kafka's Java producer puts it;
-    without keys all partitions get the same number. Of each value the share `repetitive` is text that compresses to
-    nothing. Time stamps begin at `first_timestamp_ms` and advance by `interval_ms`.
+    Keys are `key-0` to `key-(keys - 1)`; key n is drawn in proportion to (n + 1) ** -key_skew, so 0 is a uniform
+    distribution and 1 is Zipf's law. A record with a key is in the partition that Kafka's Java producer chooses;
+    without keys all partitions get the same number. The share `repetitive` of each value is text that compresses to
+    almost nothing. Time stamps begin at `first_timestamp_ms` and advance by `interval_ms`.
     """
 
     seed: int
@@ -49,7 +50,7 @@ class Recipe:
     interval_ms: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise RecipeError for what cannot be made."""
+        """Raise RecipeError for an invalid recipe."""
         if self.partitions < 1 or self.records < 0 or self.value_bytes < 0 or self.keys < 0 or self.batch_records < 1:
             raise RecipeError("partitions and batch records are at least 1; records, value bytes and keys at least 0")
         if not 0 <= self.repetitive <= 1:
@@ -59,7 +60,7 @@ class Recipe:
 
     @cached_property
     def _keys_by_partition(self) -> list[tuple[list[bytes], list[float]]]:
-        """Of each partition its keys and the running sums of their weights."""
+        """The keys of each partition and the running sums of their weights."""
         chosen: list[tuple[list[bytes], list[float]]] = [([], []) for _ in range(self.partitions)]
         for number in range(self.keys):
             key = b"key-%d" % number
@@ -69,7 +70,7 @@ class Recipe:
         return [(keys, list(itertools.accumulate(weights))) for keys, weights in chosen]
 
     def partition_records(self) -> list[int]:
-        """How many records each partition gets; in all `records`."""
+        """Return the record count of each partition; their sum is `records`."""
         sums = [weights[-1] if weights else 0.0 for _, weights in self._keys_by_partition] if self.keys else []
         total = sum(sums)
         shares = [each / total for each in sums] if total else [1 / self.partitions] * self.partitions
@@ -80,9 +81,10 @@ class Recipe:
         return counts
 
     def batches(self, partition: int, *, from_offset: int = 0, end_offset: int | None = None) -> Iterator[bytes]:
-        """The partition's batches as a log holds them, from the one with `from_offset` up to `end_offset` (exclusive).
+        """Yield the partition's batches as in a log, from the one with `from_offset` up to `end_offset` (exclusive).
 
-        Without `end_offset` up to the last one; both should be where a batch begins, or the range is widened to that.
+        Without `end_offset` up to the last one; both should be the first offset of a batch, or the range is widened
+        to that.
         """
         count = self.partition_records()[partition]
         stop = count if end_offset is None else min(end_offset, count)

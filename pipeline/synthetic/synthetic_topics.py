@@ -1,4 +1,4 @@
-"""Made-up topics in a broker: each task brings one partition to where its recipe ends."""
+"""Generated topics in a broker: each task completes one partition up to the end of its recipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_REQUEST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """One task."""
+    """The work of one task: a partition of a recipe."""
 
     recipe: Recipe
     settings: WireSettings
@@ -31,7 +31,7 @@ class PartitionWork:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReceipt:
-    """How many records the partition had, and how many were added."""
+    """The number of records that the partition had, and the number that was added."""
 
     partition: int
     found: int
@@ -39,7 +39,10 @@ class PartitionReceipt:
 
 
 def produce_partition(work: PartitionWork) -> PartitionReceipt:
-    """Append what the partition lacks. Raises PipelineError, also for a partition that is none of the recipe's."""
+    """Append the records that the partition lacks.
+
+    Raises PipelineError, also for a partition that does not match the recipe.
+    """
     wanted = work.recipe.partition_records()[work.partition]
     place = (work.topic, work.partition)
     with ClusterView(work.settings) as cluster:
@@ -54,7 +57,7 @@ def produce_partition(work: PartitionWork) -> PartitionReceipt:
 
 
 async def _append(work: PartitionWork, found: int, wanted: int) -> None:
-    # A repetition of what is in format v0 or v1 nobody could notice.
+    # A repeated batch in format v0 or v1 could not be detected.
     config: dict[str, Any] = {
         "enable_idempotence": work.recipe.magic == v2.MAGIC,
         "max_request_size": MAX_REQUEST_BYTES,
