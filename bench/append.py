@@ -1,4 +1,4 @@
-"""``python -m bench.append``: what it costs to append batches of a megabyte, compressed and not.
+"""``python -m bench.append``: the costs of appending batches of a megabyte, compressed and uncompressed.
 
 The first table stays in this process: the append of a batch as it was produced, beside decompressing and compressing it
 again, which is what brokers did before offsets inside a batch were relative (KAFKA-527). The second one sends the same

@@ -3,7 +3,7 @@
     python -m bench.clients [--rounds 3] [--bootstrap HOST:PORT]
 
 Each client runs in a process of its own, turn by turn; the table has the median of the rounds, with the lowest and the
-highest. The others live in an environment under ~/.cache, which is made on the first run. Without --bootstrap a Gregor
+highest. The other clients are in an environment under ~/.cache, created by the first run. Without --bootstrap a Gregor
 broker is started.
 """
 

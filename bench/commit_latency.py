@@ -1,4 +1,4 @@
-"""``python -m bench.commit_latency``: how long commits take, beside Apache Kafka 3.9.1.
+"""``python -m bench.commit_latency``: the latency of commits, beside Apache Kafka 3.9.1.
 
 - OffsetCommit: one position, from the request to its answer, one after the other.
 - EndTxn: from the request to its answer.

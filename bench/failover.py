@@ -1,12 +1,12 @@
-"""``python -m bench.failover``: how long producers wait when a broker dies or stops, beside Apache Kafka 3.9.1.
+"""``python -m bench.failover``: the pause of producers when a broker is killed or stopped, beside Apache Kafka 3.9.1.
 
     python -m bench.failover --events 10
     python -m bench.failover --events 3 --kafka --only "kill -9, 9000"
 
 Three brokers, a topic with three replicas, and a producer (acks=all, idempotent) that sends one record after the other
-to each partition. A broker that leads some of them, never the controller, is killed or told to stop. What counts is the
-longest time between two acknowledgements on a partition that it led, and of those the longest. Then the broker comes
-back, and leads again, before the next one goes.
+to each partition. A broker that leads some of them, never the controller, is killed or stopped. The result is the
+longest time between two acknowledgements on any partition that this broker led. Then the broker is started again, and
+leads its partitions again, before the next event.
 """
 
 from __future__ import annotations

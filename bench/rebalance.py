@@ -1,10 +1,10 @@
-"""``python -m bench.rebalance``: how long a classic group of 50 members takes to agree, beside Apache Kafka 3.9.1.
+"""``python -m bench.rebalance``: the time of a rebalance of a classic group of 50 members, beside Apache Kafka 3.9.1.
 
-Each member is a connection of its own that does what a consumer does: JoinGroup, SyncGroup, heartbeats, and again when
-a heartbeat tells it to. Three times are taken, round by round and turn by turn: all members join at once; one leaves;
-one comes back. Each ends when every member has its assignment of one and the same generation. The broker gives the
-first member no delay (`group.initial.rebalance.delay.ms=0`), heartbeats are 100 ms apart, so that up to 100 ms of the
-last two are the members' own. Medians; lowest and highest in brackets.
+Each member is a connection of its own that acts as a consumer: JoinGroup, SyncGroup, heartbeats, and a new JoinGroup
+when a heartbeat requests it. Three times are measured, round by round and broker by broker: all members join at once;
+one leaves; one joins again. Each ends when every member has its assignment of the same generation. The first rebalance
+has no delay (`group.initial.rebalance.delay.ms=0`); heartbeats are 100 ms apart, so that up to 100 ms of the last two
+times are due to the members. Medians; lowest and highest in brackets.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""``python -m bench.storage``: what a start costs, and look-ups by time in a large log, beside Apache Kafka 3.9.1.
+"""``python -m bench.storage``: the costs of a start, and of look-ups by time in a large log, beside Apache Kafka 3.9.1.
 
 `partitions`: from the start of the process until ListOffsets has answered for every one of many empty partitions, after
 a clean stop and after kill -9. `recovery`: the same for one partition with a gigabyte that was never flushed, after
 kill -9. `times`: ListOffsets by timestamp in a log of ten gigabytes, most of which are holes in its files: batches of
-256 kB whose single record is zeros, laid into the directory of a topic while the broker is down. Both brokers take it
-for what it is.
+256 kB whose single record is zeros, written to the directory of a topic while the broker is down. Both brokers accept
+such a log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An archive: topics as tables in a directory, and a manifest that says which batches of offsets count.
+"""An archive: topics as tables in a directory, and a manifest that lists the valid batches of offsets.
 
     ROOT/
       archive.json                        which cluster and format, written once
@@ -9,13 +9,12 @@
       dead_letters/topic=T/7-....parquet  rows whose values could not be decoded, with the reason
       staged/                             the same of a batch that does not count yet
 
-A batch counts when its manifest entry is there. What leads to that is said in `manifest`, and what entries come to in
-`manifest_state`; `row_table` is the place where rows are: files as above, or `delta_tables`, tables of Delta Lake in
-`data` and `dead_letters`. What is staged by a run that ended early is finished or removed by the next writer
-(`archive.Archive`).
+A batch is valid when its manifest entry exists. `manifest` describes the commit of a batch, `manifest_state` the sum of
+the entries; `row_table` is the table of the rows: files as above, or `delta_tables`, tables of Delta Lake in `data` and
+`dead_letters`. The staged files of an interrupted run are committed or removed by the next writer (`archive.Archive`).
 
-`description` is archive.json, `durable_files` how such files are written. `writing` puts rounds of ranges into an
-archive, in tasks: `range_rows` gives them their rows, `value_formats` decodes values, `part_files` lays them out;
-`waves` plans rounds from brokers, `log_rounds` from log directories. `compaction` makes few files of many. `reading`
-gives back what is there, `replaying` writes it to topics, `restoring` puts stored batches where they were.
+`description` is archive.json, `durable_files` writes such files. `writing` archives rounds of ranges, in tasks:
+`range_rows` reads their rows, `value_formats` decodes values, `part_files` writes the files; `waves` plans rounds from
+brokers, `log_rounds` from log directories. `compaction` merges small files. `reading` reads the rows, `replaying`
+writes them to topics, `restoring` appends stored batches at their original offsets.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Offsets of one partition, from `from_offset` up to but not with `until_offset`."""
+    """A range of a partition's offsets, from `from_offset` up to but not including `until_offset`."""
 
     topic: str
     partition: int
@@ -18,7 +18,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedBatch:
-    """One entry. `files` are those that tasks wrote, relative to the root; `topic_ids` are by topic, as text."""
+    """An entry of the manifest. `files` are those of tasks, relative to the root; `topic_ids` are by topic, as text."""
 
     number: int
     ranges: Sequence[OffsetRange]
@@ -26,9 +26,9 @@ class ArchivedBatch:
     rows: int
     dead_letters: int
     checksum: int
-    """Sum over all rows, modulo 2**63: see `checksums`."""
+    """The sum over all rows, modulo 2**63: see `checksums`."""
     topic_ids: dict[str, str]
     partition_counts: dict[str, int] = field(default_factory=dict)
-    """How many partitions each topic had."""
+    """The partition count of each topic."""
     replaces: Sequence[str] = ()
-    """Files of earlier entries that count no more: this entry's files have their rows."""
+    """Files of earlier entries that this entry's files replace."""

@@ -2,7 +2,7 @@
 
     spark.read.format("kafka_raw").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "clicks")
 
-The options of Spark's own connector mean here what they mean there:
+The options of Spark's own connector have the same meaning here:
 
     kafka.bootstrap.servers; exactly one of subscribe, subscribePattern, assign; those of `offset_options`;
     failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger,
@@ -10,16 +10,17 @@ The options of Spark's own connector mean here what they mean there:
     kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
     kafka.security.protocol (PLAINTEXT or SSL), kafka.ssl.truststore.location (a PEM file)
 
-Two are taken and change nothing, as there is no consumer group and no consumer that polls: groupIdPrefix (and
-kafka.group.id), kafkaConsumer.pollTimeoutMs. Without fetchOffset.numRetries offsets are asked for during a minute.
+Two are accepted without effect, as there is no consumer group and no consumer that polls: groupIdPrefix (and
+kafka.group.id), kafkaConsumer.pollTimeoutMs. Without fetchOffset.numRetries offset requests are retried for a minute.
 
-And these are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, where includeHeaders is true
-unless told otherwise, and
+The further options are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, includeHeaders
+with the default true, and
 
     maxBytesPerTrigger  about how many stored bytes one micro-batch of a stream reads
 
 A stream's offsets are JSON in its checkpoint: {"offsets": {"topic": {"0": 23}}, "topicIds": {"topic": "..."}}. A topic
-that was deleted and made anew has another id, and is not gone on with. For the sink see `kafka_sink`.
+that was deleted and created again has another id, and the stream does not continue with it. For the sink see
+`kafka_sink`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Where to begin and where to end: the options of Spark's own connector, with its JSON.
+"""The starting and ending offsets: the options of Spark's own connector, with its JSON.
 
     startingOffsets, endingOffsets                         earliest | latest | {"topic": {"0": 23, "1": -1}}
     startingTimestamp, endingTimestamp                     1700000000000
     startingOffsetsByTimestamp, endingOffsetsByTimestamp   {"topic": {"0": 1700000000000}}
     startingOffsetsByTimestampStrategy                     error | latest
 
--2 is the earliest offset and -1 the latest. A single time goes before times by partition, and these before offsets.
-Partitions that JSON does not name are read from the earliest or to the latest, where the connector refuses them.
+-2 is the earliest offset and -1 the latest. A single time takes precedence over times by partition, and these over
+offsets. Partitions missing in the JSON are read from the earliest or to the latest offset; the connector refuses them.
 """
 
 from __future__ import annotations

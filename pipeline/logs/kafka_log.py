@@ -1,4 +1,4 @@
-"""The format `kafka_log`: tables straight from log directories, no broker needed.
+"""The format `kafka_log`: tables directly from log directories, without a broker.
 
     spark.read.format("kafka_log").option("topic", "clicks").load("/var/lib/kafka")
 
@@ -18,8 +18,9 @@ Options beside those of `offset_options`:
     pushdown            true leaves out, by the index, what the query's filters on topic, partition, offset and
                         timestamp do not want; only for a DataFrame that is used with one set of filters
 
-Why `pushdown` is off: Spark 4.2.0 keeps what a filtered query of a DataFrame has planned, and gives its partitions to
-the next query of the same DataFrame that has no filter. Offsets, times and partitions as options have no such trap.
+`pushdown` is off by default because Spark 4.2.0 keeps the plan of a filtered query of a DataFrame, and reads only its
+partitions in the next query of the same DataFrame without the filter. Offsets, times and partitions in options are
+safe.
 """
 
 from __future__ import annotations

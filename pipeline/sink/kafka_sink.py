@@ -3,8 +3,8 @@
     stream.writeStream.format("kafka_raw").option("kafka.bootstrap.servers", ...).option("topic", "clicks")
 
 Columns, in any order: `value` and `key` (binary or string), `topic` (string, unless the option says it), `partition`
-(int), `timestamp` (the moment of writing where it is null or missing), `headers`. Those of `kafka_raw` and `kafka_log`
-fit as they are. Of tables of `mode=raw` the batches are written as they are, codec and all, but for control batches.
+(int), `timestamp` (the time of writing where it is null or missing), `headers`. Tables of `kafka_raw` and `kafka_log`
+have these columns. The batches in tables of `mode=raw` are written unchanged, codec included, except control batches.
 
     topic                   where all rows go, whatever their column `topic` says
     delivery                exactly-once (default) by transactions: see `sinking`; or at-least-once

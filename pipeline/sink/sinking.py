@@ -1,15 +1,15 @@
-"""What a task of the sink does: its rows into topics, in a transaction of its own, once.
+"""A task of the sink: writes its rows to topics, in a transaction of its own, exactly once.
 
 Each task of a sink has a transactional id and a group, both named after the sink and the task's number. In the
 transaction that holds its rows it commits, as an offset of that group, the number of the micro-batch, and beside it how
 many rows these were. So a task that runs again (a failed attempt, a speculative one, a micro-batch that Spark repeats)
 
-1. takes the transactional id over, which aborts what an attempt before it has left open and fences that attempt off;
-2. reads the group's offset, and finds the micro-batch there or not: there its rows are skipped, else they are written.
+1. takes over the transactional id, which aborts an open transaction of an earlier attempt and fences that attempt;
+2. reads the group's offset: if it has the micro-batch, the rows are skipped, else they are written.
 
 Spark gives the same rows to the same task when it repeats a micro-batch of a source that can be read again. Where that
 does not hold (`repartition()` without a key, another number of shuffle partitions after a restart) no sink could do
-better; a task that finds its micro-batch there with another number of rows fails rather than lose or repeat any.
+better; a task whose micro-batch was written with another number of rows fails rather than lose or repeat any.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Place: TypeAlias = tuple[str, int]
 
 @dataclass(slots=True)
 class TopicStatistics:
-    """What the passes found, by (topic, partition)."""
+    """The results of the passes, by (topic, partition)."""
 
     batches: dict[Place, BatchStatistics]
     compression: dict[Place, CompressionReplay] = field(default_factory=dict)
