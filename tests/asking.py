@@ -29,7 +29,7 @@ class Asking:
         api = next(api for api in APIS.values() if api.handler is handler)
         asked = api.max_version if version is None else version
         broker = self.broker
-        context = RequestContext(broker.services, self.client, api.key, asked, broker.dispatcher, client_id="tester")
+        context = RequestContext(broker.services, self.client, api, asked, broker.dispatcher, client_id="tester")
         return await handler(request, context)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...protocol.apis import AnyApiKey
+from ...protocol.kafka_4_floor import KAFKA_4_FLOORS
 from ...protocol.schema import Message
 from ..quotas.work_meter import WorkMeter
 from ..server.client_connection import Address, ClientConnection, Hangup
@@ -35,7 +36,7 @@ class RequestContext:
 
     services: Services
     client: ClientConnection
-    api_key: AnyApiKey
+    api: Api
     api_version: int
     dispatch: RequestDispatch
     correlation_id: int = 0
@@ -46,6 +47,10 @@ class RequestContext:
     """Measures the handler's time if client quotas are set."""
     throttle_ms: int = 0
     """How long the client must wait for a quota, as found by the handler."""
+
+    @property
+    def api_key(self) -> AnyApiKey:
+        return self.api.key
 
     @property
     def peer(self) -> Address:
@@ -111,6 +116,23 @@ class Api(NamedTuple):
     """Whether ApiVersions lists the API; telemetry is served but not listed, as in Kafka without a receiver plugin."""
     max_version_with_transactions_v2: int | None = None
     """The highest version once `transaction.version` is finalized at 2 (KIP-890), if it differs from `max_version`."""
+    is_for_controller_tools: bool = False
+    """Whether controllers serve the API too: Kafka's tools use the API with --bootstrap-controller."""
+    changes_nothing: bool = False
+    """Whether requests only read: a fault rule may refuse such a request after the handler has run."""
+    strict_quota_since: int | None = None
+    """The first version whose clients accept THROTTLING_QUOTA_EXCEEDED, for APIs under ``controller_mutation_rate``
+    (KIP-599); clients of older versions are only delayed."""
+    abortable_since: int | None = None
+    """The first version whose producers accept TRANSACTION_ABORTABLE, for APIs that write to transactions (KIP-890)."""
+    transactions_v2_since: int | None = None
+    """The first version in which the broker adds the partitions of a write to the transaction (KIP-890)."""
+
+    @property
+    def kafka_4_floor(self) -> int:
+        """The oldest version that Apache Kafka 4 still serves (KIP-896), from the table that tools read too."""
+        floor = KAFKA_4_FLOORS.get(self.key)
+        return self.min_version if floor is None else floor.version
 
 
 Route: TypeAlias = Callable[[Api, Message], Handler]

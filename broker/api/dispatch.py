@@ -112,7 +112,7 @@ class Dispatcher:
             self.services.clients.client_id_changed(client, header.client_id)
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
         client.request_counts[api.key, version] += 1
-        context = RequestContext(self.services, client, api.key, version, self, header.correlation_id, header.client_id)
+        context = RequestContext(self.services, client, api, version, self, header.correlation_id, header.client_id)
         responding = self.respond(api, request, context)
         quotas = self.services.quotas
         if quotas.is_active:

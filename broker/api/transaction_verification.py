@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...storage.disk.paths import TopicPartition
 from ...storage.producers.producer_state import NO_OFFSET
@@ -16,6 +15,7 @@ from ..coordinators.internal_log.request_writes import when_replicated
 from ..coordinators.transactions.coordinator import TransactionCoordinator
 from ..coordinators.transactions.transaction import ProducerIdentity
 from ..replicas.partition import Partition
+from .contract import RequestContext
 from .services import Services
 
 
@@ -29,16 +29,14 @@ class TransactionSupport(Enum):
     """The client leaves it to the broker to add partitions to the transaction."""
 
 
-SUPPORT_SINCE = {ApiKey.PRODUCE: (11, 12), ApiKey.TXN_OFFSET_COMMIT: (4, 5)}
-"""First versions with `TAKES_ABORTABLE` and with `V2`."""
-
-
-def transaction_support(api: ApiKey, version: int) -> TransactionSupport:
-    """Return the transaction support of a client that sends this version of an API."""
-    abortable_since, v2_since = SUPPORT_SINCE[api]
-    if version >= v2_since:
+def transaction_support(context: RequestContext) -> TransactionSupport:
+    """Return the transaction support of the client that sent a request, by the version of the request."""
+    api, version = context.api, context.api_version
+    if api.transactions_v2_since is not None and version >= api.transactions_v2_since:
         return TransactionSupport.V2
-    return TransactionSupport.TAKES_ABORTABLE if version >= abortable_since else TransactionSupport.BEFORE_KIP_890
+    if api.abortable_since is not None and version >= api.abortable_since:
+        return TransactionSupport.TAKES_ABORTABLE
+    return TransactionSupport.BEFORE_KIP_890
 
 
 async def join_transaction(

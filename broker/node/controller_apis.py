@@ -85,20 +85,17 @@ async def handle_envelope(request: EnvelopeRequest, context: RequestContext) -> 
     return await open_envelope(request, context)
 
 
-FOR_TOOLS = (ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS)
-"""Further APIs that Kafka's tools use with --bootstrap-controller."""
-
 CONTROLLER_APIS: Mapping[int, Api] = {
-    key: api for key, api in APIS.items() if api.is_for_controller is not None or key in FOR_TOOLS
+    key: api for key, api in APIS.items() if api.is_for_controller is not None or api.is_for_controller_tools
 } | {
     api.key: api
     for api in (
-        Api(ApiKey.FETCH, 12, 17, handle_fetch_metadata),
-        Api(ApiKey.API_VERSIONS, 0, 4, handle_api_versions),
+        Api(ApiKey.FETCH, 12, 17, handle_fetch_metadata, changes_nothing=True),
+        Api(ApiKey.API_VERSIONS, 0, 4, handle_api_versions, changes_nothing=True),
         Api(ApiKey.ALTER_PARTITION, 0, 3, handle_alter_partition),
         Api(ApiKey.ENVELOPE, 0, 0, handle_envelope),
         Api(ControllerApiKey.FETCH_SNAPSHOT, 0, 1, handle_fetch_snapshot),
-        Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, handle_describe_controllers),
+        Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, handle_describe_controllers, changes_nothing=True),
         Api(ControllerApiKey.BROKER_REGISTRATION, 0, 4, handle_broker_registration),
         Api(ControllerApiKey.BROKER_HEARTBEAT, 0, 1, handle_broker_heartbeat),
         Api(ControllerApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, handle_assign_replicas_to_dirs),

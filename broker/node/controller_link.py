@@ -33,5 +33,5 @@ class ControllerHere:
         api = CONTROLLER_APIS[api_key_of(request)]
         dispatcher = self._dispatcher()
         asked = api.max_version if version is None else version
-        context = RequestContext(dispatcher.services, self._client, api.key, asked, dispatcher)
+        context = RequestContext(dispatcher.services, self._client, api, asked, dispatcher)
         return cast(Response, await dispatcher.respond(api, request, context))

@@ -42,9 +42,12 @@ class MeteredRequest(Protocol):
 
     client: ClientConnection
     client_id: str | None
-    api_key: AnyApiKey
     work: WorkMeter | None
     throttle_ms: int
+
+    @property
+    def api_key(self) -> AnyApiKey:
+        """The API of the request."""
 
 
 PERCENT_PER_NS = 100 / 1_000_000_000

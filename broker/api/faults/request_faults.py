@@ -39,10 +39,6 @@ from .cut_answer import CutAnswer
 from .fetch_refusals import refuse_silent_partitions
 
 EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
-READING = re.compile(
-    "DESCRIBE_|LIST_|FETCH$|METADATA$|OFFSET_FETCH$|FIND_COORDINATOR$|OFFSET_FOR_LEADER_EPOCH$|API_VERSIONS$"
-)
-"""APIs that change nothing: a refusal before the handler runs and one after it are the same."""
 BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
 """The client ids of Gregor's and Kafka's brokers (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
 
@@ -169,7 +165,7 @@ class FaultyDispatcher(Dispatcher):
             return cls(error_code=int(whole.error))
         if isinstance(request, FetchRequest):
             return await self._refused_fetch(striking, api, request, context)
-        if READING.match(api.key.name):
+        if api.changes_nothing:
             response = await super().respond(api, request, context)
             return None if response is None else self._with_errors(striking, response, context)
         if whole is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from ....protocol.apis import ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import GROUP_METADATA
 from ....protocol.messages.offset_commit import (
@@ -146,7 +145,7 @@ async def _join_transaction(request: TxnOffsetCommitRequest, context: RequestCon
             services.partitions.get(GROUP_METADATA, services.groups.partition_of(request.group_id)),
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
-            transaction_support(ApiKey.TXN_OFFSET_COMMIT, context.api_version),
+            transaction_support(context),
         )
     except BrokerError as error:
         if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import trio
 
-from ....protocol.apis import ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import is_internal
 from ....protocol.messages.produce import (
@@ -166,7 +165,7 @@ async def check_transaction(
     if batch is None or not batch.is_transactional:
         return
     producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
-    support = transaction_support(ApiKey.PRODUCE, context.api_version)
+    support = transaction_support(context)
     try:
         await join_transaction(context.services, partition, transactional_id, producer, support)
     except BrokerError as error:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 import trio
 
-from ....protocol.apis import AnyApiKey, ApiKey
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -39,12 +38,6 @@ from ..turns import in_turns
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 FIRST_VERSION_THAT_KNOWS_DISABLED = 3
-FIRST_VERSION_WITH_STRICT_QUOTA: Mapping[AnyApiKey, int] = {
-    ApiKey.CREATE_TOPICS: 6,
-    ApiKey.CREATE_PARTITIONS: 3,
-    ApiKey.DELETE_TOPICS: 5,
-}
-"""First versions whose clients know THROTTLING_QUOTA_EXCEEDED; clients of older versions are only delayed."""
 DUPLICATE = "Duplicate topic name."
 
 
@@ -126,7 +119,8 @@ def _record_mutations(partition_count: int, context: RequestContext) -> None:
 
     Raises BrokerError THROTTLING_QUOTA_EXCEEDED.
     """
-    is_strict = context.api_version >= FIRST_VERSION_WITH_STRICT_QUOTA[context.api_key]
+    strict_since = context.api.strict_quota_since
+    is_strict = strict_since is not None and context.api_version >= strict_since
     context.services.quotas.record_mutations(context, partition_count, is_strict=is_strict)
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from gregor.broker.api.contract import RequestContext
 from gregor.broker.api.handlers import produce
+from gregor.broker.api.table import APIS
 from gregor.broker.replicas.partition import Partition
+from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
@@ -39,7 +41,7 @@ async def test_what_will_pass_is_a_reason_to_try_again(
         raise BrokerError(refused_with)
 
     monkeypatch.setattr(produce, "join_transaction", refuse)
-    context = cast(RequestContext, SimpleNamespace(services=None, api_version=version))
+    context = cast(RequestContext, SimpleNamespace(services=None, api=APIS[ApiKey.PRODUCE], api_version=version))
     with pytest.raises(BrokerError) as caught:
         await produce.check_transaction(cast(Partition, None), BATCH, "t", context)
     assert caught.value.code is told

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from gregor.broker.api.contract import RequestContext
+from gregor.broker.api.table import APIS
 from gregor.broker.config import BrokerConfig
 from gregor.broker.metadata.state import Entity
 from gregor.broker.quotas.enforcement import ClientQuotas
@@ -209,7 +210,7 @@ BY_PRECEDENCE: list[Entity] = [
 def of_the_shop() -> RequestContext:
     client = ClientConnection(("10.0.0.1", 40000), ("10.0.0.9", 9092), "PLAINTEXT", "connection", trio.Event())
     unused: Any = None
-    return RequestContext(unused, client, ApiKey.FETCH, 11, unused, client_id="shop")
+    return RequestContext(unused, client, APIS[ApiKey.FETCH], 11, unused, client_id="shop")
 
 
 @pytest.mark.parametrize("strongest", range(len(BY_PRECEDENCE)))
