@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: run test pipeline peers check lint types layers bench clean help
+.PHONY: run test pipeline peers check lint types layers index bench clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -66,7 +66,24 @@ pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .
 peers: .venv/.dev .venv/.spark ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
-check: lint types layers test ## the whole of CI that needs no peer
+ifdef ROOM
+# One room: what a change to it breaks first. `make check` without ROOM runs everything, before a push.
+ROOM_CODE := $(wildcard $(ROOM))
+ROOM_TESTS := $(wildcard tests/$(ROOM))
+
+check: .venv/.dev
+	@test -n "$(ROOM_CODE)$(ROOM_TESTS)" || { echo "no room $(ROOM): try storage, protocol/records or broker/quotas"; exit 2; }
+	$(BIN)/ruff check $(ROOM_CODE) $(ROOM_TESTS)
+	$(BIN)/ruff format --check $(ROOM_CODE) $(ROOM_TESTS)
+	$(if $(ROOM_CODE),$(BIN)/mypy -p gregor.$(subst /,.,$(ROOM)))
+	$(BIN)/lint-imports >/dev/null || $(BIN)/lint-imports
+	$(if $(ROOM_TESTS),$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(ROOM_TESTS) $(ARGS))
+else
+check: lint types layers test ## the whole of CI that needs no peer; ROOM=storage checks one room
+endif
+
+index: .venv/.dev ## each API with its schema file, handler and tests
+	@$(BIN)/python -m tests.api_index
 
 bench: .venv/.dev ## side by side with Apache Kafka 3.9.1 (needs ../shared)
 	$(BIN)/python -m bench $(ARGS)
