@@ -32,6 +32,9 @@ COMMANDS = {
 }
 """The command's name -> the module with its `add_parser(subparsers)`; the parser's default `run` does the work."""
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+
 DESCRIPTION = """\
 A Kafka broker for every client from 0.8 to 4.x, and tools for Gregor and Kafka brokers.
 
@@ -60,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     named = next((word for word in words if not word.startswith("-")), None)
     commands = [named] if named in COMMANDS else list(COMMANDS)
-    options = build_parser(commands).parse_args(words)
-    status: int = options.run(options)
+    try:
+        options = build_parser(commands).parse_args(words)
+        status: int = options.run(options)
+    except KeyboardInterrupt:
+        # While modules are imported: what runs a command takes care of Ctrl-C by itself.
+        return INTERRUPTED
     return status

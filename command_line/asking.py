@@ -13,10 +13,10 @@ import trio
 
 from ..client.errors import ClientError
 from ..protocol.errors import BrokerError
+from . import INTERRUPTED
 from .reaching import SECONDS_OF_PATIENCE, reach_a_broker
 
 DEFAULT_SERVER = "localhost:9092"
-INTERRUPTED = 130
 
 
 class UsageError(Exception):
@@ -113,6 +113,11 @@ def _exit_code(error: BaseException) -> int:
         return 1
     if isinstance(error, ClientError | UsageError):
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    if isinstance(error, OSError) and error.strerror is not None:
+        # Such as a full disk behind standard output.
+        place = f"{error.filename}: " if error.filename is not None else ""
+        print(f"Error: {place}{error.strerror}", file=sys.stderr)  # noqa: T201
         return 1
     raise error
 

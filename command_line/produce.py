@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from ..client.producer.appending_cy import Delivery
 from ..client.producer.producer import Producer
 from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
 
+CHUNK_BYTES = 65_536
+"""The size of one read of standard input."""
 CONSOLE_LINGER_MS = 1000
 """kafka-console-producer's own default of --timeout, its linger.ms."""
 
@@ -57,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def work() -> None:
         line_format = LineFormat.from_properties(parse_assignments(arguments.property))
-        async with Producer(arguments.bootstrap_server, **_producer_properties(arguments)) as producer:
+        # As Kafka's tool: neither Ctrl-C nor a line that cannot be read takes back the lines before it.
+        producer = Producer(arguments.bootstrap_server, flush_on_error=True, **_producer_properties(arguments))
+        async with producer:
             await _send_lines(producer, arguments, line_format)
 
     return run_client(work, arguments.bootstrap_server)
@@ -101,9 +106,28 @@ def _checked(deliveries: list[Delivery]) -> list[Delivery]:
 
 async def _numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
     number = 0
-    async for line in trio.wrap_file(sys.stdin.buffer):
-        number += 1
-        yield number, line.rstrip(b"\n").removesuffix(b"\r")
+    unended: list[bytes] = []
+    async for chunk in _chunks_of_input():
+        first, *others = chunk.split(b"\n")
+        unended.append(first)
+        for begun in others:
+            number += 1
+            yield number, b"".join(unended).removesuffix(b"\r")
+            unended = [begun]
+    if any(unended):
+        yield number + 1, b"".join(unended).removesuffix(b"\r")
+
+
+async def _chunks_of_input() -> AsyncIterator[bytes]:
+    """Read standard input by the file descriptor, in a thread that Ctrl-C need not wait for.
+
+    A thread that is left in `sys.stdin.buffer` keeps its lock, which the interpreter needs at its end.
+    """
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    descriptor = sys.stdin.fileno()
+    while chunk := await trio.to_thread.run_sync(os.read, descriptor, CHUNK_BYTES, abandon_on_cancel=True):
+        yield chunk
 
 
 @dataclass(frozen=True, slots=True)
