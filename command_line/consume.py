@@ -14,6 +14,7 @@ from ..client.admin.client import Admin
 from ..client.consumer.consumer import Consumer
 from ..client.consumer.consumer_record import ConsumerRecord
 from ..client.errors import ClientError
+from ..client.producer.record_checks import check_offset
 from ..client.wire.cluster import TopicMetadata
 from ..protocol.errors import BrokerError
 from ..protocol.records.record import TimestampType
@@ -172,7 +173,7 @@ async def _choose_records(
     consumer.assign([(arguments.topic, arguments.partition)])
     if arguments.offset is not None and arguments.offset not in ("earliest", "latest"):
         try:
-            offset = int(arguments.offset)
+            offset = check_offset(int(arguments.offset))
         except ValueError:
             raise UsageError(f"--offset must be a number, earliest or latest, not {arguments.offset!r}") from None
         consumer.seek(arguments.topic, arguments.partition, offset)

@@ -63,6 +63,7 @@ def test_a_topic_that_does_not_exist_is_not_consumed(broker_process: BrokerProce
     [
         (("--partition", "7"), "has no partition 7: it has 1, from 0 on"),
         (("--offset", "3"), "--offset needs --partition"),
+        (("--partition", "0", "--offset", "-5"), "--offset must be a number, earliest or latest, not '-5'"),
     ],
 )
 def test_places_that_cannot_be_are_refused(
