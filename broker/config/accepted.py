@@ -1,8 +1,8 @@
-"""Kafka's keys that Gregor knows and does not need: accepted with one info line, without effect.
+"""Ignored keys: Kafka's keys that Gregor accepts with one info line, without effect.
 
-Facts of Apache Kafka 3.9.1, one key a line: name, type, default (nothing where Kafka has none). After the type, ``*``
-marks Kafka's internal keys, which DescribeConfigs leaves out, ``@`` those that may change at run time for one broker
-and ``+`` those that may for all.
+Facts of Apache Kafka 3.9.1, one key a line: name, type, default (empty if Kafka has none). After the type, ``*`` marks
+Kafka's internal keys, which DescribeConfigs leaves out, ``@`` keys that may change at run time for one broker and ``+``
+keys that may change for all brokers.
 """
 
 from dataclasses import replace
@@ -213,7 +213,7 @@ zookeeper.ssl.truststore.type STRING
 
 @cache
 def accepted_keys() -> dict[str, Key]:
-    """The table as keys, by name. Made on first use: most brokers are started without any of them."""
+    """Return the table as keys, by name. It is created on first use: most brokers need none of these keys."""
     return {key.name: key for key in map(_key, _TABLE.splitlines())}
 
 

@@ -1,4 +1,4 @@
-"""The broker's configuration: values as typed attributes, where each came from, and what may change while it runs."""
+"""The broker's configuration: values as typed attributes, with their sources and their changes at run time."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,15 @@ from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
 
 NEVER_ZERO_AT_RUN_TIME = ("max.connections", "max.connection.creation.rate")
-"""What would lock out everybody, who could change it, too (Kafka `ConnectionQuotas`)."""
+"""Keys that must not become 0 at run time: no client could connect to change them back (Kafka `ConnectionQuotas`)."""
 
 
 class BrokerConfig(SupportedKeys):
-    """Kafka's broker keys as attributes: ``message.max.bytes`` is ``config.message_max_bytes``.
+    """A broker's configuration with Kafka's keys as attributes: ``message.max.bytes`` is ``config.message_max_bytes``.
 
-    A class attribute is the default; an instance holds what was set. Three layers of text stand above the defaults, the
-    lower giving way to the higher: ``properties`` (the file and the command line), ``cluster_overrides`` and
-    ``broker_overrides`` (changed at run time, KIP-226).
+    A class attribute is the default; an instance attribute is a value that was set. Three layers of text override the
+    defaults, each later layer the earlier ones: ``properties`` (the file and the command line), ``cluster_overrides``
+    and ``broker_overrides`` (changed at run time, KIP-226).
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None, /, **values: ConfigValue) -> None:
@@ -39,7 +39,8 @@ class BrokerConfig(SupportedKeys):
             key = SUPPORTED_KEYS[attribute.replace("_", ".")]
             self.properties[key.name] = key.render(value) or ""
         self.places: dict[str, str] = {}
-        """Where each key was set, by name: a file's line, or the command line; empty for what was set by a program."""
+        """The place in which each key was set, by name: a file's line, or the command line; empty for keys set by a
+        program."""
         self._log_defaults: LogConfig | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
@@ -55,7 +56,7 @@ class BrokerConfig(SupportedKeys):
     def load(
         cls, path: Path | None = None, overrides: Iterable[str] = (), added: Mapping[str, Iterable[str]] | None = None
     ) -> "BrokerConfig":
-        """Read ``server.properties`` and ``key=value`` overrides, as ``kafka-server-start`` takes them.
+        """Read ``server.properties`` and ``key=value`` overrides, in the format of ``kafka-server-start``.
 
         ``added`` holds further items of keys that are lists. Raises :class:`ConfigError`.
         """
@@ -82,7 +83,7 @@ class BrokerConfig(SupportedKeys):
         return config
 
     def notices(self) -> tuple[list[str], list[str]]:
-        """What to tell the operator about the keys given: lines for info, lines for warning."""
+        """Return messages for the operator about the configured keys: lines for info, lines for warning."""
         rules = [name for name in self.properties if name.startswith(RULE_PREFIX)]
         others = [name for name in self.properties if name not in SUPPORTED_KEYS and name not in rules]
         needless = sorted(name for name in others if name in accepted_keys() or _is_prefixed(name))
@@ -99,12 +100,12 @@ class BrokerConfig(SupportedKeys):
         return info, warnings
 
     def key(self, name: str) -> Key | None:
-        """The broker key called ``name``, supported or merely accepted."""
+        """Return the broker key called ``name``, supported or ignored; None for an unknown name."""
         return _key_called(name)
 
     @property
     def fault_rules(self) -> dict[str, str]:
-        """The text of each fault rule by its name, as the layers have it now."""
+        """The text of each fault rule by its name, from all layers."""
         layers = (self.properties, self.cluster_overrides, self.broker_overrides)
         return {
             name.removeprefix(RULE_PREFIX): text
@@ -114,7 +115,7 @@ class BrokerConfig(SupportedKeys):
         }
 
     def text(self, name: str) -> str | None:
-        """The effective value of a broker key as text; ``None`` where it has none."""
+        """Return the effective value of a broker key as text; ``None`` if it has none."""
         for layer in (self.broker_overrides, self.cluster_overrides, self.properties):
             if name in layer:
                 return layer[name]
@@ -122,14 +123,14 @@ class BrokerConfig(SupportedKeys):
         return key.render(key.default) if key else None
 
     def is_set(self, name: str) -> bool:
-        """Whether anything but the default gives the value of ``name``."""
+        """Return whether a layer above the defaults sets ``name``."""
         return any(name in layer for layer in (self.broker_overrides, self.cluster_overrides, self.properties))
 
     def override(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Take the dynamic values given, for the whole cluster and for this broker, in place of the earlier ones.
+        """Replace the dynamic values of the whole cluster and of this broker.
 
-        What does not pass :func:`validate_broker_change` (a Kafka's metadata may have it) is left out. Keys without a
-        dynamic value return to the static one.
+        Values that :func:`validate_broker_change` refuses (Kafka's metadata may have such values) are left out. Keys
+        without a dynamic value return to the static one.
         """
         touched = {*self.cluster_overrides, *self.broker_overrides, *cluster, *broker}
         self.cluster_overrides = {name: text for name, text in cluster.items() if _may_change(name, text)}
@@ -141,15 +142,15 @@ class BrokerConfig(SupportedKeys):
 
     @property
     def security_protocols(self) -> dict[str, str]:
-        """Security protocol by listener name."""
+        """The security protocol by listener name."""
         return parse_protocol_map(self.listener_security_protocol_map)
 
     def topic_defaults(self) -> dict[str, str]:
-        """What a topic without properties of its own has, as text by topic key."""
+        """Return the configuration of a topic without properties of its own, as text by topic key."""
         return {name: self.topic_default(name) for name in TOPIC_KEYS}
 
     def topic_default(self, name: str) -> str:
-        """The broker's value for the topic key ``name``, as text in the topic key's unit."""
+        """Return the broker's value for the topic key ``name``, as text in the topic key's unit."""
         row = TOPIC_KEYS[name]
         for fallback in row.fallbacks:
             if self.is_set(fallback):
@@ -158,7 +159,7 @@ class BrokerConfig(SupportedKeys):
         return row.key.render(row.key.default) or ""
 
     def log_config(self, topic_properties: Mapping[str, str] | None = None) -> LogConfig:
-        """Settings of the log of a topic with these properties over the broker's defaults."""
+        """Return the log settings of a topic with these properties over the broker's defaults."""
         if self._log_defaults is None:
             self._log_defaults = LogConfig.from_properties(self.topic_defaults())
         return LogConfig.from_properties(topic_properties or {}, defaults=self._log_defaults)
@@ -171,7 +172,7 @@ class BrokerConfig(SupportedKeys):
             setattr(self, key.attribute, key.parse(text or ""))
 
     def _resolve(self) -> None:
-        """Fill in what follows from several keys, and check that they agree."""
+        """Set the values that follow from several keys, and check that these keys agree."""
         self._log_defaults = None
         if "broker.id" in self.properties and "node.id" not in self.properties:
             self.node_id = self.broker_id
@@ -186,9 +187,9 @@ class BrokerConfig(SupportedKeys):
 
 
 def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
-    """Raise :class:`ConfigError` where the broker key ``name`` cannot take ``text`` at run time (KIP-226).
+    """Raise :class:`ConfigError` if the broker key ``name`` cannot be set to ``text`` at run time (KIP-226).
 
-    A key that is nobody's may be a plug-in's: Kafka stores it, and so do we.
+    An unknown key may belong to a plug-in: Kafka stores it, and so does Gregor.
     """
     key = _key_called(name)
     if key is None and name.startswith(FAULT_PREFIX):
@@ -202,7 +203,7 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
         raise ConfigError(f"{reason}: Set({name})")
     value = key.parse(text)
     if name in NEVER_ZERO_AT_RUN_TIME and value == 0:
-        # Kafka's own words. Nobody could connect to take it back, nor after a restart.
+        # Kafka's own message. No client could connect to undo the change, not even after a restart.
         reason = f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
         raise ConfigError(f"{reason} for configuration Invalid dynamic configuration")
     if name == "max.connections.per.ip.overrides":
@@ -210,7 +211,7 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
 
 
 def check_connections_per_ip(most: str, overrides: str) -> None:
-    """Raise :class:`ConfigError` where no address may connect (Kafka `KafkaConfig.validateValues`)."""
+    """Raise :class:`ConfigError` if no address could connect (Kafka `KafkaConfig.validateValues`)."""
     if most.strip() == "0" and not overrides:
         raise ConfigError(
             "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides "
@@ -219,7 +220,7 @@ def check_connections_per_ip(most: str, overrides: str) -> None:
 
 
 def check_faults_allowed(config: BrokerConfig, name: str) -> None:
-    """Raise :class:`InvalidFaultError` for a key about faults where the broker is not to have any."""
+    """Raise :class:`InvalidFaultError` for a fault key on a broker without fault injection."""
     if name.startswith(FAULT_PREFIX) and not config.gregor_fault_injection_enable:
         raise InvalidFaultError(f"{name}: this broker injects no faults; start it with {ENABLE}=true")
 
@@ -248,7 +249,7 @@ def _may_change(name: str, text: str) -> bool:
 
 
 def _is_prefixed(name: str) -> bool:
-    """Whether ``name`` configures one listener or a plug-in, which Kafka never reports as unknown."""
+    """Return whether ``name`` configures one listener or a plug-in, which Kafka never reports as unknown."""
     return name.startswith(("listener.name.", "rlmm.config.", "rsm.config.", "metrics.context."))
 
 

@@ -4,7 +4,7 @@ from .declare import integer, long, optional_string, string
 
 
 class ClusterKeys:
-    """Who this broker is, and how metadata and quotas are kept."""
+    """A section of keys for the node's identity, metadata and quotas."""
 
     node_id = integer(1, "Number of this broker, unique in its cluster.", least=0)
     broker_id = integer(-1, "The older name of node.id.")

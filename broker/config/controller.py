@@ -4,7 +4,7 @@ from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, word
 
 
 class ControllerKeys:
-    """Where the controller is, how brokers show that they live, and how leaders are chosen."""
+    """A section of keys for the controller's address, heartbeats, and leader elections."""
 
     process_roles = words(
         (),

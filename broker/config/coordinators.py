@@ -9,7 +9,7 @@ _ASSIGNORS = (
 
 
 class CoordinatorKeys:
-    """Limits and delays of the group and transaction coordinators, and shapes of their internal topics."""
+    """A section of keys for the group and transaction coordinators and their internal topics."""
 
     group_initial_rebalance_delay_ms = integer(
         3000, "Milliseconds that a new group waits for more members before its first rebalance."

@@ -1,8 +1,8 @@
 """Declarations of broker keys as class attributes: ``num_partitions = integer(1, "Partitions of ...", least=1)``.
 
-To a type checker such an attribute is its value; the class keeps a :class:`Declaration`, from which ``BrokerConfig``
-makes the :class:`~.keys.Key` and its own plain default. So one line is the source of type, default, range, sentence
-and help, and reading ``config.num_partitions`` costs no more than any attribute.
+For a type checker such an attribute is its value; the class holds a :class:`Declaration`, from which ``BrokerConfig``
+creates the :class:`~.keys.Key` and its own plain default. So one line defines type, default, range, sentence and help,
+and reading ``config.num_partitions`` costs no more than any attribute.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _V = TypeVar("_V", bound=ConfigValue)
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """All of a key but its name, which the attribute gives."""
+    """A declaration of a key without its name, which is the attribute's."""
 
     type: ConfigType
     default: ConfigValue
@@ -26,62 +26,62 @@ class Declaration:
     more: dict[str, Any]
 
     def named(self, attribute: str) -> Key:
-        """The key: an attribute's underscores are the name's dots, as no supported key has an underscore of its own."""
+        """Return the key: underscores of the attribute become dots, as no supported key has an underscore."""
         return Key(attribute.replace("_", "."), self.type, self.default, self.sentence, **self.more)
 
 
 def boolean(default: bool, sentence: str, **more: Any) -> bool:
-    """A BOOLEAN key."""
+    """Declare a BOOLEAN key."""
     return _declared(ConfigType.BOOLEAN, default, sentence, more)
 
 
 def short(default: int, sentence: str, **more: Any) -> int:
-    """A SHORT key, 16 bits."""
+    """Declare a SHORT key, 16 bits."""
     return _declared(ConfigType.SHORT, default, sentence, more)
 
 
 def integer(default: int, sentence: str, **more: Any) -> int:
-    """An INT key, 32 bits."""
+    """Declare an INT key, 32 bits."""
     return _declared(ConfigType.INT, default, sentence, more)
 
 
 def optional_integer(sentence: str, **more: Any) -> int | None:
-    """An INT key, 32 bits, without a default."""
+    """Declare an INT key, 32 bits, without a default."""
     return _declared(ConfigType.INT, None, sentence, more)
 
 
 def long(default: int, sentence: str, **more: Any) -> int:
-    """A LONG key, 64 bits."""
+    """Declare a LONG key, 64 bits."""
     return _declared(ConfigType.LONG, default, sentence, more)
 
 
 def optional_long(sentence: str, **more: Any) -> int | None:
-    """A LONG key, 64 bits, without a default."""
+    """Declare a LONG key, 64 bits, without a default."""
     return _declared(ConfigType.LONG, None, sentence, more)
 
 
 def double(default: float, sentence: str, **more: Any) -> float:
-    """A DOUBLE key."""
+    """Declare a DOUBLE key."""
     return _declared(ConfigType.DOUBLE, default, sentence, more)
 
 
 def string(default: str, sentence: str, **more: Any) -> str:
-    """A STRING key."""
+    """Declare a STRING key."""
     return _declared(ConfigType.STRING, default, sentence, more)
 
 
 def optional_string(sentence: str, **more: Any) -> str | None:
-    """A STRING key, without a default."""
+    """Declare a STRING key without a default."""
     return _declared(ConfigType.STRING, None, sentence, more)
 
 
 def words(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:
-    """A LIST key: words separated by commas."""
+    """Declare a LIST key: words separated by commas."""
     return _declared(ConfigType.LIST, default, sentence, more)
 
 
 def pieces(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:
-    """A STRING key that is a list in all but Kafka's type for it."""
+    """Declare a STRING key that is a list, although Kafka does not give it the type LIST."""
     return _declared(ConfigType.STRING, default, sentence, {**more, "is_list": True})
 
 

@@ -1,4 +1,4 @@
-"""Keys of a broker that Kafka knows only as dynamic configurations, and not in its table of keys (`DynamicConfig`)."""
+"""Broker keys that Kafka has only as dynamic configurations, outside of its table of keys (`DynamicConfig`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that hold fault rules, ``gregor.fault.rule.NAME``: there are as many as somebody wants (`broker/faults/`)."""
+"""Keys that hold fault rules, ``gregor.fault.rule.NAME``, in any number (`broker/faults/`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ SENTENCE = "A fault that this broker has on purpose, such as `api=Produce topic=
 
 
 class InvalidFaultError(ConfigError):
-    """A fault that cannot be had: a rule that makes no sense, or a key that does not exist."""
+    """An error for an invalid fault rule or an unknown fault key."""
 
 
 class FaultRuleKey(Key):
     """A key whose text must be a fault rule."""
 
     def parse(self, text: str) -> ConfigValue:
-        """The text itself. Raises InvalidFaultError."""
-        # The grammar of rules is not loaded by brokers that have none.
+        """Return the text itself. Raises InvalidFaultError for an invalid rule."""
+        # Brokers without rules do not load their grammar.
         from ..faults.rule_syntax import FaultRuleError, check_rule_name, parse_rule
 
         try:
@@ -33,14 +33,14 @@ class FaultRuleKey(Key):
 
 
 def fault_rule_key(name: str) -> Key | None:
-    """The key of that name if it holds a fault rule."""
+    """Return the key of that name if it holds a fault rule, else None."""
     if not name.startswith(RULE_PREFIX):
         return None
     return FaultRuleKey(name, ConfigType.STRING, None, SENTENCE, update=Update.CLUSTER_WIDE)
 
 
 def check_faults(properties: Mapping[str, str]) -> None:
-    """Raise InvalidFaultError for a rule among a broker's settings that cannot be."""
+    """Raise InvalidFaultError for an invalid fault rule among a broker's settings."""
     for name, text in properties.items():
         key = fault_rule_key(name)
         if key is not None:

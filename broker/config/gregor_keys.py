@@ -4,7 +4,7 @@ from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, piec
 
 
 class GregorKeys:
-    """What only Gregor can be told."""
+    """A section of the keys that only Gregor has."""
 
     gregor_client_census_max_clients = integer(
         1000, "Most clients whose API versions the broker keeps, for `gregor clients` and metrics.", least=1

@@ -1,4 +1,4 @@
-"""``gregor.create.topics``: topics that exist before the broker serves anybody."""
+"""``gregor.create.topics``: topics that are created before the broker serves clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLICIES = ("delete", "compact")
 
 
 class InitialTopic(NamedTuple):
-    """A topic to create at the start, with topic keys of its own."""
+    """A topic to create at the start, with its own topic keys."""
 
     name: str
     partitions: int
@@ -26,8 +26,8 @@ class InitialTopic(NamedTuple):
 def parse_initial_topics(pieces: Iterable[str]) -> list[InitialTopic]:
     """Return the topics that the pieces of ``gregor.create.topics`` name, each ``name:partitions:replication:policy``.
 
-    That is the form of KAFKA_CREATE_TOPICS of the wurstmeister/kafka image; line ends separate as commas do, and a part
-    with "=" is a topic key. Raises ConfigError for what has another form.
+    The form is that of KAFKA_CREATE_TOPICS of the wurstmeister/kafka image; line ends separate topics as commas do, and
+    a part with "=" is a topic key. Raises ConfigError for any other form.
     """
     texts = [text.strip() for piece in pieces for text in piece.splitlines()]
     topics = [_parsed(text) for text in texts if text]

@@ -1,7 +1,7 @@
-"""What a configuration key is: type, range, sentence, when it may change; and how text becomes its value.
+"""Configuration keys: type, range, sentence and update mode of a key, and the conversion of text to its value.
 
-Kafka's ``ConfigDef`` is the model: names, types, ranges and the wording of a refusal are its own, so that an operator
-who knows Kafka reads our messages at once.
+Kafka's ``ConfigDef`` is the model: names, types, ranges and the wording of refusals are Kafka's, so that an operator
+who knows Kafka recognizes Gregor's messages.
 """
 
 import enum
@@ -20,11 +20,11 @@ ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; its text is one line that says what to change."""
+    """An error for an invalid configuration; its text is one line that says what to change."""
 
 
 class ConfigType(enum.IntEnum):
-    """Type of a key, numbered as in DescribeConfigsResponse (KIP-569)."""
+    """A type of a key, numbered as in DescribeConfigsResponse (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -38,7 +38,7 @@ class ConfigType(enum.IntEnum):
 
 
 class Update(enum.Enum):
-    """When a broker key may change (KIP-226): at start only, for one broker, or for the whole cluster at once."""
+    """An update mode of a broker key (KIP-226): at start only, for one broker, or for the whole cluster."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -47,12 +47,12 @@ class Update(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One configuration key.
+    """A configuration key.
 
-    ``least`` and ``most`` bound numbers inclusively, but for ``or_equal``, which is allowed too; ``one_of`` bounds
-    strings, or each element of a list; all of the text must match ``pattern``, or is refused with the words
-    ``otherwise``. ``is_list`` marks STRING keys that
-    Kafka itself takes apart at commas. ``internal`` keys are Kafka's own secrets: it takes them and does not list them.
+    ``least`` and ``most`` are inclusive bounds of numbers, ``or_equal`` is allowed as well; ``one_of`` lists the valid
+    strings, or elements of a list; the whole text must match ``pattern``, or is refused with the message ``otherwise``.
+    ``is_list`` marks STRING keys that Kafka itself splits at commas. ``internal`` keys are Kafka's internal ones: Kafka
+    accepts them and does not list them.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Key:
 
     @property
     def attribute(self) -> str:
-        """Name of the attribute that holds this key's value."""
+        """The name of the attribute that holds this key's value."""
         return self.name.replace(".", "_")
 
     @property
@@ -81,7 +81,7 @@ class Key:
 
     @property
     def valid_values(self) -> str:
-        """The range in words, empty where anything of the type will do."""
+        """The range in words, empty if any value of the type is valid."""
         if self.one_of:
             return "one of " + ", ".join(self.one_of)
         if self.least is not None and self.most is not None:
@@ -92,9 +92,9 @@ class Key:
         return ""
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that ``text`` stands for.
+        """Return the value of ``text``.
 
-        Raises :class:`ConfigError` in the words of Kafka's ConfigException where it has none.
+        Raises :class:`ConfigError` with the message of Kafka's ConfigException for an invalid text.
         """
         trimmed = text.strip()
         if self.pattern and not re.fullmatch(self.pattern, trimmed):
@@ -117,7 +117,7 @@ class Key:
         return value
 
     def render(self, value: ConfigValue) -> str | None:
-        """``value`` as text that :meth:`parse` takes, ``None`` where there is no value."""
+        """Return ``value`` as text for :meth:`parse`, ``None`` if there is no value."""
         if value is None or (value == () and self.is_list):
             return None
         if isinstance(value, bool):
@@ -136,7 +136,7 @@ class Key:
 
     def _integer(self, text: str) -> int:
         lowest, highest = _TYPE_LIMITS[self.type.name]
-        # int() alone would take underscores and other scripts' digits, which Java's parser refuses.
+        # int() alone would accept underscores and other scripts' digits, which Java's parser refuses.
         digits = text[1:] if text[:1] in ("-", "+") else text
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 20 or not lowest <= int(text) <= highest:
             raise self._refusal(text, f"Not a number of type {self.type.name}")

@@ -1,4 +1,4 @@
-"""How the keys of listeners must agree with each other (Kafka ``KafkaConfig.validateValues``)."""
+"""Consistency rules for the keys of listeners (Kafka ``KafkaConfig.validateValues``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (what must not be advertised)
 
 
 def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
-    """Raise :class:`ConfigError` for listeners that cannot be opened, or must not be advertised, as configured."""
+    """Raise :class:`ConfigError` for configured listeners that cannot be opened or must not be advertised."""
     controllers = {name.upper() for name in config.controller_listener_names}
     protocol_map = parse_protocol_map(config.listener_security_protocol_map)
     try:

@@ -1,4 +1,4 @@
-"""Where the broker listens: ``listeners`` and the keys that go with it, as Kafka writes them."""
+"""The broker's listening addresses: ``listeners`` and related keys, in Kafka's syntax."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class ListenerError(ValueError):
-    """A listener cannot be opened as configured; the text says what to change."""
+    """An error for a listener that cannot be opened as configured; its text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``NAME://host:port``; an empty host means all interfaces, port 0 any free one."""
+    """An address ``NAME://host:port``; an empty host means all interfaces, port 0 any free port."""
 
     name: str
     host: str
@@ -35,7 +35,7 @@ class Endpoint:
 
 
 def parse_endpoints(key: str, items: Iterable[str]) -> list[Endpoint]:
-    """The endpoints in the value of the configuration ``key``. Raises ListenerError for a malformed one."""
+    """Return the endpoints in the value of the configuration ``key``. Raises ListenerError for a malformed one."""
     endpoints = []
     for item in items:
         found = ENDPOINT.fullmatch(item.strip())
@@ -55,7 +55,7 @@ def parse_protocol_map(entries: Iterable[str]) -> dict[str, str]:
 
 
 def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
-    """The security protocol of a listener, from ``listener.security.protocol.map``. Raises ListenerError."""
+    """Return a listener's security protocol, from ``listener.security.protocol.map``. Raises ListenerError."""
     protocol = protocol_map.get(name, name).upper()
     if protocol not in SECURITY_PROTOCOLS:
         raise ListenerError(f"listener {name} has no security protocol: add it to listener.security.protocol.map")
@@ -64,7 +64,7 @@ def security_protocol(name: str, protocol_map: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """How listening sockets are made; a buffer's size of -1 leaves it to the operating system."""
+    """A set of options of listening sockets; a buffer size of -1 leaves it to the operating system."""
 
     backlog: int = 50
     send_buffer_bytes: int = -1
@@ -72,9 +72,9 @@ class SocketOptions:
 
 
 def open_sockets(endpoint: Endpoint, options: SocketOptions) -> list[socket.socket]:
-    """Listening, non-blocking sockets for every address that the endpoint's host stands for.
+    """Return listening, non-blocking sockets for every address of the endpoint's host.
 
-    All interfaces are one socket for both IP versions where the system has IPv6. Raises ListenerError.
+    All interfaces are one socket for both IP versions if the system has IPv6. Raises ListenerError.
     """
     sockets: list[socket.socket] = []
     port = endpoint.port
@@ -119,7 +119,7 @@ def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socke
 
 
 def _set_buffers(listening: socket.socket, options: SocketOptions) -> None:
-    """Sizes that the sockets of accepted clients inherit."""
+    """Set the buffer sizes, which the sockets of accepted clients inherit."""
     sizes = {socket.SO_SNDBUF: options.send_buffer_bytes, socket.SO_RCVBUF: options.receive_buffer_bytes}
     for option, size_bytes in sizes.items():
         if size_bytes >= 0:
@@ -128,13 +128,16 @@ def _set_buffers(listening: socket.socket, options: SocketOptions) -> None:
 
 @lru_cache(maxsize=1)
 def parse_counts(text: str) -> Mapping[str, int]:
-    """``max.connections.per.ip.overrides``: connections by address; names are looked up once. Raises ListenerError."""
+    """Return the connections by address of ``max.connections.per.ip.overrides``; each name is resolved once.
+
+    Raises ListenerError.
+    """
     return {address: count for host, count in _counts_by_host(text) for address in _resolved(host)}
 
 
 @lru_cache(maxsize=1)
 def known_counts(text: str) -> Mapping[str, int]:
-    """As `parse_counts`, at run time: hosts that cannot be found are left out, with a warning."""
+    """Return the counts as `parse_counts` does, at run time: unknown hosts are left out, with a warning."""
     counts = {}
     for host, count in _counts_by_host(text):
         try:
@@ -145,7 +148,7 @@ def known_counts(text: str) -> Mapping[str, int]:
 
 
 def check_counts(text: str) -> None:
-    """Check the form of ``max.connections.per.ip.overrides``, and look up nothing. Raises ConfigError."""
+    """Check the form of ``max.connections.per.ip.overrides``, without resolving names. Raises ConfigError."""
     try:
         _counts_by_host(text)
     except ListenerError as error:
@@ -170,6 +173,6 @@ def _resolved(host: str) -> list[str]:
 
 
 def plain_address(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Host and port of a socket's address, an IPv4 client of a dual socket shown as IPv4."""
+    """Return host and port of a socket's address; an IPv4 client of a dual-stack socket is shown as IPv4."""
     host, port = address[0], address[1]
     return host.removeprefix("::ffff:") if "." in host else host, port

@@ -18,7 +18,7 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 class LogKeys:
-    """Where records are kept, for how long, and what may be appended."""
+    """A section of keys for the logs' directories, retention, and limits of appends."""
 
     log_dir = string("./gregor-data", "Directory of the logs if log.dirs is not set.")
     log_dirs = pieces((), "Directories of the logs; a new partition goes to the one with the fewest partitions.")

@@ -4,7 +4,7 @@ from .declare import CLUSTER_WIDE, PER_BROKER, boolean, integer, long, pieces, s
 
 
 class NetworkKeys:
-    """How clients reach the broker, and what each may ask of it."""
+    """A section of keys for listeners, connections, and limits of requests."""
 
     listeners = pieces(
         ("PLAINTEXT://localhost:9092",),

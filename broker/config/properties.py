@@ -10,7 +10,7 @@ _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(NamedTuple):
-    """A value and the line, counted from 1, that its key stands in."""
+    """A value and the number, counted from 1, of its key's line."""
 
     value: str
     line: int
@@ -25,7 +25,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def parse_numbered_properties(text: str) -> dict[str, Property]:
-    """Return the same with the number of each key's line. Raises ``ValueError`` that names the line."""
+    """Return values with the line number of each key. Raises ``ValueError`` that names the line."""
     found: dict[str, Property] = {}
     for number, line in _logical_lines(text):
         match = _KEY_END.search(line)
@@ -40,7 +40,7 @@ def parse_numbered_properties(text: str) -> dict[str, Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with continuations joined, without comments and blank ones, and the number of each one's first."""
+    """Yield logical lines with the number of their first line: continuations joined, comments and blanks skipped."""
     pending, first = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(" \t\f")

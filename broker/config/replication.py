@@ -1,14 +1,14 @@
-"""Keys of replication: how followers copy, and when they count as in sync."""
+"""Keys of replication: copying by followers, and the condition for being in sync."""
 
 from .declare import CLUSTER_WIDE, integer, long, optional_string
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
-"""What Kafka has of this kind (KIP-392)."""
+"""Kafka's two replica selectors (KIP-392)."""
 
 
 class ReplicationKeys:
-    """How brokers copy partitions from each other."""
+    """A section of keys for the copying of partitions between brokers."""
 
     num_replica_fetchers = integer(
         1, "Connections over which a broker copies from each other broker.", update=CLUSTER_WIDE, least=1

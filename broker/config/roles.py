@@ -1,6 +1,6 @@
-"""What a node is in its cluster, from ``process.roles`` and the keys that go with it (Kafka ``KafkaConfig``).
+"""The roles of a node in its cluster, from ``process.roles`` and related keys (Kafka ``KafkaConfig``).
 
-Kafka's controllers are a quorum. Gregor's is one node: of several voters the first.
+Kafka's controllers are a quorum. Gregor has one controller: the first of several voters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .listeners import Endpoint, ListenerError, parse_endpoints, parse_protocol_
 from .table import SupportedKeys
 
 UNKNOWN_NODE = -1
-"""The controller's id where only its address is configured."""
+"""The controller's id if only its address is configured."""
 
 _VOTER = re.compile(r"(?P<id>\d+)@(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
 _SERVER = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
@@ -22,7 +22,7 @@ _SERVER = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<host>[^:\[\]]+)):(?P<p
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A controller: its node id and where its listener is."""
+    """A controller: its node id and its listener's address."""
 
     node_id: int
     host: str
@@ -31,25 +31,25 @@ class Voter:
 
 @dataclass(frozen=True)
 class Roles:
-    """What one node does."""
+    """A record of one node's roles."""
 
     is_broker: bool
     is_controller: bool
     controller: Voter | None
     """The controller to follow; None for the controller itself."""
     controller_listener: Endpoint | None
-    """Where the controller is to be reached by other nodes; None if it cannot be."""
+    """The controller's listener for other nodes; None if they cannot connect."""
     passed_over: tuple[Voter, ...] = ()
-    """Voters that stand behind the first one, and decide nothing."""
+    """The voters after the first one, which Gregor ignores."""
 
     @cached_property
     def is_alone(self) -> bool:
-        """Whether no other node can belong to the cluster."""
+        """Whether no other node can join the cluster."""
         return self.is_controller and self.controller_listener is None
 
 
 def roles_of(config: SupportedKeys) -> Roles:
-    """What this node is. Raises :class:`ConfigError`, for the most part in Kafka's words."""
+    """Return the roles of this node. Raises :class:`ConfigError`, mostly with Kafka's messages."""
     try:
         return _roles_of(config)
     except ListenerError as error:
@@ -92,7 +92,7 @@ def _roles_of(config: SupportedKeys) -> Roles:
 
 
 def inter_broker_listener(config: SupportedKeys) -> str:
-    """Name of the listener over which brokers talk to this one. Raises :class:`ConfigError`."""
+    """Return the name of the listener that other brokers use. Raises :class:`ConfigError`."""
     controllers = {name.upper() for name in config.controller_listener_names}
     names = [e.name for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
     wanted = (config.inter_broker_listener_name or "").upper()
@@ -107,7 +107,7 @@ def _controller_listener(config: SupportedKeys) -> Endpoint | None:
     controllers = {name.upper() for name in config.controller_listener_names}
     protocols = {"CONTROLLER": "PLAINTEXT", **parse_protocol_map(config.listener_security_protocol_map)}
     for endpoint in parse_endpoints("listeners", config.listeners):
-        # Kafka's own files have controllers behind TLS that no other node will ever ask: they must still start.
+        # Kafka's sample files have TLS listeners for controllers that no other node uses: such files must still work.
         if endpoint.name in controllers and security_protocol(endpoint.name, protocols) == "PLAINTEXT":
             return endpoint
     return None

@@ -1,4 +1,4 @@
-"""The table of keys as text: a commented ``server.properties``, and the list that ``gregor config`` prints."""
+"""The table of keys as text: a commented ``server.properties``, and the output of ``gregor config``."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ PREAMBLE = """\
 
 
 def server_properties() -> str:
-    """The whole file: each key commented out, at its default."""
+    """Return the whole file: each key commented out, with its default."""
     return PREAMBLE + "".join(_section(section) for section in SECTIONS)
 
 
 def described(words: Iterable[str] = ()) -> Iterator[str]:
-    """One paragraph for each key whose name contains one of ``words``, or for all."""
+    """Yield one paragraph for each key whose name contains one of ``words``, or for all keys."""
     wanted = list(words)
     for key in SUPPORTED_KEYS.values():
         if not key.internal and (not wanted or any(word in key.name for word in wanted)):
@@ -55,7 +55,7 @@ def described(words: Iterable[str] = ()) -> Iterator[str]:
 
 
 def why_none(word: str) -> str | None:
-    """Say why no key is described for ``word``; None if some are."""
+    """Return a message why no key is described for ``word``; None if some are."""
     if any(word in key.name for key in SUPPORTED_KEYS.values() if not key.internal):
         return None
     accepted = [name for name in accepted_keys() if word in name]

@@ -1,4 +1,4 @@
-"""The one table of broker keys that Gregor acts on, gathered from the declarations by subject."""
+"""The table of supported broker keys, collected from the declarations by subject."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,11 +25,11 @@ SECTIONS: Final = (
 
 
 class SupportedKeys(ClusterKeys, ControllerKeys, ReplicationKeys, NetworkKeys, LogKeys, CoordinatorKeys, GregorKeys):
-    """All sections as one class: what ``BrokerConfig`` has as attributes."""
+    """A class with the keys of all sections: the attributes of ``BrokerConfig``."""
 
 
 def section_keys(section: type) -> Iterator[Key]:
-    """Keys that one section declares, in its order."""
+    """Yield the keys that one section declares, in its order."""
     for attribute, declaration in vars(section).items():
         if isinstance(declaration, Declaration):
             yield declaration.named(attribute)

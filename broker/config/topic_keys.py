@@ -1,6 +1,6 @@
 """The configuration of one topic: Kafka's 36 keys, most of which share type, range and sentence with a broker key.
 
-Kafka's ``LogConfig`` and ``ServerTopicConfigSynonyms`` say which broker key a topic falls back to.
+Kafka's ``LogConfig`` and ``ServerTopicConfigSynonyms`` define the broker keys that are a topic's fallbacks.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,17 @@ _UNITS_MS: Final = {"hours": 3_600_000, "minutes": 60_000}
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A topic's key, and the broker keys that give its default; of several, the first that is set counts."""
+    """A topic's key, and the broker keys of its default; the first of them that is set applies."""
 
     key: Key
     fallbacks: tuple[str, ...] = ()
 
 
 def milliseconds(broker_key: str, value: ConfigValue) -> ConfigValue:
-    """``value`` of a broker key in the unit of the topic's key: hours and minutes become milliseconds, -1 stays."""
+    """Return ``value`` of a broker key in the unit of the topic's key: hours and minutes become milliseconds.
+
+    The value -1 stays.
+    """
     factor = _UNITS_MS.get(broker_key.rpartition(".")[2], 1)
     return value * factor if isinstance(value, int) and factor > 1 and value > 0 else value
 
@@ -120,7 +123,8 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
 
 
 def validate_topic_properties(properties: Mapping[str, str]) -> None:
-    """Raise :class:`ConfigError` in Kafka's words (``LogConfig.validate``) where a topic cannot have ``properties``."""
+    """Raise :class:`ConfigError` with Kafka's message (``LogConfig.validate``) if a topic cannot have
+    ``properties``."""
     values: dict[str, ConfigValue] = {}
     for name, text in properties.items():
         if name not in TOPIC_KEYS:

@@ -1,4 +1,4 @@
-"""Faults on demand: a broker that is slow, refuses, hangs up or cheats when told to, for tests of what clients do then.
+"""Fault injection: delays, refusals, closed connections and truncated answers on demand, for tests of clients.
 
     gregor.fault.rule.NAME = api=Produce topic=orders delay=20ms           a dynamic broker configuration (KIP-226)
                     |

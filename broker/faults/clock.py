@@ -1,4 +1,4 @@
-"""A clock that can be moved: a broker that takes a wrong time for the right one (`gregor.fault.clock.offset.ms`)."""
+"""A clock with an adjustable offset, for a broker with a wrong time (`gregor.fault.clock.offset.ms`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ...storage.clock import Clock
 
 
 class MovableClock:
-    """Another clock's time, so many milliseconds off.
+    """A clock that is a fixed offset away from another clock.
 
-    It is the time of records, retention and expiry. Waits and deadlines (sessions, purgatory) count time that passes,
-    which no clock on a wall can change.
+    Its time is used for records, retention and expiry. Waits and deadlines (sessions, purgatory) use monotonic time,
+    which no wall clock changes.
     """
 
     __slots__ = ("_clock", "offset_ms")
@@ -19,5 +19,5 @@ class MovableClock:
         self.offset_ms = 0
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as far as this broker knows; never before it."""
+        """Return milliseconds since the epoch with the offset; never negative."""
         return max(self._clock.now_ms() + self.offset_ms, 0)

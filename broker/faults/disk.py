@@ -1,7 +1,7 @@
-"""Files that are slow or fail: a `Files` around the real one that asks the rules before it writes, syncs and reads.
+"""Files with injected delays and errors: a `Files` that applies the rules before it writes, syncs and reads.
 
-A delay holds up the thread that does the work. Appends are made in the event loop's thread, so a slow disk makes
-everybody wait, as a really slow one does here.
+A delay blocks the thread of the operation. Appends run in the event loop's thread, so a slow disk delays every request,
+as a really slow disk does here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .rule import DiskOperation
 
 
 class DiskPlace(NamedTuple):
-    """Whose file it is."""
+    """A place of a file: its log directory and its partition."""
 
     directory: str
     """The log directory, absolute."""
@@ -26,11 +26,11 @@ class DiskPlace(NamedTuple):
 
 
 Strike: TypeAlias = Callable[[DiskOperation, DiskPlace], None]
-"""Called before each operation; it may take its time, and raise OSError."""
+"""Called before each operation; it may block, and raise OSError."""
 
 
 class FaultyFiles:
-    """`Files` that the rules may strike; the rest goes straight through."""
+    """A `Files` whose operations rules may delay or fail."""
 
     def __init__(self, files: Files, strike: Strike) -> None:
         self._files = files
@@ -47,14 +47,14 @@ class FaultyFiles:
         self.remove_tree = files.remove_tree
 
     def open(self, path: str, *, create: bool = False) -> FaultyFile:
-        """As `Files.open`; a file that is to be created takes space."""
+        """Open a file as `Files.open` does; creating a file counts as an append."""
         place = place_of(path)
         if create:
             self._strike(DiskOperation.APPEND, place)
         return FaultyFile(self._files.open(path, create=create), place, self._strike)
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """As `Files.replace`."""
+        """Replace a file as `Files.replace` does."""
         place = place_of(path)
         self._strike(DiskOperation.APPEND, place)
         if sync:
@@ -62,7 +62,7 @@ class FaultyFiles:
         self._files.replace(path, data, sync=sync)
 
     def sync_directory(self, directory: str) -> None:
-        """As `Files.sync_directory`."""
+        """Sync a directory as `Files.sync_directory` does."""
         self._strike(DiskOperation.FSYNC, place_of(f"{directory}/"))
         self._files.sync_directory(directory)
 
@@ -84,28 +84,28 @@ class FaultyFile:
         self.close = file.close
 
     def write_at(self, data: Buffer, position: int, /) -> int:
-        """As `StoredFile.write_at`."""
+        """Write as `StoredFile.write_at` does."""
         self._strike(DiskOperation.APPEND, self._place)
         return self._file.write_at(data, position)
 
     def read_at(self, size_bytes: int, position: int, /) -> bytes:
-        """As `StoredFile.read_at`."""
+        """Read as `StoredFile.read_at` does."""
         self._strike(DiskOperation.READ, self._place)
         return self._file.read_at(size_bytes, position)
 
     def map_table(self, size_bytes: int) -> MappedTable:
-        """As `StoredFile.map_table`: the table's space is allocated."""
+        """Map a table as `StoredFile.map_table` does; allocating its space counts as an append."""
         self._strike(DiskOperation.APPEND, self._place)
         return self._file.map_table(size_bytes)
 
     def sync(self) -> None:
-        """As `StoredFile.sync`."""
+        """Sync the file as `StoredFile.sync` does."""
         self._strike(DiskOperation.FSYNC, self._place)
         self._file.sync()
 
 
 def place_of(path: str) -> DiskPlace:
-    """Whose file the path is, by its directory's name."""
+    """Return the place of a path, by the name of its directory."""
     parent = os.path.abspath(os.path.dirname(path))
     name = paths.parse_partition_directory(os.path.basename(parent))
     if name is None:

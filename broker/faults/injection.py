@@ -1,4 +1,4 @@
-"""The fault rules of a broker that are in force, for those who ask on behalf of a request or a file."""
+"""The active fault rules of a broker, for the code that serves requests or files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class FaultInjection:
-    """What goes wrong in one broker on purpose."""
+    """A set of the active fault rules of one broker."""
 
     def __init__(self, clock: Clock, *, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is what `self.clock` moves away from; `now_s` is what schedules count by."""
+        """Move `self.clock` relative to `clock`, and count the time of schedules by `now_s`."""
         self.clock = MovableClock(clock)
         self.files = FaultyFiles(OsFiles(), self._strike_disk)
         self._now_s = now_s
@@ -35,7 +35,7 @@ class FaultInjection:
         self._strikes_of_the_past: Counter[str] = Counter()
 
     def take(self, texts: Mapping[str, str], clock_offset_ms: int) -> None:
-        """Let these rules, by name, and no others be in force from now on; those that were so before go on counting.
+        """Replace the active rules by these, given by name; rules that stay active keep their counts.
 
         Raises FaultRuleError.
         """
@@ -52,7 +52,7 @@ class FaultInjection:
             if rules.get(name) is not known:
                 known.has_ended.set()
                 self._strikes_of_the_past[name] += known.strike_count
-                logger.warning("fault rule %s has ended after %d strikes", name, known.strike_count)
+                logger.warning("fault rule %s has ended after %d injections", name, known.strike_count)
         if clock_offset_ms != self.clock.offset_ms:
             logger.warning("this broker's clock is moved by %d ms", clock_offset_ms)
             self.clock.offset_ms = clock_offset_ms
@@ -63,23 +63,23 @@ class FaultInjection:
         self._apis = frozenset().union(*apis) if all(apis) else None
 
     def strike_counts(self) -> Mapping[str, int]:
-        """How often each rule has struck since the broker was started, those that have ended included."""
+        """Return the number of injections of each rule since the start, including rules that have ended."""
         counts = Counter(self._strikes_of_the_past)
         for name, known in self._rules.items():
             counts[name] += known.strike_count
         return counts
 
     def concerns(self, api_key: int) -> bool:
-        """Whether any rule may strike requests of this API."""
+        """Return whether any rule may match requests of this API."""
         return self._apis is None or api_key in self._apis
 
     def striking(self, matches: Callable[[RuleInForce], bool]) -> list[RuleInForce]:
-        """The rules for requests that match one and strike it now, in the order of their names."""
+        """Return the request rules that match and apply now, in the order of their names."""
         now_s = self._now_s()
         return [known for known in self._request_rules if matches(known) and known.strikes(now_s)]
 
     def remaining_s(self, known: RuleInForce) -> float:
-        """How long a rule's present turn still lasts, if nobody takes it back."""
+        """Return the remaining seconds of a rule's present period, if it is not removed before."""
         return known.remaining_s(self._now_s())
 
     def _strike_disk(self, operation: DiskOperation, place: DiskPlace) -> None:
@@ -102,7 +102,7 @@ class FaultInjection:
                 continue
             if rule.directories and place.directory not in map(os.path.abspath, rule.directories):
                 continue
-            # A disk on which nothing can be written would otherwise be so for ever: rules are kept there.
+            # Exempt the metadata log, which stores the rules: else a rule that fails all writes could never be removed.
             if place.topic == CLUSTER_METADATA and not rule.topics:
                 continue
             if not rule.names_places or rule.strikes_place(place.topic, place.partition):

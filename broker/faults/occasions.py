@@ -1,4 +1,4 @@
-"""Whether it is a rule's turn: counts, chance and schedule of one rule in force."""
+"""The occasions of an active rule: counts, probability and schedule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MS_PER_S = 1000
 
 
 class RuleInForce:
-    """A rule, since when it has been in force, and how often it was asked. Any thread may ask."""
+    """An active rule with its start time and its counts; any thread may use it."""
 
     def __init__(self, name: str, text: str, rule: FaultRule, now_s: float) -> None:
-        """`now_s` is any clock that only goes forward, the same that `strikes` is given."""
+        """Start the rule; `now_s` is a time of the monotonic clock that is also passed to `strikes`."""
         self.name = name
         self.text = text
         self.rule = rule
@@ -26,12 +26,12 @@ class RuleInForce:
         self._lock = threading.Lock()
         self._matches = 0
         self.has_ended = trio.Event()
-        """Set by whoever takes the rule back."""
+        """Set when the rule is removed."""
         self.strike_count = 0
-        """How often it has struck."""
+        """The number of injections."""
 
     def strikes(self, now_s: float) -> bool:
-        """Whether it strikes the request or disk operation that matches it now; each call counts as a match."""
+        """Return whether the rule applies to a matching request or disk operation now; each call counts as a match."""
         occasions = self.rule.occasions
         with self._lock:
             if not self._is_scheduled(now_s):
@@ -47,12 +47,12 @@ class RuleInForce:
             return True
 
     def remaining_s(self, now_s: float) -> float:
-        """How long its present turn still lasts, by `until`."""
+        """Return the remaining seconds of the present period, from `until`."""
         until_ms = self.rule.occasions.until_ms
         return math.inf if until_ms is None else max(0.0, (until_ms - self._age_ms(now_s)) / MS_PER_S)
 
     def delay_s(self) -> float:
-        """How long to wait this time."""
+        """Return the delay of this injection, in seconds."""
         low_ms, high_ms = self.rule.delay_ms
         return (low_ms if low_ms == high_ms else self._random.uniform(low_ms, high_ms)) / MS_PER_S
 
@@ -62,7 +62,7 @@ class RuleInForce:
         return age_ms >= occasions.from_ms and (occasions.until_ms is None or age_ms < occasions.until_ms)
 
     def _age_ms(self, now_s: float) -> float:
-        """Since when it has been in force, or since when its present period lasts."""
+        """Return the time since the rule, or its present period, started."""
         age_ms = (now_s - self._since_s) * MS_PER_S
         period_ms = self.rule.occasions.period_ms
         return age_ms if period_ms is None else age_ms % period_ms

@@ -1,4 +1,4 @@
-"""What a fault rule is: which requests or disk operations it strikes, when, and what happens to them."""
+"""Fault rules: the requests or disk operations that a rule matches, its occasions, and its effect."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...protocol.apis import AnyApiKey
 from ...protocol.errors import ErrorCode
 
 SPARED_CLIENT_ID = "gregor-faults"
-"""The client id of `gregor faults`: whatever the rules are, somebody must be able to take them back."""
+"""The client id of `gregor faults`, whose requests no rule matches, so that rules can always be removed."""
 
 
 class Action(Enum):
-    """What happens; a rule has one of these."""
+    """An effect of a rule; each rule has one."""
 
     DELAY = "delay"
     ERROR = "error"
@@ -25,66 +25,66 @@ class Action(Enum):
 
 
 class Moment(Enum):
-    """When it happens to a request: before the broker has done anything, or when all is done but for the answer."""
+    """A moment of a request's fault: before the broker handles it, or when only the answer is left to send."""
 
     REQUEST = "request"
     ANSWER = "answer"
 
 
 class DiskOperation(Enum):
-    """What a rule for disks strikes."""
+    """A disk operation that a rule matches."""
 
     APPEND = "append"
-    """Whatever takes space: writes, new files, files that grow."""
+    """Operations that take space: writes, new files, files that grow."""
     FSYNC = "fsync"
     READ = "read"
-    """Reads into the broker; what sendfile(2) does, the kernel does alone."""
+    """Reads into the broker, not those of sendfile(2), which the kernel performs alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occasions:
-    """Which of the matching requests are struck; all that is given must hold."""
+    """A set of conditions that select among matching requests; all conditions must hold."""
 
     every: int = 1
-    """Each so many-th match."""
+    """Every n-th match."""
     probability: float = 1.0
     seed: int = 0
-    """Of the random choices, which depend on nothing else but the rule's name."""
+    """The seed of the random choices, which depend only on it and the rule's name."""
     first: int | None = None
-    """At most so many times."""
+    """At most this many times."""
     from_ms: float = 0.0
-    """Only from so long after the rule was set (or after its period began)."""
+    """Only after this time since the rule was set (or since its period started)."""
     until_ms: float | None = None
-    """Only until so long after that."""
+    """Only until this time since the same start."""
     period_ms: float | None = None
-    """Begin again after so long."""
+    """Start again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """One fault. An empty collection leaves its question open: no ``topics`` means any request.
+    """A rule for one fault. An empty collection matches everything: no ``topics`` means any request.
 
-    ``topics``, ``clients`` and ``listeners`` may contain ``*`` for any text. A rule with ``disk`` strikes files, others
-    strike requests.
+    ``topics``, ``clients`` and ``listeners`` may contain ``*`` for any text. A rule with ``disk`` applies to files,
+    other rules apply to requests.
     """
 
     action: Action
     moment: Moment = Moment.REQUEST
     delay_ms: tuple[float, float] = (0.0, 0.0)
-    """Least and most; between them chance decides."""
+    """Least and most milliseconds; the delay is random between them."""
     error: ErrorCode = ErrorCode.NONE
     errno: int = 0
     kept_bytes: int = 0
-    """What is left of a truncated answer, its length prefix not counted."""
+    """The bytes sent of a truncated answer, without its length prefix."""
     apis: frozenset[AnyApiKey] = frozenset()
     topics: tuple[str, ...] = ()
     partitions: frozenset[int] = frozenset()
     clients: tuple[str, ...] = ()
     listeners: tuple[str, ...] = ()
     brokers: frozenset[int] = frozenset()
-    """Node ids of the brokers whose requests are struck."""
+    """Node ids of the brokers whose requests match."""
     isolated: frozenset[int] = frozenset()
-    """Node ids of the brokers between which and all others requests are struck, both ways."""
+    """Node ids of isolated brokers: requests between them and all other brokers match, in both directions."""
     disk: DiskOperation | None = None
     directories: tuple[str, ...] = ()
     """Log directories."""
@@ -92,28 +92,28 @@ class FaultRule:
 
     @property
     def names_places(self) -> bool:
-        """Whether it is about some topics or partitions rather than about whole requests."""
+        """Whether the rule applies to some topics or partitions rather than to whole requests."""
         return bool(self.topics or self.partitions)
 
     def is_between(self, here: int, peer: int | None) -> bool:
-        """Whether requests of broker ``peer`` to broker ``here`` are struck, as far as `isolated` tells."""
+        """Return whether `isolated` matches requests of broker ``peer`` to broker ``here``."""
         return not self.isolated or (peer is not None and (here in self.isolated) != (peer in self.isolated))
 
     def concerns_place(self, topic: str, partition: int | None) -> bool:
-        """Whether it strikes a request that speaks of a partition, or of all partitions of a topic (None)."""
+        """Return whether the rule matches a request for a partition, or for all partitions of a topic (None)."""
         return (not self.topics or fits(self.topics, topic)) and (
             not self.partitions or partition is None or partition in self.partitions
         )
 
     def strikes_place(self, topic: str | None, partition: int | None) -> bool:
-        """Whether it strikes what a request says about a partition, or about a topic as a whole (None)."""
+        """Return whether the rule matches a request's entry for a partition, or for a topic as a whole (None)."""
         if self.partitions and partition not in self.partitions:
             return False
         return not self.topics or (topic is not None and fits(self.topics, topic))
 
 
 def fits(patterns: tuple[str, ...], text: str) -> bool:
-    """Whether one of the patterns, in which ``*`` stands for any text, is the text."""
+    """Return whether one of the patterns, in which ``*`` stands for any text, matches the text."""
     return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
 
 

@@ -1,4 +1,4 @@
-"""Fault rules from a file, in force from the start (`gregor.fault.file`)::
+"""Fault rules from a file, active from the start (`gregor.fault.file`)::
 
     rules:
       slow-produce: {api: Produce, topic: orders, delay: 20ms}
@@ -22,7 +22,7 @@ SECTION = "rules"
 
 
 def read_rule_file(path: str) -> dict[str, str]:
-    """The rules in a file as text, by name. Raises FaultRuleError, one line that says what to change."""
+    """Return the rules in a file as text, by name. Raises FaultRuleError, one line that says what to change."""
     try:
         data = Path(path).read_bytes()
         text = data.decode()

@@ -18,7 +18,7 @@ from .rule import Action, DiskOperation, FaultRule, Moment, Occasions
 T = TypeVar("T")
 
 OFF = "off"
-"""The text of a rule that does nothing: it takes back one of the same name from a file."""
+"""The text of a rule without effect, which disables one of the same name from a file."""
 LONGEST_TEXT = 4096
 LONGEST_TIME_MS = 366 * 24 * 3_600_000.0
 NEEDS_QUOTES = re.compile(r"""[\s"'\\]""")
@@ -53,18 +53,18 @@ ACTIONS = tuple(action.value for action in Action)
 FLAGS = (Action.DISCONNECT.value, Action.STALL.value)
 UNITS_MS = {"": 1.0, "ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
-"""What clients are told of a failing disk; as an error of a disk it stands for EIO."""
+"""The error that clients get for a failing disk; as a disk error it stands for EIO."""
 API_KEYS: Mapping[str, AnyApiKey] = {
     key.name.replace("_", "").lower(): key for keys in (ApiKey, ControllerApiKey, GregorApiKey) for key in keys
 }
 
 
 class FaultRuleError(ValueError):
-    """A rule that cannot be understood; its text is one line that says what to change."""
+    """An error for an invalid rule; its text is one line that says what to change."""
 
 
 def parse_rule(text: str) -> FaultRule | None:
-    """The rule; None for one that is `OFF`. Raises FaultRuleError."""
+    """Return the rule in a text; None for `OFF`. Raises FaultRuleError."""
     if len(text) > LONGEST_TEXT:
         raise FaultRuleError(f"a rule is at most {LONGEST_TEXT} characters long")
     if text.strip() == OFF:
@@ -73,13 +73,16 @@ def parse_rule(text: str) -> FaultRule | None:
 
 
 def check_rule_name(name: str) -> None:
-    """Raise FaultRuleError unless a rule may have the name."""
+    """Raise FaultRuleError unless the name is valid for a rule."""
     if not NAME.fullmatch(name):
         raise FaultRuleError(f"a rule's name is 1 to 100 letters, digits, '.', '_' and '-', not {name[:100]!r}")
 
 
 def words_of_mapping(values: Mapping[Any, Any]) -> dict[str, str]:
-    """A rule's words from JSON or YAML: lists become commas, true a word without a value. Raises FaultRuleError."""
+    """Return a rule's words from JSON or YAML: lists become commas, true a word without a value.
+
+    Raises FaultRuleError.
+    """
     words = {}
     for word, value in values.items():
         if value is False or value is None:
@@ -92,7 +95,7 @@ def words_of_mapping(values: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def rule_of_words(words: Mapping[str, str]) -> FaultRule:
-    """The rule that the words make together. Raises FaultRuleError."""
+    """Return the rule that consists of the words. Raises FaultRuleError."""
     for word in words:
         if word not in WORDS:
             raise FaultRuleError(f"unknown word {word!r}{_nearest(word, WORDS)}; a rule is made of {', '.join(WORDS)}")
@@ -125,7 +128,7 @@ def rule_of_words(words: Mapping[str, str]) -> FaultRule:
 
 
 def format_rule(rule: FaultRule) -> str:
-    """The text that `parse_rule` makes the same rule of."""
+    """Return the text that `parse_rule` parses to the same rule."""
     occasions = rule.occasions
     values: dict[str, object] = {
         "api": ",".join(sorted(api.name.title().replace("_", "") for api in rule.apis)),
@@ -152,7 +155,7 @@ def format_rule(rule: FaultRule) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """A rule's text from its words; those with blanks or quotes in them are quoted."""
+    """Return a rule's text from its words, with quotes around words that contain blanks or quotes."""
     return " ".join(shlex.quote(word) if NEEDS_QUOTES.search(word) else word for word in words)
 
 
@@ -196,7 +199,7 @@ def _words_of_json(text: str) -> dict[str, str]:
     return words_of_mapping(values)
 
 
-# --- what the words mean together
+# --- combinations of words
 
 
 def _action(words: Mapping[str, str]) -> Action:
@@ -247,7 +250,7 @@ def _usual_moment(action: Action) -> Moment:
     return Moment.ANSWER if action in (Action.DELAY, Action.TRUNCATE) else Moment.REQUEST
 
 
-# --- what a word means
+# --- values of words
 
 
 def _value(words: Mapping[str, str], word: str, parse: Callable[[str], T]) -> T | None:
@@ -319,7 +322,7 @@ def _probability(text: str) -> float:
 
 
 def parse_time_ms(text: str) -> float:
-    """Milliseconds from a time such as 20ms, 1.5s, 2m or 1h. Raises FaultRuleError."""
+    """Return the milliseconds of a time such as 20ms, 1.5s, 2m or 1h. Raises FaultRuleError."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|h|)", text, re.ASCII)
     if match is None or (time_ms := float(match[1]) * UNITS_MS[match[2]]) > LONGEST_TIME_MS:
         raise FaultRuleError("expected a time of at most a year, such as 20ms, 1.5s, 2m or 1h")

@@ -1,1 +1,1 @@
-"""What the broker tells of itself: metrics by Kafka's names, who its clients are, and the pages that show both."""
+"""Monitoring: metrics by Kafka's names, levels of loggers, and subscriptions to clients' metrics."""

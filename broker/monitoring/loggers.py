@@ -1,4 +1,4 @@
-"""Levels of the broker's loggers, by Kafka's names for them, to be seen and set at run time (KIP-412)."""
+"""Levels of the broker's loggers, by Kafka's names, readable and settable at run time (KIP-412)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """The level of each of our loggers, and of the root of all."""
+    """Return the level of each of the broker's loggers, and of the root logger."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == PACKAGE]
     return {name: _name_of(_logger(name).getEffectiveLevel()) for name in [ROOT, *sorted(names)]}
 
 
 def set_level(name: str, level: str) -> None:
-    """Let a logger tell what is of ``level``, one of LEVELS, or more."""
+    """Set a logger's lowest level to ``level``, one of LEVELS."""
     _logger(name).setLevel(LEVELS[level])
 
 
 def reset_level(name: str) -> None:
-    """Let a logger do again as the one above it does."""
+    """Reset a logger to the level of its parent."""
     _logger(name).setLevel(logging.NOTSET)
 
 

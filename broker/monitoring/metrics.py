@@ -1,7 +1,7 @@
-"""Counters and gauges under Kafka's own names, cheap enough to be always on.
+"""Counters and gauges by Kafka's own names, cheap enough to be always on.
 
-A counter is a number in an object; whoever exports them reads `families`. Names are those of Kafka's MBeans as the JMX
-exporter spells them: ``kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`` is
+A counter is a number in an object; an exporter reads `families`. Names are those of Kafka's MBeans as the JMX exporter
+spells them: ``kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`` is
 ``kafka_server_brokertopicmetrics_messagesin_total``.
 """
 
@@ -23,14 +23,14 @@ NO_LABELS: Labels = {}
 
 
 class Family(NamedTuple):
-    """All values of one metric, each with its labels. Names of counters end in ``_total``."""
+    """A metric with all its values, each with its labels. Names of counters end in ``_total``."""
 
     name: str
     samples: Iterable[tuple[Labels, float]]
 
 
 class TopicCounters:
-    """What has gone in and out of one topic since the start."""
+    """A record of one topic's traffic since the start."""
 
     __slots__ = (
         "bytes_in",
@@ -45,10 +45,10 @@ class TopicCounters:
 
     def __init__(self) -> None:
         self.produce_requests = 0
-        """As in Kafka, each partition of a request counts for one."""
+        """As in Kafka, each partition of a request counts as one."""
         self.failed_produce_requests = 0
         self.fetch_requests = 0
-        """Each read of a partition, a parked fetch's last one included."""
+        """Reads of a partition, including the last one of a delayed fetch."""
         self.failed_fetch_requests = 0
         self.messages_in = 0
         self.bytes_in = 0
@@ -82,7 +82,7 @@ EXPECTED_PRODUCE_ERRORS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors that are no failure of the broker's (Kafka: ReplicaManager.appendToLocalLog)."""
+"""Errors of an append that do not count as failures of the broker (Kafka: ReplicaManager.appendToLocalLog)."""
 
 EXPECTED_FETCH_ERRORS = frozenset(
     {
@@ -97,62 +97,62 @@ EXPECTED_FETCH_ERRORS = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""The same for reads (Kafka: ReplicaManager.readFromLog)."""
+"""Errors of a read that do not count as failures of the broker (Kafka: ReplicaManager.readFromLog)."""
 
 
 class Metrics:
-    """What is counted where it happens; `metric_families` adds what the broker knows anyway."""
+    """A set of the counters that are updated where the events occur; `metric_families` adds computed metrics."""
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
         self.recompressions_on_append = 0
-        """Compressed batches that were not stored in the bytes in which they came: there must be none (KAFKA-527)."""
+        """Compressed batches that were not stored with their original bytes: there must be none (KAFKA-527)."""
         self._deleted_topics: defaultdict[str, int] = defaultdict(int)
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Offer a value that is read when somebody asks."""
+        """Register a value that is read on each export."""
         self._gauges[name] = read
 
     def count_produced(self, topic: str, produced: Produced) -> None:
-        """Records were appended to ``topic``."""
+        """Count records that were appended to ``topic``."""
         counters = self.topics[topic]
         counters.messages_in += produced.record_count
         counters.bytes_in += produced.size_bytes
 
     def count_produce_request(self, topic: str, error: int) -> None:
-        """Something was to be appended to a partition of ``topic``, which exists."""
+        """Count an append to a partition of ``topic``, which exists, and its failure."""
         counters = self.topics[topic]
         counters.produce_requests += 1
         if error not in EXPECTED_PRODUCE_ERRORS:
             counters.failed_produce_requests += 1
 
     def count_fetch_request(self, topic: str, error: int) -> None:
-        """A partition of ``topic`` was read."""
+        """Count a read of a partition of ``topic``, and its failure."""
         counters = self.topics[topic]
         counters.fetch_requests += 1
         if error not in EXPECTED_FETCH_ERRORS:
             counters.failed_fetch_requests += 1
 
     def count_recompression(self, topic: str) -> None:
-        """A batch for ``topic`` was compressed anew on its way to the log."""
+        """Count a batch for ``topic`` that was recompressed before the append."""
         if not self.recompressions_on_append:
-            logger.error("RecompressionsOnAppend is no longer 0: a batch for %s was compressed anew", topic)
+            logger.error("RecompressionsOnAppend is no longer 0: a batch for %s was recompressed", topic)
         self.recompressions_on_append += 1
 
     def count_fetched(self, topic: str, size_bytes: int) -> None:
-        """Records of ``topic`` were handed to a client, so many bytes as stored."""
+        """Count bytes of records, as stored, that were sent to a client."""
         self.topics[topic].bytes_out += size_bytes
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted; what went through it stays in the sums over all topics."""
+        """Remove the counters of a deleted topic; its values stay in the sums over all topics."""
         counters = self.topics.pop(topic, None)
         if counters is not None:
             for name, read in TOPIC_METRICS.items():
                 self._deleted_topics[name] += read(counters)
 
     def families(self) -> Iterator[Family]:
-        """All values now. As in Kafka, a metric of topics also has a value without a topic, the sum."""
+        """Yield all present values. As in Kafka, a topic metric also has a value without a topic, the sum."""
         topics = list(self.topics.items())
         for name, read in TOPIC_METRICS.items():
             values = [({"topic": topic}, read(counters)) for topic, counters in topics]

@@ -1,7 +1,7 @@
-"""Subscriptions to the metrics of clients (KIP-714): which clients are to push which metrics, and how often.
+"""Subscriptions to the metrics of clients (KIP-714): the metrics that each client should push, and how often.
 
 A subscription is a CLIENT_METRICS resource with up to three keys: ``metrics`` (name prefixes), ``interval.ms`` and
-``match`` (``attribute=regular expression`` pairs, all of which a client must meet).
+``match`` (``attribute=regular expression`` pairs, all of which a client must match).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ATTRIBUTES = frozenset(
         "client_source_port",
     }
 )
-"""What a client can be recognised by."""
+"""The attributes by which a subscription can match clients."""
 
 LONGEST_PATTERN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSubscription:
-    """What one client is asked for; the id changes whenever that does."""
+    """A subscription of one client; its id changes whenever the metrics or the interval change."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -41,7 +41,7 @@ class ClientSubscription:
 
 
 def validate_subscription(configs: Mapping[str, str]) -> None:
-    """Raise BrokerError, with Kafka's code and words, where a subscription cannot be as ``configs`` says."""
+    """Raise BrokerError, with Kafka's code and message, if a subscription cannot have ``configs``."""
     for name, value in configs.items():
         if name == "interval.ms":
             _interval(value)
@@ -54,7 +54,7 @@ def validate_subscription(configs: Mapping[str, str]) -> None:
 def subscription_for(
     subscriptions: Mapping[str, Mapping[str, str]], client: Mapping[str, str], salt: str
 ) -> ClientSubscription:
-    """What a client with these attributes is subscribed to, over all subscriptions by name."""
+    """Return the combined subscription of a client with these attributes, over all subscriptions by name."""
     matching = [configs for configs in subscriptions.values() if configs and _matches(configs.get("match", ""), client)]
     metrics: dict[str, None] = {}
     for configs in matching:

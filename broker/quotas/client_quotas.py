@@ -1,6 +1,6 @@
-"""Quotas of clients: whom one may bind, which ones there are, what values they take (KIP-546, KIP-612, KIP-599).
+"""Definitions of client quotas: valid entities, keys and values, and filters (KIP-546, KIP-612, KIP-599).
 
-Source of the rules and words: Kafka `ClientQuotaControlManager`, `ClientQuotaCache` and `ZkAdminManager`'s filters.
+Source of the rules and messages: Kafka `ClientQuotaControlManager`, `ClientQuotaCache` and `ZkAdminManager`'s filters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([
 
 
 def entity_of(parts: Sequence[tuple[str, str | None]]) -> Entity:
-    """The entity that a request names. Raises BrokerError INVALID_REQUEST for one that no quota can bind."""
+    """Return the entity in a request. Raises BrokerError INVALID_REQUEST for an invalid entity."""
     if not parts:
         raise _invalid("Invalid empty client quota entity")
     named = dict(parts)
@@ -44,7 +44,7 @@ def entity_of(parts: Sequence[tuple[str, str | None]]) -> Entity:
 
 
 def validated_changes(entity: Entity, ops: Iterable[tuple[str, float | None]]) -> dict[str, float | None]:
-    """Values by key, None to remove one. Raises BrokerError INVALID_REQUEST for a key or value that is none."""
+    """Return values by key, None to remove one. Raises BrokerError INVALID_REQUEST for an invalid key or value."""
     allowed = KEYS[entity[0][0]]
     changes: dict[str, float | None] = {}
     for key, value in ops:
@@ -68,13 +68,13 @@ def _validate_value(key: str, value: float, allowed: frozenset[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """Which entities are asked for: (match type, name) by entity type; strict ones have no other types."""
+    """A filter of entities: (match type, name) by entity type; a strict filter excludes other types."""
 
     components: Mapping[str, tuple[int, str | None]]
     strict: bool
 
     def takes(self, entity: Entity) -> bool:
-        """Whether the entity is asked for."""
+        """Return whether the filter matches the entity."""
         named = dict(entity)
         if self.strict and len(named) != len(self.components):
             return False
@@ -89,7 +89,10 @@ class QuotaFilter:
 
 
 def filter_of(components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> QuotaFilter:
-    """The filter of a request. Raises BrokerError INVALID_REQUEST, UNSUPPORTED_VERSION (an unknown entity type)."""
+    """Return the filter of a request.
+
+    Raises BrokerError INVALID_REQUEST, UNSUPPORTED_VERSION (an unknown entity type).
+    """
     found: dict[str, tuple[int, str | None]] = {}
     for kind, match_type, match in components:
         if not kind:
@@ -116,7 +119,7 @@ def filter_of(components: Iterable[tuple[str, int, str | None]], *, strict: bool
 
 
 def _is_address(name: str) -> bool:
-    """Whether it is an address or could be a host's name; asking the resolver would hold up every other client."""
+    """Return whether a name is an address or a valid host name; resolving it would block the event loop."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

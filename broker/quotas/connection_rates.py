@@ -1,8 +1,8 @@
-"""How many connections may be made per second, to the broker and from an address (KIP-612).
+"""Rates of new connections, to the broker and from an address (KIP-612).
 
-Where ``max.connection.creation.rate`` is exceeded, the broker accepts later. Where an address exceeds the quota
-``connection_creation_rate``, its connection is closed, and only after the time that would have been waited: who dials
-again at once gains nothing. Source: Kafka `ConnectionQuotas`.
+Above ``max.connection.creation.rate`` the broker delays accepting. If an address exceeds the quota
+``connection_creation_rate``, its connection is closed, but only after the throttle time, so that an immediate retry
+gains nothing. Source: Kafka `ConnectionQuotas`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNLIMITED = (1 << 31) - 1
 
 
 class RateSettings(Protocol):
-    """What is configured (a `BrokerConfig`); the rate may change at any time."""
+    """A view of the configured rates (a `BrokerConfig`); they may change at any time."""
 
     max_connection_creation_rate: int
     quota_window_num: int
@@ -29,7 +29,7 @@ class RateSettings(Protocol):
 
 
 class ConnectionRates:
-    """The rates at which connections are made, and their limits."""
+    """A meter of the rates of new connections, with their limits."""
 
     def __init__(self, settings: RateSettings, clock: Clock) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class ConnectionRates:
         self._limits: dict[str | None, float] = {}
 
     def take(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Let these quotas of addresses hold from now on, in place of all others."""
+        """Replace all quotas of addresses by these."""
         self._limits = {
             None if name is None else _canonical(name): values[CONNECTION_CREATION_RATE]
             for entity, values in quotas.items()
@@ -50,12 +50,12 @@ class ConnectionRates:
         }
 
     def connected(self) -> int:
-        """Count a connection to this broker; for how many milliseconds it has to wait."""
+        """Count a connection to this broker; return how many milliseconds it must wait."""
         limit = self._settings.max_connection_creation_rate
         return 0 if limit >= UNLIMITED else self._count(self._of_broker, limit)
 
     def connected_from(self, address: str) -> int:
-        """Count a connection from an address; after how many milliseconds it is to be closed, 0 to keep it."""
+        """Count a connection from an address; return after how many milliseconds to close it, 0 to keep it."""
         limit = self._limits.get(address, self._limits.get(None)) if self._limits else None
         if limit is None:
             return 0
@@ -74,7 +74,7 @@ class ConnectionRates:
 
 
 def _canonical(name: str) -> str:
-    """An address as sockets write it; a host's name stays, and binds nobody."""
+    """Return an address as sockets write it; a host name is returned unchanged, and matches no client."""
     try:
         return ipaddress.ip_address(name).compressed
     except ValueError:

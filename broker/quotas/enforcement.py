@@ -1,11 +1,12 @@
-"""Client quotas at work (KIP-13, KIP-124, KIP-219, KIP-599): who is bound, who goes too fast, and for how long to wait.
+"""Enforcement of client quotas: the quota that applies to a client, and its throttle time (KIP-13, KIP-124, KIP-219,
+KIP-599).
 
-A client over its quota is told so in ``throttle_time_ms``, and its connection is not read for that time. Fetches over
-the quota are answered empty. Topic changes over ``controller_mutation_rate`` are refused in versions whose clients
+A client over its quota gets ``throttle_time_ms`` in the answer, and its connection is not read for that time. Fetches
+over the quota are answered empty. Topic changes over ``controller_mutation_rate`` are refused in versions whose clients
 know THROTTLING_QUOTA_EXCEEDED, and delayed in older ones.
 
-The most specific quota binds, in the order of `_candidates`; one that names only a user is shared by all its clients
-(Kafka: DefaultQuotaCallback).
+The most specific quota applies, in the order of `_candidates`; all clients of a user share a quota that names only the
+user (Kafka: DefaultQuotaCallback).
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ KINDS = (PRODUCER, CONSUMER, REQUEST, MUTATION)
 NOBODY = ""
 """Stands for a part that an entity does not name; names are never empty."""
 DEFAULT = None
-"""Stands for whoever has no quota of his own, as in `Entity`."""
+"""Stands for users or clients without a quota of their own, as in `Entity`."""
 Binding: TypeAlias = tuple[str | None, str | None]
-"""User and client id of a quota, or those that share one rate."""
+"""User and client id of a quota, or of the clients that share one rate."""
 
 
 class MeteredRequest(Protocol):
-    """What quotas read and write of a request (see `api.contract.RequestContext`)."""
+    """A view of a request's fields that quotas read and write (see `api.contract.RequestContext`)."""
 
     client: ClientConnection
     client_id: str | None
@@ -55,14 +56,14 @@ UNLIMITED_BYTES = (1 << 31) - 1
 
 
 class Bound(NamedTuple):
-    """The rate that a client shares, and its limit in units per second."""
+    """A rate that a client shares, and its limit in units per second."""
 
     rate: SampledRate
     limit: float
 
 
 class ClientQuotas:
-    """The quotas of all clients, and how much of them is used."""
+    """A set of all client quotas, with their measured rates."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
@@ -75,10 +76,10 @@ class ClientQuotas:
         }
         self._buckets = Rates[Binding, TokenBucket](lambda: TokenBucket(mutations))
         self.is_active = False
-        """Whether there is any quota; without one nothing is measured."""
+        """Whether any quota is set; without one nothing is measured."""
 
     def take(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Let these quotas hold from now on, in place of all others."""
+        """Replace all quotas by these."""
         self._limits = {kind: {} for kind in KINDS}
         for entity, values in quotas.items():
             named = dict(entity)
@@ -91,7 +92,7 @@ class ClientQuotas:
     async def respond(
         self, respond: Coroutine[Any, Any, Message | None], request: Message, context: MeteredRequest, frame_bytes: int
     ) -> Message | None:
-        """Await the response; where a quota is exceeded, tell it in there and have the connection wait."""
+        """Await the response; if a quota is exceeded, set its throttle time and mute the connection."""
         context.work = WorkMeter()
         response = await metered(respond, context.work)
         throttle_ms = context.throttle_ms
@@ -108,14 +109,17 @@ class ClientQuotas:
         return response
 
     def most_fetch_bytes(self, context: MeteredRequest) -> int:
-        """What one fetch may return so that it alone does not exceed the quota's window."""
+        """Return the largest size of one fetch that alone does not exceed the quota's window."""
         bound = self._bound(CONSUMER, context)
         if bound is None:
             return UNLIMITED_BYTES
         return int(bound.limit * (self._window.sample_count - 1) * self._window.sample_ms / 1000)
 
     def fetch_exceeds(self, context: MeteredRequest, size_bytes: int) -> bool:
-        """Count a fetch of so many bytes; if that is over a quota it must be answered empty, and does not count."""
+        """Count a fetch of so many bytes; return whether it exceeds a quota, so that it must be answered empty.
+
+        A fetch that exceeds the quota does not count.
+        """
         request_throttle_ms = self._record_work(context)
         byte_throttle_ms = self._record(CONSUMER, context, size_bytes)
         context.throttle_ms = max(request_throttle_ms, byte_throttle_ms)
@@ -126,9 +130,9 @@ class ClientQuotas:
         return context.throttle_ms > 0
 
     def record_mutations(self, context: MeteredRequest, partition_count: int, *, is_strict: bool) -> None:
-        """Count partitions that are to be created or deleted.
+        """Count partitions that a request creates or deletes.
 
-        Raises BrokerError THROTTLING_QUOTA_EXCEEDED if the quota is used up and ``is_strict``.
+        Raises BrokerError THROTTLING_QUOTA_EXCEEDED if the quota is exhausted and ``is_strict``.
         """
         limits = self._limits[MUTATION]
         found = _binding(limits, context)
@@ -163,7 +167,7 @@ class ClientQuotas:
 
 
 class Found(NamedTuple):
-    """Which quota binds a client, and who shares the rate that it limits."""
+    """A quota that applies to a client, and the clients that share its rate."""
 
     quota: Binding
     shared_by: Binding
@@ -178,7 +182,7 @@ def _binding(limits: Mapping[Binding, float], context: MeteredRequest) -> Found 
 
 
 def _candidates(client: ClientConnection, client_id: str) -> Iterator[Found]:
-    """The entities that may bind a client, the most specific first."""
+    """Yield the entities whose quotas may apply to a client, the most specific first."""
     user = client.user
     both, user_alone, client_alone = (user, client_id), (user, NOBODY), (NOBODY, client_id)
     yield Found((user, client_id), both)

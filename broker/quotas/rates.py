@@ -1,6 +1,6 @@
-"""How fast a client goes: a rate over sliding samples, and a bucket of tokens.
+"""Measured rates of clients: a rate over sliding samples, and a token bucket.
 
-Both are Kafka's, so that throttle times agree with it: `Rate` with `SampledStat` (``quota.window.num`` samples of
+Both are Kafka's, so that throttle times agree: `Rate` with `SampledStat` (``quota.window.num`` samples of
 ``quota.window.size.seconds``) and `TokenBucket` (KIP-599).
 """
 
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 MAX_RATES = 10_000
-"""Rates of one kind that are remembered: client ids are the clients' to invent."""
+"""Most rates of one kind that are kept, as clients may send any number of client ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Over how many samples of what length a rate is measured."""
+    """A measuring window: the number of samples and their length."""
 
     sample_count: int
     sample_ms: int
 
     @property
     def seconds(self) -> float:
-        """Length of all samples."""
+        """The length of all samples, in seconds."""
         return self.sample_count * self.sample_ms / 1000
 
 
 class SampledRate:
-    """Units per second over the last samples; as if at least all but one of them had been full."""
+    """A rate in units per second over the last samples, with all but one counted as full."""
 
     __slots__ = ("_samples", "_window")
 
@@ -39,7 +39,7 @@ class SampledRate:
         """[start in ms, units] of each sample, the oldest first."""
 
     def record(self, units: float, now_ms: int) -> None:
-        """Count ``units``; negative ones take back what was counted."""
+        """Count ``units``; negative units undo an earlier count."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._window.sample_ms:
             self._samples.append([now_ms, 0.0])
             while len(self._samples) > self._window.sample_count:
@@ -47,14 +47,14 @@ class SampledRate:
         self._samples[-1][1] += units
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to do nothing until the rate is down to ``limit`` units per second; 0 if it is not above."""
+        """Return the time after which the rate has fallen to ``limit`` units per second; 0 if it is not above."""
         self._forget_obsolete(now_ms)
         elapsed_ms = self._elapsed_ms(now_ms)
         rate = sum(units for _, units in self._samples) * 1000 / elapsed_ms
         return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
 
     def exceeds(self, limit: float, now_ms: int) -> bool:
-        """Whether the rate is above ``limit`` units per second."""
+        """Return whether the rate is above ``limit`` units per second."""
         self._forget_obsolete(now_ms)
         return sum(units for _, units in self._samples) * 1000 > limit * self._elapsed_ms(now_ms)
 
@@ -71,7 +71,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens that come back at the limit's rate; it begins full, and may be overdrawn once."""
+    """A bucket of tokens that refills at the limit's rate; it starts full, and may be overdrawn once."""
 
     __slots__ = ("_tokens", "_updated_ms", "_window")
 
@@ -81,12 +81,12 @@ class TokenBucket:
         self._updated_ms = 0
 
     def take(self, tokens: float, limit: float, now_ms: int) -> None:
-        """Take tokens, whether they are there or not."""
+        """Take tokens, even if the bucket has too few."""
         self._refill(limit, now_ms)
         self._tokens -= tokens
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long until it is no longer overdrawn, and so may be drawn from again."""
+        """Return the time until the bucket is no longer overdrawn, in milliseconds."""
         self._refill(limit, now_ms)
         return max(0, round(-self._tokens / limit * 1000))
 
@@ -101,14 +101,14 @@ R = TypeVar("R")
 
 
 class Rates(Generic[K, R]):
-    """Rates by who shares them; those that were not used for longest go first."""
+    """A cache of rates by the clients that share them; the least recently used rate is dropped first."""
 
     def __init__(self, make: Callable[[], R]) -> None:
         self._make: Callable[[], R] = make
         self._rates: OrderedDict[K, R] = OrderedDict()
 
     def of(self, shared_by: K) -> R:
-        """The rate, which is new if it was not known."""
+        """Return the rate, a new one if there is none."""
         rate = self._rates.get(shared_by)
         if rate is None:
             rate = self._rates[shared_by] = self._make()

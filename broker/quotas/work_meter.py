@@ -1,7 +1,7 @@
-"""How long a request keeps the event loop busy, waits left out.
+"""Measurement of the time for which a request occupies the event loop, without waits.
 
-Kafka measures the time of the threads that work on a request. Here one thread works on all, so each step of a
-request's coroutine is timed, from where the loop resumes it to where it waits again.
+Kafka measures the time of the threads that serve a request. Here one thread serves all requests, so each step of a
+request's coroutine is timed, from its resumption by the loop to its next wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class WorkMeter:
-    """The sum of a coroutine's steps in nanoseconds, the present one included."""
+    """A sum of a coroutine's steps in nanoseconds, including the present one."""
 
     __slots__ = ("_finished_ns", "_resumed_ns")
 
@@ -25,16 +25,16 @@ class WorkMeter:
 
     @property
     def elapsed_ns(self) -> int:
-        """Time so far."""
+        """The time so far, in nanoseconds."""
         present = 0 if self._resumed_ns is None else time.perf_counter_ns() - self._resumed_ns
         return self._finished_ns + present
 
     def resumed(self) -> None:
-        """A step begins."""
+        """Start the time of a step."""
         self._resumed_ns = time.perf_counter_ns()
 
     def paused(self) -> None:
-        """A step ends."""
+        """End the time of a step."""
         self._finished_ns = self.elapsed_ns
         self._resumed_ns = None
 

@@ -1,1 +1,1 @@
-"""What the broker reports over HTTP: the metrics page for Prometheus, and the pages for health checks."""
+"""Reports of the broker over HTTP: the metrics page for Prometheus, and the pages for health checks."""

@@ -1,6 +1,6 @@
 """Metrics as text, in the format that Prometheus scrapes (text/plain; version=0.0.4).
 
-Written here as it is thirty lines, and a client library would cost the start more than the whole listener.
+This module is thirty lines; a client library would slow the start more than the whole listener does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def exposition(families: Iterable[Family]) -> Iterator[str]:
-    """The text in pieces, each small enough to be made without keeping others waiting."""
+    """Yield the text in pieces, each small enough not to delay other tasks."""
     lines: list[str] = []
     for family in families:
         kind = "counter" if family.name.endswith("_total") else "gauge"

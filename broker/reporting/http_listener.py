@@ -1,6 +1,6 @@
-"""A small HTTP listener for what is looked at and not Kafka: metrics and health. GET and HEAD, one request at a time.
+"""A small HTTP listener for metrics and health pages: GET and HEAD, one request for each connection.
 
-No HTTP library: it takes no bodies, no headers matter to it, and it is off by default.
+It needs no HTTP library: it reads no bodies, ignores headers, and is off by default.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 HEAD_LIMIT_BYTES = 8192
 PATIENCE_S = 10.0
-"""How long a client may take for one request and its answer."""
+"""Timeout of one request and its answer."""
 PLAIN_TEXT = "text/plain; charset=utf-8"
 MAX_CLIENTS = 16
-"""Clients at a time: one more, and the one that has been silent for the longest, or else came first, has to go."""
+"""Most clients at a time; a further one disconnects the oldest without a request, else the oldest of all."""
 
 
 class Page(NamedTuple):
-    """What one path answers."""
+    """An answer for one path."""
 
     status: HTTPStatus
     body: bytes
@@ -31,13 +31,13 @@ class Page(NamedTuple):
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""Pages by path."""
+"""Functions that render pages, by path."""
 
 
 async def serve_pages(listeners: list[trio.SocketListener], pages: Pages) -> None:
     """Answer requests until cancelled."""
     clients: dict[trio.CancelScope, bool] = {}
-    """Who is connected, first come first, and whether its request is there."""
+    """The connected clients, the oldest first, and whether each has sent its request."""
 
     async def serve(stream: trio.SocketStream) -> None:
         if len(clients) >= MAX_CLIENTS:
@@ -53,7 +53,7 @@ async def serve_pages(listeners: list[trio.SocketListener], pages: Pages) -> Non
                         clients[patience] = True
                     await _answer(head, stream, pages)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    logger.debug("a client of the metrics listener went away")
+                    logger.debug("a client of the metrics listener has disconnected")
                 except Exception:
                     logger.exception("answering on the metrics listener failed")
         clients.pop(patience, None)
@@ -74,7 +74,7 @@ async def _answer(head: bytes, stream: trio.SocketStream, pages: Pages) -> None:
 
 
 async def _request_head(stream: trio.SocketStream) -> bytes:
-    """The request line and headers; what is there when the client ends or says too much counts as all of it."""
+    """Read and return the request line and headers; they end early if the client closes or sends too much."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < HEAD_LIMIT_BYTES:
         data = await stream.receive_some(HEAD_LIMIT_BYTES)

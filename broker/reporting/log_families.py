@@ -1,4 +1,4 @@
-"""The metrics of the storage, named as in `kafka.log:type=LogCleaner`, `LogCleanerManager` and `LogManager`."""
+"""The metrics of storage, by the names of `kafka.log:type=LogCleaner`, `LogCleanerManager` and `LogManager`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MS_PER_S = 1000
 
 
 def log_families(services: Services) -> Iterator[Family]:
-    """The counter of recompressed batches, and gauges of compaction: those of its last look and of its last run."""
+    """Yield the counter of recompressed batches, and gauges of compaction: of its last check and its last run."""
     yield Family("gregor_recompressionsonappend_total", [(NO_LABELS, services.metrics.recompressions_on_append)])
     cleaner = services.logs.cleaner
     facts, last = cleaner.facts, cleaner.facts.last

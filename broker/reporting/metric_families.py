@@ -1,6 +1,6 @@
 """All metrics of a broker, as dashboards for Kafka expect them: the JMX exporter's names and kafka_exporter's.
 
-Everything is computed when somebody asks; requests and records pay for a few additions only.
+Everything is computed on export; requests and records cost only a few additions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NS_PER_S = 1_000_000_000
 
 
 def broker_families(services: Services) -> Iterator[Family]:
-    """Every metric, family by family; long ones are computed while they are read."""
+    """Yield every metric, family by family; long families are computed while they are read."""
     yield from services.metrics.families()
     yield from _request_families(services)
     yield from _client_families(services)
@@ -39,7 +39,7 @@ def broker_families(services: Services) -> Iterator[Family]:
 
 
 def _request_families(services: Services) -> Iterator[Family]:
-    """``kafka.network:type=RequestMetrics``, with KIP-896's DeprecatedRequestsPerSec."""
+    """Yield ``kafka.network:type=RequestMetrics``, with KIP-896's DeprecatedRequestsPerSec."""
     yield Family(
         "kafka_network_requestmetrics_requests_total",
         [
@@ -69,7 +69,7 @@ def _request_families(services: Services) -> Iterator[Family]:
 
 
 def _client_families(services: Services) -> Iterator[Family]:
-    """What Kafka leaves to its request log: which client it is that needs the past."""
+    """Yield metrics by client, which Kafka has only in its request log: clients with old versions."""
     usages = services.clients.usages()
     old = [usage for usage in usages if usage.deprecated_count]
     yield Family("gregor_client_deprecated_requests_total", [(_client(usage), usage.deprecated_count) for usage in old])
@@ -96,7 +96,7 @@ def _client(usage: ClientUsage) -> Labels:
 
 
 def _server_families(services: Services) -> Iterator[Family]:
-    """``kafka.server:type=ReplicaManager``: what this broker holds, leads and has out of sync."""
+    """Yield ``kafka.server:type=ReplicaManager``: partitions held, led and under-replicated."""
     led = list(_led(services))
     behind = [state for _, state in led if len(state.isr) < len(state.replicas)]
     too_few = [state for partition, state in led if len(state.isr) < min(_min_isr(partition), len(state.replicas))]
@@ -117,7 +117,7 @@ def _server_families(services: Services) -> Iterator[Family]:
 
 
 def _controller_families(services: Services) -> Iterator[Family]:
-    """``kafka.controller:type=KafkaController``, in full on the controller alone."""
+    """Yield ``kafka.controller:type=KafkaController``, in full on the controller only."""
     metadata = services.metadata
     yield Family("kafka_controller_kafkacontroller_activecontrollercount", [(NO_LABELS, int(metadata.is_controller))])
     if not metadata.is_controller:
@@ -137,7 +137,7 @@ def _controller_families(services: Services) -> Iterator[Family]:
 
 
 def _led(services: Services) -> Iterator[tuple[Partition, PartitionState]]:
-    """The partitions that this broker leads, and what the cluster knows of them."""
+    """Yield the partitions that this broker leads, with their state in the cluster."""
     for partition in services.partitions:
         topic = services.metadata.topics.get(partition.topic)
         if partition.is_leader and topic is not None and partition.index < len(topic.partitions):
@@ -149,7 +149,7 @@ def _min_isr(partition: Partition) -> int:
 
 
 def _topic_families(services: Services) -> Iterator[Family]:
-    """kafka_exporter's metrics of topics and partitions; each partition is told by its leader."""
+    """Yield kafka_exporter's metrics of topics and partitions; each partition is reported by its leader."""
     topics = list(services.metadata.topics.values())
     yield Family("kafka_topic_partitions", (({"topic": topic.name}, len(topic.partitions)) for topic in topics))
     readers: Sequence[tuple[str, Callable[[Partition, PartitionState], float]]] = (
@@ -171,7 +171,7 @@ def _place(partition: Partition) -> Labels:
 
 
 def _group_families(services: Services) -> Iterator[Family]:
-    """kafka_exporter's metrics of consumer groups."""
+    """Yield kafka_exporter's metrics of consumer groups."""
     offsets: list[tuple[Labels, float]] = []
     lags: list[tuple[Labels, float]] = []
     offset_sums: dict[tuple[str, str], float] = {}
@@ -199,7 +199,7 @@ def _group_families(services: Services) -> Iterator[Family]:
 
 
 def _committed(services: Services, group_id: str) -> dict[TopicPartition, int]:
-    """Committed offsets by topic and partition; nothing while the group is being loaded."""
+    """Return committed offsets by topic and partition; empty while the group is being loaded."""
     try:
         fetched = services.groups.fetch_offsets(group_id, None, require_stable=False)
     except BrokerError:
@@ -214,14 +214,14 @@ def _member_count(services: Services, group: ListedGroup) -> int:
 
 
 def _fault_families(services: Services) -> Iterator[Family]:
-    """What `broker.faults` has done on purpose."""
+    """Yield the counts of injected faults."""
     if services.faults is not None:
         counts = services.faults.strike_counts().items()
         yield Family("gregor_fault_injections_total", [({"rule": rule}, count) for rule, count in counts])
 
 
 def _process_families() -> Iterator[Family]:
-    """What Prometheus' own client libraries tell of any process."""
+    """Yield the process metrics of Prometheus' own client libraries."""
     times = os.times()
     yield Family("process_cpu_seconds_total", [(NO_LABELS, times.user + times.system)])
     resident_pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -20,7 +20,7 @@ BACKLOG = 16
 
 
 class Monitoring:
-    """One broker's metrics listener."""
+    """A metrics listener of one broker."""
 
     def __init__(self, services: Services, address: str) -> None:
         """Open the listener at ``address``, ``http://host:port``. Raises ListenerError."""
@@ -30,10 +30,10 @@ class Monitoring:
             raise ListenerError(f"{KEY}: {address!r} is not of the form http://host:port")
         self._sockets = open_sockets(endpoints[0], SocketOptions(backlog=BACKLOG))
         self.bound = Endpoint("http", endpoints[0].host, self._sockets[0].getsockname()[1])
-        """Where it listens, with the port that it really has."""
+        """The listener's address, with its actual port."""
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Answer requests until cancelled."""
         logger.info("metrics at %s/metrics", self.bound)
         listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(opened)) for opened in self._sockets]
         await serve_pages(listeners, {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._readiness})
