@@ -15,6 +15,7 @@ from .clock import Clock
 from .compaction.cleaner import LogCleaner
 from .compaction.compaction import Compaction
 from .disk import paths
+from .disk.checkpoints import encode_uuid
 from .disk.directory_health import SHORTAGES
 from .disk.files import Files, OsFiles
 from .disk.log_directories import LogDirectories, unusable
@@ -192,6 +193,15 @@ class LogManager:
     def logs(self) -> Iterator[PartitionLog]:
         """Iterate over the logs."""
         return iter(list(self._logs.values()))
+
+    @property
+    def missing_directory_ids(self) -> list[str]:
+        """Ids (`directory.id`) of log directories that had logs of this broker, and are none of `log.dirs` now."""
+        return sorted(map(encode_uuid, self._directories.missing_ids))
+
+    def forget_missing_directories(self) -> None:
+        """Expect the directories of `missing_directory_ids` no more."""
+        self._directories.forget_missing()
 
     def has_files_of(self, topic: str, partition: int) -> bool:
         """Return whether a log directory has the partition, although its log may not have been opened."""

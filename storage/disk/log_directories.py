@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,8 @@ from .directory_health import DirectoryHealth, WatchedFiles
 from .files import Files
 from .log_directory import LogDirectory, StorageUnavailableError
 from .paths import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
@@ -23,6 +26,8 @@ class LogDirectories:
         self.on_health_change: Callable[[], None] | None = None
         """Called after each change of a directory's health, in any thread."""
         paths = [path.rstrip("/") or "/" for path in log_dirs]
+        self.missing_ids: frozenset[uuid.UUID] = frozenset()
+        """Ids of directories that the broker had logs in, and that are none of `log.dirs` now."""
         self.all = tuple(LogDirectory(self.files, path, DirectoryHealth(path, self._health_changed)) for path in paths)
 
     def __iter__(self) -> Iterator[LogDirectory]:
@@ -44,10 +49,31 @@ class LogDirectories:
                     directory.identify(node_id, cluster_id)
                 except OSError as fault:
                     raise StorageUnavailableError(unusable(directory.path, fault)) from fault
+            self._note_ids(set().union(*(directory.noted_ids() for directory in self.all)))
+        except OSError as fault:
+            self.unlock()
+            raise StorageUnavailableError(unusable(self.all[0].path, fault)) from fault
         except StorageUnavailableError:
             self.unlock()
             raise
         return cluster_id
+
+    def forget_missing(self) -> None:
+        """Expect the directories of `missing_ids` no more: nothing of what they held is wanted."""
+        if self.missing_ids:
+            self._note_ids(set())
+
+    def _note_ids(self, known: set[uuid.UUID]) -> None:
+        present = {directory.directory_id for directory in self.all if directory.directory_id is not None}
+        self.missing_ids = frozenset(known - present)
+        if len(present) == 1 and not known:
+            return
+        for directory in self.all:
+            try:
+                directory.note_ids(present | known)
+            except OSError as fault:
+                # A full disk must not keep the broker from starting; the next start tries again.
+                logger.warning("%s: the ids of log.dirs are not noted: %s", directory.path, fault)
 
     def unlock(self) -> None:
         """Let another broker have the directories."""

@@ -6,7 +6,8 @@ import fcntl
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from . import checkpoints, paths
@@ -16,6 +17,8 @@ from .paths import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+ALL_DIRECTORY_IDS = "gregor.log.directory.ids"
+"""Key in meta.properties: the ids of all log directories that the broker has logs in, joined by commas."""
 KNOWN_VERSIONS = ("0", "1")
 """Of meta.properties: that of brokers with ZooKeeper, and ours."""
 
@@ -123,9 +126,29 @@ class LogDirectory:
         wanted = {"version": "1", "node.id": str(node_id), "directory.id": checkpoints.encode_uuid(self.directory_id)}
         if cluster:
             wanted["cluster.id"] = cluster
+        if ALL_DIRECTORY_IDS in properties:
+            wanted[ALL_DIRECTORY_IDS] = properties[ALL_DIRECTORY_IDS]
         if properties != wanted:
             checkpoints.write_properties(self._files, path, wanted)
         return cluster
+
+    def noted_ids(self) -> set[uuid.UUID]:
+        """Return the valid ids of the broker's log directories that were noted here last. Raises OSError."""
+        ids = set()
+        with suppress(checkpoints.MalformedCheckpointError):
+            properties = checkpoints.read_properties(self._files, self._named(paths.META_PROPERTIES))
+            for text in filter(None, properties.get(ALL_DIRECTORY_IDS, "").split(",")):
+                with suppress(ValueError):
+                    ids.add(checkpoints.decode_uuid(text))
+        return ids
+
+    def note_ids(self, ids: Iterable[uuid.UUID]) -> None:
+        """Note the ids of the broker's log directories in meta.properties, if they have changed. Raises OSError."""
+        path = self._named(paths.META_PROPERTIES)
+        properties = checkpoints.read_properties(self._files, path)
+        noted = ",".join(sorted(map(checkpoints.encode_uuid, ids)))
+        if properties.get(ALL_DIRECTORY_IDS) != noted:
+            checkpoints.write_properties(self._files, path, properties | {ALL_DIRECTORY_IDS: noted})
 
     def _check_version(self, path: str, properties: dict[str, str]) -> None:
         """Refuse what a later version may mean by the same keys (Kafka `MetaPropertiesVersion.fromNumberString`)."""

@@ -241,3 +241,34 @@ def test_a_metadata_log_that_cannot_be_opened_is_one_line_and_nothing_is_made_in
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stdout
     assert list(segment.iterdir()) == []
+
+
+def test_a_directory_that_is_not_mounted_begins_nothing_anew(tmp_path: Path) -> None:
+    first, second, away = (tmp_path / name for name in ("first", "second", "away"))
+    log_dirs = f"log.dirs={first},{second}"
+    names = [f"topic-{number}" for number in range(4)]
+    with running_broker(tmp_path / "broker", log_dirs) as broker, Wire(broker.address) as wire:
+        for name in names:
+            assert create(wire, name) == ErrorCode.NONE
+            assert produce(wire, name, b"kept") == ErrorCode.NONE
+    in_second = [name for name in names if (second / f"{name}-0").exists()]
+    assert 0 < len(in_second) < len(names)
+    second.rename(away)
+
+    for dirs in (f"log.dirs={first}", log_dirs):
+        with running_broker(tmp_path / "broker", dirs) as broker, Wire(broker.address) as wire:
+            for name in names:
+                is_away = name in in_second
+                assert leader_of(wire, name) == (-1 if is_away else 1)
+                refused = ErrorCode.KAFKA_STORAGE_ERROR if is_away else ErrorCode.NONE
+                assert produce(wire, name, b"more") == refused
+
+    shutil.rmtree(second)
+    away.rename(second)
+    with running_broker(tmp_path / "broker", log_dirs) as broker, Wire(broker.address) as wire:
+        for name in names:
+            assert leader_of(wire, name) == 1
+            assert produce(wire, name, b"last") == ErrorCode.NONE
+    told = [line for line in broker.output().splitlines() if "log directory is missing" in line]
+    assert len(told) == 2
+    assert all(f"{name}-0" in line for name in in_second for line in told)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import CLUSTER_METADATA
@@ -80,6 +81,8 @@ class Replicas:
         self._listeners: list[LeadershipListener] = []
         self._knows_roles = replication is None
         self._later = LaterLogs()
+        self._missing: set[tuple[UUID, int]] = set()
+        """Partitions, by topic id and index, whose log directory is missing."""
         self._unmade: dict[tuple[str, int], str] = {}
         """Partitions whose logs could not be created or opened, with the reason; they are queued in `_later`."""
 
@@ -93,32 +96,51 @@ class Replicas:
         In a cluster, partitions have no leader until `take_roles`: the roles at the last stop are outdated.
         """
         self._take_broker_config()
-        self._warn_of_lost_logs()
+        self._find_lost_logs()
         for topic in self._metadata.topics.values():
             self._add_partitions(topic, topic.partitions)
         self._metadata.subscribe(self.apply)
 
-    def _warn_of_lost_logs(self) -> None:
-        """Name the partitions that only this broker has, and that are in none of its log directories.
+    def _find_lost_logs(self) -> None:
+        """Find the partitions that only this broker has, and that are in none of its log directories.
 
-        A disk that is not mounted looks like a new disk. Kafka 3.9 gives such a partition no leader if it had the log
-        in another directory (KIP-858); here it begins empty.
+        A disk that is not mounted looks like a new disk. If a log directory of this lone broker is missing, such a
+        partition is offline until the directory is back, as in Kafka (KIP-858); else it begins empty, with a WARNING.
+        Brokers of a cluster leave the decision to the controller.
         """
         lost = [
-            f"{topic.name}-{state.index}"
+            (topic, state.index)
             for topic in self._metadata.topics.values()
             for state in topic.partitions
             if state.replicas == [self._metadata.node_id] and not self._logs.has_files_of(topic.name, state.index)
         ]
+        if self._rules is None and self._logs.missing_directory_ids:
+            waiting = [(topic, index) for topic, index in lost if not self._may_begin_empty(topic)]
+            self._missing = {(topic.topic_id, index) for topic, index in waiting}
+            lost = [(topic, index) for topic, index in lost if (topic.topic_id, index) not in self._missing]
+            if waiting:
+                logger.error(
+                    "%d partitions are offline, as their log directory is missing: %s. Bring the directory with "
+                    "directory.id=%s back (an entry of log.dirs, a disk that is not mounted) and restart the broker. "
+                    "If it is lost for good, delete the topics, or set unclean.leader.election.enable=true for them "
+                    "and restart: they begin empty",
+                    len(waiting),
+                    _named(waiting),
+                    " or ".join(self._logs.missing_directory_ids),
+                )
+            else:
+                self._logs.forget_missing_directories()
         if lost:
-            more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
             logger.warning(
-                "%d partitions have no log in any of log.dirs and begin empty: %s%s. If a disk is not mounted, or "
+                "%d partitions have no log in any of log.dirs and begin empty: %s. If a disk is not mounted, or "
                 "log.dirs lacks an entry: stop the broker and bring the logs back before clients write anything",
                 len(lost),
-                ", ".join(lost[:MOST_NAMED]),
-                more,
+                _named(lost),
             )
+
+    def _may_begin_empty(self, topic: TopicState) -> bool:
+        own = topic.configs.get("unclean.leader.election.enable")
+        return self._metadata.config.unclean_leader_election_enable if own is None else own.lower() == "true"
 
     async def make_later_logs(self) -> None:
         """Create the logs of new partitions that were too many for one turn of the event loop, until cancelled."""
@@ -209,6 +231,9 @@ class Replicas:
         config = self._metadata.topic_config(topic.name)
         for state in states:
             if self._metadata.node_id not in state.replicas:
+                continue
+            if (topic.topic_id, state.index) in self._missing:
+                self._partitions.take_offline(topic.name, state.index)
                 continue
             try:
                 log = self._log_of(topic, state.index, config)
@@ -352,3 +377,9 @@ class Replicas:
 
 def _leaderless(state: PartitionState) -> PartitionState:
     return PartitionState(state.index, NO_LEADER, state.leader_epoch, state.replicas, state.isr)
+
+
+def _named(partitions: Sequence[tuple[TopicState, int]]) -> str:
+    """Return the names of partitions for one log line."""
+    named = ", ".join(f"{topic.name}-{index}" for topic, index in partitions[:MOST_NAMED])
+    return f"{named} and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else named
