@@ -129,7 +129,7 @@ _KEYS_BY_NUMBER: dict[int, AnyApiKey] = {key.value: key for key in _KEYS_BY_NAME
 
 
 def api_key(number: int) -> AnyApiKey:
-    """The API of that number. Raises ValueError if there is none."""
+    """Return the API of that number. Raises ValueError for an unknown number."""
     try:
         return _KEYS_BY_NUMBER[number]
     except KeyError:
@@ -137,42 +137,42 @@ def api_key(number: int) -> AnyApiKey:
 
 
 def api_key_named(name: str) -> AnyApiKey:
-    """The API of that name, as `FETCH`. Raises KeyError if there is none."""
+    """Return the API of that name, as `FETCH`. Raises KeyError for an unknown name."""
     return _KEYS_BY_NAME[name]
 
 
 @cache
 def request_class(key: AnyApiKey) -> type[Message]:
-    """The class of the API's requests; its module is imported on the first call."""
+    """Return the class of the API's requests; the first call imports the class's module."""
     return _message_class(key, "Request")
 
 
 @cache
 def response_class(key: AnyApiKey) -> type[Message]:
-    """The class of the API's responses; its module is imported on the first call."""
+    """Return the class of the API's responses; the first call imports the class's module."""
     return _message_class(key, "Response")
 
 
 def _message_class(key: AnyApiKey, kind: str) -> type[Message]:
-    """`FETCH`, `Request` is found as `FetchRequest` in `messages/fetch.py`."""
+    """Import a message class: `FETCH`, `Request` is `FetchRequest` in `messages/fetch.py`."""
     module = import_module(f".messages.{key.name.lower()}", __package__)
     return cast(type[Message], getattr(module, key.name.title().replace("_", "") + kind))
 
 
 def valid_versions(key: AnyApiKey) -> tuple[int, int]:
-    """The first and last version that this package can read and write (a broker may serve fewer)."""
+    """Return the first and last version that this package reads and writes (a broker may serve fewer)."""
     versions = request_class(key).VERSIONS
     return versions.first, versions.last
 
 
 def is_flexible(key: AnyApiKey, version: int) -> bool:
-    """Whether the version has compact lengths and tagged fields (KIP-482)."""
+    """Return whether the version has compact lengths and tagged fields (KIP-482)."""
     return version in request_class(key).FLEXIBLE
 
 
 @cache
 def request_header_version(key: AnyApiKey, version: int) -> int:
-    """The version of the `RequestHeader` before such a request: 2 has tagged fields, 1 a client id, 0 neither.
+    """Return the version of the `RequestHeader` before such a request: 2 has tagged fields, 1 a client id, 0 neither.
 
     ControlledShutdown v0 alone has the header without a client id (Kafka's `ControlledShutdownRequest.json`).
     """
@@ -183,7 +183,7 @@ def request_header_version(key: AnyApiKey, version: int) -> int:
 
 @cache
 def response_header_version(key: AnyApiKey, version: int) -> int:
-    """The version of the `ResponseHeader` before such a response: 1 has tagged fields.
+    """Return the version of the `ResponseHeader` before such a response: 1 has tagged fields.
 
     ApiVersions always answers with 0: a client must be able to read the answer to a version the broker lacks (KIP-511).
     """

@@ -29,7 +29,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def decode(cls: type[_M], data: Buffer, version: int) -> _M:
-    """The message at the start of `data`; bytes after it are ignored, as by Kafka.
+    """Decode the message at the start of `data`; ignore bytes after the message, as Kafka does.
 
     Fields of type `Records` are views into `data`. Raises DecodeError for malformed bytes, BrokerError
     (UNSUPPORTED_VERSION) for a version that the class does not have.
@@ -38,7 +38,7 @@ def decode(cls: type[_M], data: Buffer, version: int) -> _M:
 
 
 def decode_prefix(cls: type[_M], data: Buffer, version: int, position: int = 0) -> tuple[_M, int]:
-    """As `decode`, from `position` on; returns the position after the message as well."""
+    """Decode a message as `decode` does, from `position` on; also return the position after the message."""
     decoder = _decoders.get((cls, version)) or _new_decoder(cls, version)
     view = data if type(data) is memoryview else memoryview(data)
     try:
@@ -48,7 +48,7 @@ def decode_prefix(cls: type[_M], data: Buffer, version: int, position: int = 0) 
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes. Records must be bytes or views; for a `Part` there, use `encode_parts`.
+    """Encode the message. Records must be bytes or views; for a `Part` there, use `encode_parts`.
 
     Raises BrokerError (UNSUPPORTED_VERSION) where the version does not exist or cannot carry a value that must not be
     lost; EncodeError for values out of the declared range, TypeError or AttributeError for those of another type.
@@ -57,7 +57,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int) -> list[bytes | Part]:
-    """The message as bytes and, in their places between them, the records that are `Part`s. Errors as in `encode`."""
+    """Encode the message as bytes and, in their places, the records that are `Part`s. Errors as in `encode`."""
     parts: list[bytes | Part] = []
     in_memory: list[Buffer] = []
     for piece in _pieces(message, version):

@@ -41,7 +41,7 @@ _READ_TEXT = {
 
 
 def compile_decoder(layout: StructLayout, title: str) -> Decoder:
-    """The decoder for one layout; `title` is the message's name and version."""
+    """Compile the decoder for one layout; `title` is the message's name and version."""
     source = _DecoderSource()
     message = source.new_struct(layout)
     source.struct_fields(layout, message)
@@ -92,7 +92,7 @@ class _DecoderSource(Source):
         self._run_targets.append(target)
 
     def new_struct(self, layout: StructLayout) -> str:
-        """A local that holds a new instance without values."""
+        """Add a local variable that holds a new instance without values, and return its name."""
         self.scope[layout.cls.__name__] = layout.cls
         name = self.local("m")
         self.line(f"{name} = new({layout.cls.__name__})")
@@ -110,7 +110,7 @@ class _DecoderSource(Source):
             self._tagged_fields(layout, target)
 
     def _default(self, default: object) -> str:
-        """An expression for a field's default, new each time where it is mutable."""
+        """Return an expression for a field's default, which makes a mutable default new each time."""
         if isinstance(default, list):
             return "[]"
         if isinstance(default, Struct):
@@ -207,7 +207,7 @@ class _DecoderSource(Source):
                     self.line(f"{elements}.append({value})")
 
     def _nullable_struct(self, layout: StructLayout, target: str) -> None:
-        """A structure after a byte that is negative for null."""
+        """Add the code for a structure after a byte that is negative for null."""
         present = self.local("n")
         self._in_run("b", present)
         with self.block(f"if {present} < 0:"):
@@ -218,7 +218,7 @@ class _DecoderSource(Source):
             self.struct_fields(layout, instance)
 
     def _tagged_fields(self, layout: StructLayout, target: str) -> None:
-        """The section of tagged fields (KIP-482); tags that the declaration does not have are skipped."""
+        """Add the code for the section of tagged fields (KIP-482); undeclared tags are skipped."""
         count = self.local("n")
         self._in_run("B", count)
         if not layout.tagged:
@@ -242,7 +242,7 @@ class _DecoderSource(Source):
 
 
 def read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes, as Kafka's `ByteUtils.readUnsignedVarint` reads it into a Java int.
+    """Read an unsigned varint of at most five bytes into a Java int, as Kafka's `ByteUtils.readUnsignedVarint` does.
 
     Returns (value, position after it). Raises IndexError at the end of the data, DecodeError if a sixth byte follows.
     """
@@ -258,7 +258,7 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: memoryview, position: int, end: int) -> int:
-    """The position after a section of tagged fields that begins at `position`."""
+    """Return the position after a section of tagged fields that begins at `position`."""
     count, position = read_varint(data, position)
     for _ in range(count):
         _, position = read_varint(data, position)
@@ -271,10 +271,10 @@ def skip_tagged_fields(data: memoryview, position: int, end: int) -> int:
 
 @lru_cache(maxsize=4096)
 def uuid_of(packed: bytes) -> UUID:
-    """The UUID with these 16 bytes. Topic ids come again and again, and making a UUID takes a microsecond."""
+    """Return the UUID with these 16 bytes; cached, as topic ids repeat and making a UUID takes a microsecond."""
     return UUID(bytes=packed)
 
 
 def bad_length(field: str, length: int) -> DecodeError:
-    """The error for a length or count that is null where that is not allowed, or beyond what the data can hold."""
+    """Build the error for a length or count that is null where null is not allowed, or exceeds the data."""
     return DecodeError(f"{field}: {'null' if length == -1 else 'length ' + str(length)} is not possible here")

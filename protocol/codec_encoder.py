@@ -28,7 +28,7 @@ _ONE_BYTE_VARINTS = [bytes([value]) for value in range(0x80)]
 
 
 def compile_encoder(layout: StructLayout, title: str) -> Encoder:
-    """The encoder for one layout; `title` is the message's name and version."""
+    """Compile the encoder for one layout; `title` is the message's name and version."""
     source = _EncoderSource(title)
     source.line("push = pieces.append")
     source.struct_fields(layout, "m")
@@ -85,7 +85,7 @@ class _EncoderSource(Source):
             self.line(f"if {self._differs(value, field.default)}: raise not_carried({field.name!r}, {self._title!r})")
 
     def _differs(self, value: str, default: object) -> str:
-        """A condition that holds unless the value is the default; parts that compare slowly are spared."""
+        """Return a condition that is false if the value is the default; parts that compare slowly are not compared."""
         if isinstance(default, Struct):
             fields = type(default).FIELD_DEFAULTS
             return " or ".join(self._differs(f"{value}.{name}", part) for name, part in fields.items())
@@ -165,7 +165,7 @@ class _EncoderSource(Source):
                         self.value(element, each, field)
 
     def _nullable_struct(self, layout: StructLayout, value: str) -> None:
-        """A structure after a byte that is 1, or -1 alone for null."""
+        """Add the code for a structure after a byte that is 1, or -1 alone for null."""
         instance = self.local("m")
         self.line(f"{instance} = {value}")
         with self.block(f"if {instance} is None:"):
@@ -175,7 +175,7 @@ class _EncoderSource(Source):
             self.struct_fields(layout, instance)
 
     def _tagged_fields(self, layout: StructLayout, instance: str) -> None:
-        """The section of tagged fields (KIP-482): those that differ from their defaults, by rising tag."""
+        """Add the code for the section of tagged fields (KIP-482): fields without their default, by rising tag."""
         self.end_run()
         tagged, count = self.local("tagged"), self.local("n")
         self.line(f"{tagged} = []")
@@ -192,7 +192,7 @@ class _EncoderSource(Source):
 
     @contextmanager
     def _pieces_of_field(self) -> Iterator[str]:
-        """What is written inside goes to a list of its own, since its size must be known before it."""
+        """Collect the pieces of a field in a list of their own, since the field's size precedes them."""
         outer = self._pieces, self._push
         self._pieces, self._push = self.local("pieces"), self.local("push")
         self.line(f"{self._pieces} = []")
@@ -202,7 +202,7 @@ class _EncoderSource(Source):
 
 
 def long_varint(value: int) -> bytes:
-    """An unsigned varint (Kafka's `ByteUtils.writeUnsignedVarint`)."""
+    """Encode an unsigned varint (Kafka's `ByteUtils.writeUnsignedVarint`)."""
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
@@ -212,14 +212,14 @@ def long_varint(value: int) -> bytes:
 
 
 def long_string_varint(length_and_one: int) -> bytes:
-    """The length of a compact string. Raises EncodeError for one that Kafka's clients would not take."""
+    """Encode the length of a compact string. Raises EncodeError for a length that Kafka's clients refuse."""
     if length_and_one > LONGEST_STRING + 1:
         raise EncodeError(f"a string of {length_and_one - 1} bytes, more than {LONGEST_STRING}")
     return long_varint(length_and_one)
 
 
 def records_size(records: bytes | bytearray | memoryview | Part) -> int:
-    """How many bytes a field of records will take on the wire."""
+    """Return the size in bytes of a field of records on the wire."""
     return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size
 
 
@@ -231,5 +231,5 @@ def append_tagged_field(section: list[bytes], tag: int, pieces: list[bytes]) -> 
 
 
 def not_carried(field: str, title: str) -> BrokerError:
-    """The error for a value that the version cannot carry and that must not be dropped silently."""
+    """Build the error for a value that the version cannot carry and that must not be dropped silently."""
     return BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"{title} has no {field}, which is not at its default")

@@ -62,7 +62,7 @@ _Mark = TypeVar("_Mark")
 
 
 def struct_layout(cls: type[Struct], version: int, *, flexible: bool) -> StructLayout:
-    """The layout of `cls` in a version of the message that holds it.
+    """Build the layout of `cls` in a version of the message that contains the structure.
 
     Raises TypeError where an annotation is not in the words of `schema.py`.
     """
@@ -115,7 +115,7 @@ class Declared:
 
 
 def _wire(annotation: Any, version: int, *, flexible: bool) -> Wire:
-    """The wire type of a type without marks: a primitive of `schema.py`, `list[...]` or a `Struct`."""
+    """Return the wire type of a type without marks: a primitive of `schema.py`, `list[...]` or a `Struct`."""
     if get_origin(annotation) is Annotated:
         primitive = annotation.__metadata__[0]
         if isinstance(primitive, FixedSize | LengthPrefixed):
@@ -128,7 +128,7 @@ def _wire(annotation: Any, version: int, *, flexible: bool) -> Wire:
 
 
 def minimum_size(wire: Wire, *, nullable: bool, compact: bool) -> int:
-    """The fewest bytes that a value can take on the wire."""
+    """Return the fewest bytes that a value can take on the wire."""
     match wire:
         case FixedSize(code):
             return struct.calcsize(">" + code)

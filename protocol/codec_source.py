@@ -33,7 +33,7 @@ class Source:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Lines added inside stand one level deeper, below `header`."""
+        """Indent the lines that are added inside by one level, below `header`."""
         self.end_run()
         self.line(header)
         self._depth += 1
@@ -42,12 +42,12 @@ class Source:
         self._depth -= 1
 
     def local(self, prefix: str) -> str:
-        """A name for a local variable, not used before."""
+        """Return a name for a local variable that was not used before."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def named(self, prefix: str, value: object) -> str:
-        """A name by which the generated text can refer to `value`."""
+        """Return a name by which the generated text can refer to `value`."""
         for name, known in self.scope.items():
             if known is value:
                 return name
@@ -56,14 +56,14 @@ class Source:
         return name
 
     def struct_method(self, codes: str, method: str) -> str:
-        """A name for `unpack_from` or `pack` of the big-endian struct with these codes."""
+        """Return a name for `unpack_from` or `pack` of the big-endian struct with these codes."""
         name = f"{method}_{codes}".replace("?", "t")
         if name not in self.scope:
             self.scope[name] = getattr(struct.Struct(">" + codes), method)
         return name
 
     def compile(self, signature: str, title: str) -> Any:
-        """The function itself; tracebacks show its text under the name `<codec TITLE>`."""
+        """Compile the text and return its function; tracebacks show the text under the name `<codec TITLE>`."""
         text = "\n".join([f"def {signature}:", *self._lines, ""])
         filename = f"<codec {title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether clients try again after this error."""
+        """Return whether clients retry after this error."""
         return self in _RETRIABLE
 
 

@@ -35,7 +35,7 @@ class FrameReader:
         self._buffer += data
 
     def next_frame(self) -> memoryview | None:
-        """The next frame without its length, or None until more bytes arrive.
+        """Return the next frame without its length, or None until more bytes arrive.
 
         Raises DecodeError if the length is negative or above the limit; the stream cannot be read on after that.
         """

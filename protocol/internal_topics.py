@@ -8,5 +8,5 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA, TRANSACTION_STATE})
 
 
 def is_internal(topic: str) -> bool:
-    """Whether clients may only read it."""
+    """Return whether clients may only read the topic."""
     return topic in INTERNAL_TOPICS

@@ -44,20 +44,20 @@ KAFKA_4_0_0_FLOORS: Mapping[AnyApiKey, Floor] = {ApiKey.JOIN_GROUP: Floor(2, (0,
 
 
 def is_deprecated(key: AnyApiKey, version: int) -> bool:
-    """Whether Kafka 3.9 counts such a request under DeprecatedRequestsPerSec."""
+    """Return whether Kafka 3.9 counts such a request under DeprecatedRequestsPerSec."""
     floor = KAFKA_4_FLOORS.get(key) or KAFKA_4_0_0_FLOORS.get(key)
     return floor is not None and version < floor.version
 
 
 def refused_by_kafka_4(used: Iterable[tuple[AnyApiKey, int]]) -> list[tuple[AnyApiKey, int]]:
-    """Those of the (API, version) pairs that Kafka 4 disconnects clients for, in their order."""
+    """Return the (API, version) pairs for which Kafka 4 disconnects a client, in the given order."""
     return [(key, version) for key, version in used if key in KAFKA_4_FLOORS and version < KAFKA_4_FLOORS[key].version]
 
 
 def verdict(used: Iterable[tuple[AnyApiKey, int]]) -> str:
-    """In words, whether Kafka 4 serves a client that sends these versions, and what it takes if not.
+    """Describe whether Kafka 4 serves a client that sends these versions, and else the release that the client needs.
 
-    Nothing is guessed: what is needed is the release whose clients first sent versions that Kafka 4 serves.
+    That release is a fact: the release whose clients first sent versions that Kafka 4 serves.
     """
     pairs = sorted(used)
     refused = refused_by_kafka_4(pairs)
@@ -75,7 +75,7 @@ def verdict(used: Iterable[tuple[AnyApiKey, int]]) -> str:
 
 
 def api_name(key: AnyApiKey) -> str:
-    """The API's name as Kafka writes it, ``OffsetCommit``."""
+    """Return the API's name as Kafka writes it, ``OffsetCommit``."""
     return key.name.title().replace("_", "")
 
 

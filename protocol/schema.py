@@ -139,7 +139,7 @@ class Part(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes it will put on the wire, known before the first is sent."""
+        """Return the number of bytes on the wire, known before the first byte is sent."""
 
 
 NO_UUID: Final = UUID(int=0)
@@ -230,7 +230,7 @@ _NOT_GIVEN: Final = object()
 
 
 def _compile_init(cls: StructType) -> Any:
-    """A keyword-only `__init__` for the class, with fresh lists and structures where the caller gives none."""
+    """Compile a keyword-only `__init__` for the class, with new lists and structures as defaults."""
     parameters, body = [], []
     scope: dict[str, Any] = {"_not_given": _NOT_GIVEN}
     for name, default in cls.FIELD_DEFAULTS.items():

@@ -132,7 +132,7 @@ class BatchView:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record. Costs a decompression for a v0 or v1 set, which stores only the last one."""
+        """Return the first record's offset; decompresses a v0 or v1 set, which stores only the last offset."""
         if self.magic == v2.MAGIC:
             return self.stored_offset
         if self.record_count is not None:
@@ -141,67 +141,67 @@ class BatchView:
 
     @property
     def end(self) -> int:
-        """Position after this batch."""
+        """Return the position after this batch."""
         return self.position + self.size_bytes
 
     @property
     def view(self) -> memoryview:
-        """The batch's bytes."""
+        """Return a view of the batch's bytes."""
         return memoryview(self.buffer)[self.position : self.end]
 
     @property
     def codec(self) -> Codec:
-        """Compression; raises BrokerError CORRUPT_MESSAGE for an unknown one."""
+        """Return the compression codec. Raises BrokerError CORRUPT_MESSAGE for an unknown codec."""
         return codec_of(self.attributes)
 
     @property
     def is_compressed(self) -> bool:
-        """Whether a codec is named, known or not."""
+        """Return whether the attributes name a codec, known or not."""
         return self.attributes & v0.CODEC_MASK != 0
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the time stamps."""
+        """Return the timestamp type: CreateTime or LogAppendTime."""
         if self.magic == v0.MAGIC:
             return TimestampType.NO_TIMESTAMP_TYPE
         return TimestampType.LOG_APPEND_TIME if self.attributes & v1.LOG_APPEND_TIME_FLAG else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (v2 only)."""
+        """Return whether the batch belongs to a transaction (v2 only)."""
         return self.magic == v2.MAGIC and self.attributes & v2.TRANSACTIONAL_FLAG != 0
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds the broker's own markers, which no consumer's application sees (v2 only)."""
+        """Return whether the batch is a control batch, which no consumer's application receives (v2 only)."""
         return self.magic == v2.MAGIC and self.attributes & v2.CONTROL_FLAG != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When a compacted log may drop the batch's tombstones or markers (KIP-534), if the cleaner has set it."""
+        """Return the batch's delete horizon (KIP-534) for tombstones and markers, None if the cleaner has set none."""
         has_horizon = self.magic == v2.MAGIC and self.attributes & v2.DELETE_HORIZON_FLAG != 0
         return self.base_timestamp if has_horizon else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it."""
+        """Return whether an idempotent producer wrote the batch."""
         return self.producer_id > v2.NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 if there are none; they wrap at 2**31 - 1 to 0."""
+        """Return the sequence of the last record, -1 without records; sequences wrap at 2**31 - 1 to 0."""
         if self.base_sequence == v2.NO_SEQUENCE:
             return v2.NO_SEQUENCE
         return (self.base_sequence + self.last_offset - self.stored_offset) & 0x7FFFFFFF
 
     @property
     def is_numbered_by_index(self) -> bool:
-        """Whether a v0 or v1 wrapper's inner offsets are not to be believed; see the head of this module."""
+        """Return whether a wrapper's inner offsets are invalid and replaced by indexes; see the module's docstring."""
         return self.magic < v2.MAGIC and self.attributes & v0.NUMBERED_BY_INDEX_FLAG != 0
 
     @property
     def crc_is_valid(self) -> bool:
-        """Whether the bytes are those that the CRC was computed for."""
+        """Return whether the bytes match the stored CRC."""
         if self.magic == v2.MAGIC:
             return v2.batch_crc(self.buffer, self.position, self.size_bytes) == self.crc
         return v0.message_crc(self.buffer, self.position, self.size_bytes) == self.crc
@@ -214,7 +214,7 @@ class BatchView:
 
 
 def read_batch(buffer: Buffer, position: int = 0) -> BatchView | None:
-    """The batch at `position`, or None if the buffer ends inside it (every Kafka reader ignores such a tail).
+    """Return the batch at `position`, None if the buffer ends inside the batch (Kafka's readers ignore such a tail).
 
     Raises BrokerError CORRUPT_MESSAGE for a magic beyond 2 or a size below the format's least.
     Source: Kafka `ByteBufferLogInputStream`.
@@ -246,7 +246,7 @@ def read_batch(buffer: Buffer, position: int = 0) -> BatchView | None:
 
 
 def complete_batch_at(buffer: Buffer, position: int) -> BatchView:
-    """The batch at `position`; raises BrokerError CORRUPT_MESSAGE if it is not all there."""
+    """Return the batch at `position`. Raises BrokerError CORRUPT_MESSAGE if the batch is incomplete."""
     batch = read_batch(buffer, position)
     if batch is None:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found no complete batch at byte {position}")
@@ -254,14 +254,14 @@ def complete_batch_at(buffer: Buffer, position: int) -> BatchView:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchView]:
-    """The complete batches from `position` on; stops without a word at a partial tail. Raises as `read_batch`."""
+    """Iterate over the complete batches from `position` on; a partial tail is ignored. Raises as `read_batch`."""
     while (batch := read_batch(buffer, position)) is not None:
         yield batch
         position = batch.end
 
 
 def iter_records(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """The records of one batch with their absolute offsets.
+    """Iterate over the records of one batch with their absolute offsets.
 
     Raises BrokerError: INVALID_RECORD for contents that break the format, CORRUPT_MESSAGE for broken compressed data,
     MESSAGE_TOO_LARGE for a batch that inflates beyond `limit_bytes`. Checks no CRC.
@@ -352,7 +352,7 @@ def _read_headers(body: Buffer, position: int, end: int) -> tuple[tuple[Header, 
 
 
 def read_message(batch: BatchView) -> Record:
-    """The record that an uncompressed v0 or v1 message is. Raises BrokerError INVALID_RECORD."""
+    """Return the record of an uncompressed v0 or v1 message. Raises BrokerError INVALID_RECORD."""
     position = batch.position + (v0.KEY_LENGTH_AT if batch.magic == v0.MAGIC else v1.KEY_LENGTH_AT)
     key, position = _read_field(batch.buffer, position, batch.end)
     value, position = _read_field(batch.buffer, position, batch.end)
@@ -372,7 +372,7 @@ def _read_field(buffer: Buffer, position: int, end: int) -> tuple[bytes | None, 
 
 
 def wrapped_set(batch: BatchView) -> bytes:
-    """The compressed message set that a v0 or v1 wrapper holds. Raises BrokerError INVALID_RECORD."""
+    """Return the compressed message set of a v0 or v1 wrapper. Raises BrokerError INVALID_RECORD."""
     value = read_message(batch).value
     if value is None:
         raise invalid_record(f"Found invalid compressed record set with null value (magic = {batch.magic})")
@@ -382,7 +382,7 @@ def wrapped_set(batch: BatchView) -> bytes:
 
 
 def inner_message_set(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The message set inside a compressed v0 or v1 wrapper. Raises BrokerError as `iter_records`."""
+    """Decompress the message set of a v0 or v1 wrapper. Raises BrokerError as `iter_records`."""
     return decompress(batch.codec, wrapped_set(batch), magic=batch.magic, limit_bytes=limit_bytes)
 
 
@@ -410,10 +410,10 @@ def _iter_inner_messages(batch: BatchView, limit_bytes: int) -> Iterator[Record]
 
 
 def inner_base_offset(batch: BatchView, *, last_inner_offset: int) -> int:
-    """What to add to the inner offsets of a wrapper (whose inner offsets count) to get the log's.
+    """Return the difference between a wrapper's inner offsets (where they are valid) and the log's offsets.
 
-    Nothing for v0. A v1 wrapper at offset 0 holds absolute ones (as some librdkafka versions produced), else
-    they are relative. Raises BrokerError INVALID_RECORD where that is impossible.
+    The difference is 0 for v0. A v1 wrapper at offset 0 holds absolute offsets (as some librdkafka versions produced),
+    other v1 wrappers hold relative offsets. Raises BrokerError INVALID_RECORD for impossible inner offsets.
     """
     if batch.magic == v0.MAGIC or batch.last_offset == 0:
         return 0
@@ -426,5 +426,5 @@ def inner_base_offset(batch: BatchView, *, last_inner_offset: int) -> int:
 
 
 def invalid_record(message: str) -> BrokerError:
-    """The error for contents that break their format."""
+    """Build the error for contents that break their format."""
     return BrokerError(ErrorCode.INVALID_RECORD, message)

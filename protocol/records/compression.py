@@ -71,7 +71,7 @@ CODECS = tuple(Codec)
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec that a batch's attributes name; raises BrokerError CORRUPT_MESSAGE for ids 5 to 7."""
+    """Return the codec in a batch's attributes. Raises BrokerError CORRUPT_MESSAGE for ids 5 to 7."""
     codec_id = attributes & 0x07
     if codec_id >= len(CODECS):
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Unknown compression type id: {codec_id}")
@@ -84,12 +84,12 @@ def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
 
 
 def compress_pieces(codec: Codec, pieces: Iterable[Buffer], *, magic: int = 2) -> bytes:
-    """As `compress`, for data that comes in pieces; each may be overwritten when the next is asked for."""
+    """Compress data that comes in pieces, as `compress` does; a piece may be overwritten once the next is read."""
     return _COMPRESSORS[codec](pieces, magic)
 
 
 def decompress(codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The whole of what `data` holds.
+    """Decompress all of `data`.
 
     Raises BrokerError: CORRUPT_MESSAGE for broken data, MESSAGE_TOO_LARGE for more than `limit_bytes`.
     """
@@ -167,7 +167,7 @@ def _gunzip(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
 
 
 def _gunzip_member(view: memoryview, position: int) -> Generator[bytes, None, int]:
-    """What the member at `position` holds; returns the position after it."""
+    """Decompress the member at `position`; return the position after the member."""
     stream = isal_zlib.decompressobj(GZIP_WINDOW_BITS)
     piece: bytes = b""
     pending: Buffer = b""
@@ -268,7 +268,7 @@ def _unlz4(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
 
 
 def _with_right_header_checksum(view: memoryview) -> bytes:
-    """The frame with the header checksum that the lz4 library insists on: format v0 has it wrong, or not."""
+    """Return the frame with the header checksum that the lz4 library requires; format v0 may have a wrong one."""
     frame = bytes(view)
     if len(frame) < 7 or frame[:4] != LZ4_MAGIC:
         return frame
@@ -277,7 +277,7 @@ def _with_right_header_checksum(view: memoryview) -> bytes:
 
 
 def _lz4_header_checksum(descriptor: bytes) -> int:
-    """The second byte of xxHash32 (seed 0) over fewer than 16 bytes, for which that hash needs no stripes."""
+    """Compute the second byte of xxHash32 (seed 0) over fewer than 16 bytes, for which the hash needs no stripes."""
     prime2, prime3, prime4, prime5 = 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
     prime1, mask = 0x9E3779B1, 0xFFFFFFFF
     hashed = prime5 + len(descriptor)
@@ -318,7 +318,7 @@ def _unzstd(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
 
 
 def _largest_zstd_window(data: memoryview) -> int:
-    """Bytes of the largest window that a frame of `data` asks for. Raises ValueError if a frame is not whole.
+    """Return the bytes of the largest window that a frame of `data` requires. Raises ValueError for a partial frame.
 
     Steps over the blocks of all frames (RFC 8878): the library takes a cut frame for one that ends there.
     """

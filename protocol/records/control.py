@@ -46,12 +46,12 @@ class EndTransactionMarker(NamedTuple):
 
     @property
     def is_abort(self) -> bool:
-        """Whether the transaction's records do not count."""
+        """Return whether the marker aborts the transaction."""
         return self.control_type is ControlType.ABORT
 
 
 def control_type(key: Buffer | None) -> ControlType:
-    """The type in a control record's key, UNKNOWN for one to come. Raises BrokerError INVALID_RECORD."""
+    """Return the type in a control record's key, UNKNOWN for a future type. Raises BrokerError INVALID_RECORD."""
     if key is None or len(key) < KEY.size:
         raise invalid_record(f"Invalid value size found for control record key. Must have at least {KEY.size} bytes")
     version, type_id = KEY.unpack_from(key)
@@ -61,12 +61,12 @@ def control_type(key: Buffer | None) -> ControlType:
 
 
 def encode_key(kind: ControlType) -> bytes:
-    """A control record's key."""
+    """Encode a control record's key."""
     return KEY.pack(CURRENT_VERSION, kind)
 
 
 def read_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """The marker that a control record is, None if it is of another type. Raises BrokerError INVALID_RECORD."""
+    """Read a control record's transaction marker, None for another type. Raises BrokerError INVALID_RECORD."""
     kind = control_type(record.key)
     if kind not in (ControlType.COMMIT, ControlType.ABORT):
         return None
@@ -85,7 +85,7 @@ def read_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
 def build_end_transaction_batch(
     marker: EndTransactionMarker, *, producer_id: int, producer_epoch: int, timestamp: int, base_offset: int = 0
 ) -> bytes:
-    """The batch that ends a transaction of `producer_id`; `timestamp` in milliseconds."""
+    """Build the batch that ends a transaction of `producer_id`; `timestamp` in milliseconds."""
     record = Record(
         base_offset,
         timestamp,

@@ -9,10 +9,10 @@ from .stretch import Stretch, as_stretch, window_with_batch
 
 
 def needs_conversion(stored: memoryview | Stretch, to_magic: int) -> bool:
-    """Whether any complete batch of `stored` cannot go to readers of `to_magic` as it is.
+    """Return whether readers of `to_magic` need a conversion of any complete batch of `stored`.
 
-    For 0 and 1 that is any of a newer format, and v0 or v1 wrappers that are to be numbered by index; for 2 any that is
-    older.
+    Readers of 0 and 1 need a conversion of batches of a newer format, and of v0 or v1 wrappers that are to be numbered
+    by index; readers of 2 need a conversion of batches of an older format.
     """
     stretch = as_stretch(stored)
     position = 0
@@ -25,7 +25,7 @@ def needs_conversion(stored: memoryview | Stretch, to_magic: int) -> bool:
 
 
 def readable_bytes(stored: memoryview | Stretch, to_magic: int) -> int:
-    """How many bytes of `stored` precede the first batch of a format newer than `to_magic`; all if there is none."""
+    """Count the bytes of `stored` before the first batch of a format newer than `to_magic`; all if there is none."""
     stretch = as_stretch(stored)
     begin = 0
     while True:

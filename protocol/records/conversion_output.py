@@ -32,7 +32,7 @@ class ConversionOutput:
         self.batch = None
 
     def pieces_of_batch(self, size_bytes: int, convert: Callable[[], Converted]) -> Iterator[bytes]:
-        """Copies of `batch`, piece by piece; where it was taken away, ``convert`` makes it once more.
+        """Return copies of `batch`, piece by piece; if the batch was removed, ``convert`` makes it again.
 
         Raises what ``convert`` raises, and ValueError if that does not return ``size_bytes`` bytes again.
         """

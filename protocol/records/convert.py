@@ -128,19 +128,19 @@ def convert_with_codec(
 
 
 def conversion_error(conversion: kernel_cy.DownConversion | up_kernel_cy.UpConversion) -> BrokerError:
-    """The error for a conversion that stopped at something wrong."""
+    """Build the error for a conversion that stopped at a fault."""
     if conversion.stop == Stop.BAD_TIMESTAMP:
         return _bad_timestamp(conversion.timestamp)
     return structure_error(conversion.position)
 
 
 def structure_error(position: int) -> BrokerError:
-    """The error for stored bytes at `position` that break their format."""
+    """Build the error for stored bytes at `position` that break their format."""
     return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure at byte {position}")
 
 
 def zstd_error() -> BrokerError:
-    """The error for zstd batches on their way to a client that cannot know zstd (KIP-110)."""
+    """Build the error for zstd batches in a Fetch of a client without zstd (KIP-110)."""
     return BrokerError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Down-conversion of zstandard-compressed batches is not supported"
     )
@@ -176,7 +176,7 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
 
 
 def _inflated(batch: BatchView, limit_bytes: int) -> memoryview:
-    """The records of a compressed v2 batch, put together without a second copy of them."""
+    """Decompress the records of a v2 batch into one buffer, without a second copy."""
     body = bytearray()
     for piece in decompressed_pieces(batch.codec, batch.view[v2.RECORDS_AT :], magic=v2.MAGIC, limit_bytes=limit_bytes):
         body += piece
@@ -186,10 +186,10 @@ def _inflated(batch: BatchView, limit_bytes: int) -> memoryview:
 def messages_of(
     batch: BatchView, to_magic: int, first_offset: int, most_bytes: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Converted:
-    """The records of a compressed v2 batch as messages without a wrapper, from `first_offset` on.
+    """Convert a compressed v2 batch to messages without a wrapper, from `first_offset` on.
 
-    They end after `most_bytes`, if need be in the middle of a message, which every client ignores. Raises as
-    `down_convert`.
+    The messages end after `most_bytes`, if necessary inside a message, since clients ignore a partial message. Raises
+    as `down_convert`.
     """
     body = _inflated(batch, limit_bytes)
     conversion = _open_records(batch, body, to_magic, 0, first_offset)
@@ -202,7 +202,7 @@ def messages_of(
 
 
 def _inner_messages(conversion: kernel_cy.DownConversion, body: memoryview) -> Iterator[memoryview]:
-    """The messages of the opened records, a buffer at a time: small records take several times more as messages."""
+    """Convert decompressed records a buffer at a time: small records take several times more bytes as messages."""
     out = memoryview(bytearray(RECOMPRESSED_PIECE_BYTES))
     while True:
         filled = conversion.fill(body, len(body), out)
@@ -240,7 +240,7 @@ def _fill_exactly(conversion: kernel_cy.DownConversion, stored: memoryview, size
 
 
 def _timed_records(batch: BatchView, limit_bytes: int, receipt_ms: int) -> tuple[Iterator[Record], TimestampType]:
-    """The records of a v0 or v1 batch with their times, and what those mean."""
+    """Return the records of a v0 or v1 batch with their timestamps, and the timestamp type."""
     records = iter_records(batch, limit_bytes=limit_bytes)
     if batch.magic == v0.MAGIC and receipt_ms != NO_TIMESTAMP:
         return (record._replace(timestamp=receipt_ms) for record in records), TimestampType.LOG_APPEND_TIME
@@ -258,7 +258,7 @@ class _RecordRun:
         self.count = 0
 
     def pieces(self, append: Callable[[bytearray, Record], None]) -> Iterator[bytes]:
-        """What ``append`` makes of the records, for a compressor: never all of it, nor an object for each record."""
+        """Return ``append``'s output for the records, in pieces for a compressor; no list of the records is made."""
         encoded = bytearray()
         for record in itertools.chain((self.first,), self._records):
             append(encoded, record)
@@ -275,7 +275,7 @@ class _RecordRun:
 def _convert_wrapper(
     batch: BatchView, records: Iterator[Record], timestamp_type: TimestampType, to_magic: int
 ) -> Converted:
-    """A v0 or v1 batch in format v0 or v1, with the offsets inside a wrapper that readers count on."""
+    """Convert a v0 or v1 batch to format v0 or v1, with the offsets inside a wrapper that readers expect."""
     run = _RecordRun(records)
     is_log_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
     becomes_v0 = to_magic == v0.MAGIC or (batch.magic == v0.MAGIC and not is_log_append_time)
@@ -305,7 +305,7 @@ def _convert_wrapper(
 
 
 def _convert_wrapper_up(batch: BatchView, records: Iterator[Record], timestamp_type: TimestampType) -> Converted:
-    """A v0 or v1 wrapper as one v2 batch of the same codec. Time stamps below -1, which mean nothing, become -1."""
+    """Convert a v0 or v1 wrapper to one v2 batch of the same codec. Invalid timestamps below -1 become -1."""
     run = _RecordRun(
         record if record.timestamp >= NO_TIMESTAMP else record._replace(timestamp=NO_TIMESTAMP) for record in records
     )

@@ -105,13 +105,13 @@ class EnrichedMessage:
 
     @property
     def control(self) -> ControlMessage | None:
-        """What a control message is for; None for data and for types that nobody has defined."""
+        """Return the type of a control message; None for data and for undefined types."""
         message_type = self.attributes & TYPE_MASK
         return ControlMessage(message_type) if message_type in _CONTROL_TYPES else None
 
     @property
     def codec(self) -> Codec:
-        """How the value, a message set of this layout, is compressed. Raises BrokerError INVALID_RECORD if no data."""
+        """Return the codec of the value, a message set of this layout. Raises BrokerError INVALID_RECORD if no data."""
         message_type = self.attributes & TYPE_MASK
         if message_type > Codec.ZSTD:
             raise invalid_record(f"Message type {message_type} is not one of data")
@@ -119,14 +119,14 @@ class EnrichedMessage:
 
     @property
     def timestamp_ms(self) -> int:
-        """Time of reception in milliseconds, from the tag or else the header; -1 for none."""
+        """Return the time of reception in milliseconds, from the tag or else the header; -1 for none."""
         if self.tags is not None and self.tags.timestamp_ms is not None:
             return self.tags.timestamp_ms
         return NO_TIMESTAMP if self.timestamp_s < 0 else self.timestamp_s * MS_PER_SECOND
 
 
 def encode_tags(tags: KafkaTags) -> bytes:
-    """The tag block, without its length."""
+    """Encode the tag block, without its length."""
     out = bytearray()
     values = (
         (TIMESTAMP_TAG, tags.timestamp_ms),
@@ -169,7 +169,7 @@ def decode_tags(block: Buffer) -> KafkaTags:
 
 
 def encode_message(message: EnrichedMessage) -> bytes:
-    """The message with its size and offset."""
+    """Encode the message with its size and offset."""
     out = bytearray(FRAME.size + HEAD.size)
     tags = b"" if message.tags is None else encode_tags(message.tags)
     out += tags
@@ -184,7 +184,7 @@ def encode_message(message: EnrichedMessage) -> bytes:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[EnrichedMessage]:
-    """The complete messages from `position` on; a partial tail is ignored.
+    """Iterate over the complete messages from `position` on; a partial tail is ignored.
 
     Raises BrokerError: CORRUPT_MESSAGE for an impossible size, another magic or a wrong CRC, INVALID_RECORD for
     contents that do not fit.
@@ -263,7 +263,7 @@ def build_compressed_message(
 
 
 def iter_records(message: EnrichedMessage, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """The records in `message`: itself, or its inner messages at starting offset + relative offset or + index.
+    """Iterate over the records of `message`: itself, or inner messages at starting offset + relative offset or + index.
 
     A control message holds none. Raises BrokerError as `iter_messages` and `compression.decompress`.
     """
@@ -282,6 +282,6 @@ def iter_records(message: EnrichedMessage, *, limit_bytes: int = DEFAULT_LIMIT_B
 
 
 def seconds_of(timestamp_ms: int) -> int:
-    """The header's time stamp for milliseconds: whole seconds, -1 for none or what int32 cannot hold (from 2038 on)."""
+    """Return milliseconds as the header's timestamp: whole seconds, -1 for none or beyond int32 (from 2038 on)."""
     seconds = timestamp_ms // MS_PER_SECOND
     return seconds if 0 <= seconds <= INT32_MAX else NO_TIMESTAMP

@@ -24,7 +24,7 @@ _CONTROL_MESSAGES = {
 def enriched_copies(
     batch: BatchView, tags: KafkaTags, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[EnrichedMessage]:
-    """The messages that say what `batch` says and what `tags` know of it; none for a batch without records.
+    """Convert a batch and its `tags` to messages of this layout; none for a batch without records.
 
     Offsets stay as they are. Control records that the layout has no type for are left out. Raises BrokerError as
     `batches.iter_records`.
@@ -50,7 +50,7 @@ def enriched_copies(
 
 
 def _message(record: Record, message_type: int, tags: KafkaTags) -> EnrichedMessage:
-    """One message for one record; its own time stands for the time of reception, which v0 knows by its tag only."""
+    """Build the message of one record; its timestamp is used as time of reception, which v0 has only as a tag."""
     timestamp_ms = tags.timestamp_ms if record.timestamp == NO_TIMESTAMP else record.timestamp
     if timestamp_ms is None or timestamp_ms < 0:
         return EnrichedMessage(record.offset, message_type, key=record.key, value=record.value)

@@ -17,7 +17,7 @@ from .varint import append_varint
 
 
 def large_batch(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> Iterator[memoryview]:
-    """The v2 batch with which `conversion` stopped at OUT_IS_FULL, in pieces; `conversion` goes on after it."""
+    """Return the v2 batch at which `conversion` stopped with OUT_IS_FULL, in pieces; then skip the batch."""
     batch = complete_batch_at(stored, conversion.position)
     if batch.magic == v2.MAGIC:
         yield batch.view
@@ -27,7 +27,7 @@ def large_batch(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> It
 
 
 def large_message(conversion: kernel_cy.DownConversion, stored: memoryview) -> Iterator[memoryview]:
-    """The message with which `conversion` stopped at OUT_IS_FULL, in pieces; `conversion` goes on after it."""
+    """Return the message at which `conversion` stopped with OUT_IS_FULL, in pieces; then skip the message."""
     if conversion.records_left:
         yield from _message_of_record(conversion, stored)
         conversion.skip_record()
@@ -42,7 +42,7 @@ def large_message(conversion: kernel_cy.DownConversion, stored: memoryview) -> I
 
 
 def _batch_of_message(conversion: up_kernel_cy.UpConversion, stored: memoryview) -> Iterator[memoryview]:
-    """A v2 batch with one record, which is the v0 or v1 message at the conversion's position."""
+    """Convert the v0 or v1 message at the conversion's position to a v2 batch with one record."""
     conversion.read_message(stored)
     key_length, value_length = max(conversion.key_length, -1), max(conversion.value_length, -1)
     key = stored[conversion.key_at : conversion.key_at + max(key_length, 0)]
@@ -102,7 +102,7 @@ def _v0_message_of_v1(message: memoryview, offset: int) -> Iterator[memoryview]:
 
 
 def _sealed(head: bytearray, *rest: memoryview) -> Iterator[memoryview]:
-    """The message that begins with `head`, after its size and CRC fields are set for what follows."""
+    """Set size and CRC in the message that begins with `head`, and return the message in pieces."""
     v0.INT32.pack_into(head, v0.SIZE_AT, len(head) - v0.LOG_OVERHEAD + sum(map(len, rest)))
     crc = crc32(head[v0.MAGIC_AT :])
     for part in rest:

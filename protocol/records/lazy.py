@@ -142,16 +142,16 @@ class LazyConversion:
 
     @property
     def stored_bytes(self) -> int:
-        """How much of the stored stretch, from its beginning, the promise is about."""
+        """Return the number of stored bytes, from the beginning, that the promised size covers."""
         return self._stored.size_bytes
 
     @property
     def converted_count(self) -> int:
-        """Records that have changed their format, once `pieces` is at its end or was given up."""
+        """Return the number of converted records, once `pieces` has ended or was closed."""
         return self._tally.record_count
 
     def pieces(self, out: bytearray | memoryview | ConversionOutput) -> Generator[Piece, None, None]:
-        """The promised bytes, in order. Each piece is good until the next is asked for: most of them lie in `out`.
+        """Return the promised bytes, in order. A piece is valid until the next one is requested: most lie in `out`.
 
         `out` may have any size, from one byte up: a message that is larger than it is sent from where it is stored.
         Pieces of a recompressed batch that is larger than `out` are bytes: copies, which last. A piece that is
@@ -288,7 +288,7 @@ def plan_up_conversion(
 def _measured_batches(
     window: memoryview, begin: int, first_offset: int, limit_bytes: int, receipts: Receipts, may_recompress: bool
 ) -> Iterator[tuple[up_kernel_cy.UpConversion, int]]:
-    """The up-conversion of the chunk that begins at `begin` after each batch that it makes, and the size of that."""
+    """Convert the chunk at `begin` batch by batch; after each batch return the conversion and the batch's size."""
     conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES)
     while conversion.position < len(window):
         head = _same_receipt(conversion, window, begin, receipts)
@@ -303,14 +303,14 @@ def _measured_batches(
 
 
 def _same_receipt(conversion: Conversion, window: memoryview, begin: int, receipts: Receipts) -> memoryview:
-    """The head of the window from `begin` on whose next v0 messages came together; the conversion is told when."""
+    """Cut the window at `begin` to v0 messages of one receipt time, and set that time in the conversion."""
     position = begin + conversion.position
     conversion.receipt_ms = receipts.at(position)
     return window[: receipts.end_after(position, begin + len(window)) - begin]
 
 
 def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int, receipt_ms: int) -> int:
-    """What the batch at the conversion's position takes up when converted; goes on after it."""
+    """Return the converted size of the batch at the conversion's position; the conversion continues after the batch."""
     batch = complete_batch_at(stored, conversion.position)
     converted = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
     conversion.skip_batch(stored)
@@ -336,7 +336,7 @@ def converted_chunks(
     tally: Tally | None = None,
     opened_bytes: int | None = None,
 ) -> Iterator[Piece]:
-    """All of `stored` converted: first what precedes position `first_end`, then chunks; no piece spans two of them.
+    """Convert all of `stored`: first the part before `first_end`, then chunks; no piece spans two chunks.
 
     With `opened_bytes` the compressed batch of the first part becomes messages of that size, without a wrapper.
 
@@ -433,7 +433,7 @@ def _recompressed(
     receipts: Receipts,
     opened_bytes: int | None,
 ) -> Converted:
-    """The compressed batch at the conversion's position, converted; the conversion stays before it."""
+    """Convert the compressed batch at the conversion's position; the conversion stays before the batch."""
     batch = complete_batch_at(window(), conversion.position)
     if opened_bytes is not None:
         return messages_of(batch, conversion.to_magic, conversion.first_offset, opened_bytes, limit_bytes=limit_bytes)
@@ -457,7 +457,7 @@ def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Itera
 
 
 def padding(size_bytes: int) -> Iterator[memoryview]:
-    """`size_bytes` of over-long fake batches (Kafka `LazyDownConversionRecordsSend.buildOverflowBatch`)."""
+    """Return `size_bytes` of over-long fake batches (Kafka `LazyDownConversionRecordsSend.buildOverflowBatch`)."""
     remaining = size_bytes
     while remaining > 0:
         covered = min(remaining, FAKE_BATCH_BYTES)

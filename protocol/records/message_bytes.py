@@ -26,27 +26,27 @@ LEAST_SIZE = (
 
 
 def int16_at(data: memoryview, position: int) -> int:
-    """The int16 at `position`."""
+    """Return the int16 at `position`."""
     value: int = INT16.unpack_from(data, position)[0]
     return value
 
 
 def int32_at(data: memoryview, position: int) -> int:
-    """The int32 at `position`."""
+    """Return the int32 at `position`."""
     value: int = INT32.unpack_from(data, position)[0]
     return value
 
 
 def int64_at(data: memoryview, position: int) -> int:
-    """The int64 at `position`."""
+    """Return the int64 at `position`."""
     value: int = INT64.unpack_from(data, position)[0]
     return value
 
 
 def batch_size_at(data: memoryview, position: int, end: int) -> int:
-    """Size of the batch at `position` with its offset and size fields.
+    """Return the size of the batch at `position`, including its offset and size fields.
 
-    0 if it is not all there before `end`, -1 if its magic or size cannot be.
+    Returns 0 if the batch is incomplete before `end`, -1 if the batch has an impossible magic or size.
     """
     if end - position < v0.ATTRIBUTES_AT:
         return 0
@@ -111,7 +111,7 @@ def put_v2_head(
 
 
 def varint_size(value: int) -> int:
-    """Bytes that a number takes as a zig-zag integer."""
+    """Return the number of bytes of a number as a zig-zag integer."""
     unsigned = (value << 1) ^ (value >> 63)
     size_bytes = 1
     while unsigned > 0x7F:
@@ -137,14 +137,14 @@ def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, siz
 
 
 def crc_prepare() -> None:
-    """Nothing to do: the C twin builds its tables here, the libraries below have theirs."""
+    """Do nothing: the C twin builds its tables here, the libraries below have their own."""
 
 
 def crc32_of(data: memoryview, start: int, end: int) -> int:
-    """CRC-32 of the bytes from `start` to `end`."""
+    """Compute the CRC-32 of the bytes from `start` to `end`."""
     return isal_zlib.crc32(data[start:end])
 
 
 def crc32c_of(data: memoryview, start: int, end: int) -> int:
-    """CRC-32C of the bytes from `start` to `end`."""
+    """Compute the CRC-32C of the bytes from `start` to `end`."""
     return crc32c.crc32c(data[start:end])

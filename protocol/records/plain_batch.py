@@ -25,9 +25,9 @@ INFLATED_LIMIT_BYTES = 1024 * 1024
 def check_plain_batch(
     data: memoryview, rules: AppendRules, *, now_ms: int, newest_codec: Codec = Codec.ZSTD
 ) -> ProducedBatch | None:
-    """The facts of the one batch that ``data`` is, or None where it takes `validation.validate` to judge.
+    """Check ``data`` as one batch and describe it; return None where `validation.validate` must decide.
 
-    Batches of a codec beyond ``newest_codec`` are left to it too.
+    `validation.validate` also decides on batches of a codec beyond ``newest_codec``.
     """
     size_bytes = len(data)
     if not v2.HEADER_SIZE < size_bytes <= rules.max_message_bytes:

@@ -38,12 +38,12 @@ class ProducedBatch:
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it."""
+        """Return whether an idempotent producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 if there are none; they wrap at 2**31 - 1 to 0."""
+        """Return the sequence of the last record, -1 without records; sequences wrap at 2**31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
@@ -61,21 +61,21 @@ class Produced:
 
     @property
     def record_count(self) -> int:
-        """Records in all batches: how many offsets they take."""
+        """Return the number of records in all batches, which is the number of offsets to assign."""
         return sum(batch.record_count for batch in self.batches)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to append."""
+        """Return the bytes to append."""
         return len(self.data)
 
     @property
     def max_timestamp(self) -> int:
-        """The largest time stamp of any record, -1 if none has one."""
+        """Return the largest timestamp of any record, -1 if no record has a timestamp."""
         return max((batch.max_timestamp for batch in self.batches), default=NO_TIMESTAMP)
 
     def writable_data(self) -> memoryview:
-        """`data` as bytes that can be patched: itself, or a copy that takes its place if it is read-only."""
+        """Return `data` for changes; read-only data is replaced by a copy first."""
         if self.data.readonly:
             self.data = memoryview(bytearray(self.data))
         return self.data

@@ -25,12 +25,12 @@ class Receipts:
         return bool(self._times)
 
     def at(self, position: int) -> int:
-        """When a v0 message at `position` came; -1 if that is not to be told."""
+        """Return the receipt time of the v0 message at `position`; -1 if clients must not see that time."""
         run = bisect_right(self._positions, position)
         return self._times[run - 1] if run else NO_TIMESTAMP
 
     def end_after(self, position: int, end: int) -> int:
-        """Where the run that holds `position` ends, at most `end`."""
+        """Return the end of the run that contains `position`, at most `end`."""
         run = bisect_right(self._positions, position)
         return min(end, self._positions[run]) if run < len(self._positions) else end
 

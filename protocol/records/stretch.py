@@ -12,12 +12,12 @@ class Stretch(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """All of them."""
+        """Return the number of bytes."""
 
     def window(self, position: int, size_bytes: int) -> memoryview:
-        """`size_bytes` bytes from `position` on, fewer at the end; good until other ones are asked for.
+        """Return `size_bytes` bytes from `position` on, fewer at the end; valid until the next call.
 
-        Whoever hands control to others in between asks for the same bytes again.
+        A caller that lets other tasks run in between requests the same bytes again.
         """
 
 
@@ -51,12 +51,12 @@ class StretchHead:
 
 
 def as_stretch(stored: memoryview | Stretch) -> Stretch:
-    """Bytes in memory as a stretch."""
+    """Wrap bytes in memory as a stretch."""
     return HeldStretch(stored) if isinstance(stored, memoryview) else stored
 
 
 def window_with_batch(stretch: Stretch, position: int, least_bytes: int) -> memoryview:
-    """A window of `least_bytes` at `position`, or as large as it takes to hold the first batch there whole."""
+    """Return a window of `least_bytes` at `position`, or one that holds the first batch there completely."""
     window = stretch.window(position, max(least_bytes, v0.OFFSET_AND_SIZE.size))
     if len(window) < v0.OFFSET_AND_SIZE.size:
         return window

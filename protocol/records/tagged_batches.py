@@ -34,7 +34,7 @@ NONE = KafkaTags()
 
 
 def encode_tagged_batches(batches: Iterable[TaggedBatch]) -> bytes:
-    """The bytes of the tagged field."""
+    """Encode the bytes of the tagged field."""
     out = bytearray()
     for offset, tags in batches:
         block = encode_tags(tags)

@@ -53,7 +53,7 @@ UINT32 = Struct(">I")
 
 
 def message_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """CRC-32 of the message at `position`, magic to end; `size_bytes` counts the offset and size fields too."""
+    """Compute the CRC-32 of the message at `position`, magic to end; `size_bytes` includes offset and size fields."""
     return int(isal_zlib.crc32(memoryview(buffer)[position + MAGIC_AT : position + size_bytes]))
 
 

@@ -69,7 +69,7 @@ UINT32 = Struct(">I")
 
 
 def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """CRC-32C of the batch at `position`, from its attributes to its end: what its CRC field should hold."""
+    """Compute the CRC-32C of the batch at `position`, from the attributes to the end, for the batch's CRC field."""
     return crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size_bytes])
 
 
@@ -144,7 +144,7 @@ def build_batch(
 def attributes_of(
     codec: Codec, timestamp_type: TimestampType, *, is_transactional: bool = False, is_control: bool = False
 ) -> int:
-    """The attributes field for these facts."""
+    """Return the attributes field for these facts."""
     attributes = int(codec)
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_FLAG

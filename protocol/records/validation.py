@@ -80,7 +80,7 @@ class _Walk(Protocol):
 
 
 def check_produce_version(data: Buffer, version: int) -> None:
-    """What ProduceRequest itself checks of a partition's records, by its version (Kafka `ProduceRequest`).
+    """Check a partition's records by the rules of the request's version (Kafka `ProduceRequest`).
 
     Raises BrokerError INVALID_RECORD (from version 3 on: not exactly one batch of format v2),
     UNSUPPORTED_COMPRESSION_TYPE (zstd before version 7) or CORRUPT_MESSAGE.
@@ -313,7 +313,7 @@ _NO_KEY = "Compacted topic cannot accept message without key."
 
 
 def _timestamp_bounds(batch: BatchView, rules: AppendRules, now_ms: int) -> tuple[int, int]:
-    """The least and the largest time stamp that a record of `batch` may carry in itself."""
+    """Return the least and the largest timestamp that a record of `batch` may have."""
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME or batch.timestamp_type is not TimestampType.CREATE_TIME:
         return INT64_MIN, INT64_MAX
     return (
@@ -323,7 +323,7 @@ def _timestamp_bounds(batch: BatchView, rules: AppendRules, now_ms: int) -> tupl
 
 
 def _timestamp_fault(batch: BatchView, timestamp: int, rules: AppendRules, now_ms: int) -> str | None:
-    """Why a record with `timestamp` in `batch` is refused, or None."""
+    """Return the reason to refuse a record with `timestamp` in `batch`, or None."""
     if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
         earliest = now_ms - rules.timestamp_before_max_ms
         latest = now_ms + rules.timestamp_after_max_ms

@@ -22,7 +22,7 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """Bytes that `append_varint` takes for `value`."""
+    """Return the number of bytes that `append_varint` writes for `value`."""
     unsigned = (value << 1) ^ (value >> 63)
     return max(1, (unsigned.bit_length() + 6) // 7)
 
