@@ -54,7 +54,7 @@ lint: .venv/.dev ## ruff, for style and for mistakes
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.command_line -p gregor.bench
+	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.command_line -p gregor.testing -p gregor.bench
 	$(BIN)/mypy tests
 
 layers: .venv/.dev ## import contracts between the rooms
