@@ -1,1 +1,1 @@
-"""The server: listeners, dispatch, one module per API family, coordinators, configuration, command line."""
+"""The server: listeners, dispatch, handlers, coordinators, controller, replicas, metadata and configuration."""

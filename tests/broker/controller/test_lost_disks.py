@@ -52,7 +52,7 @@ def test_an_empty_replica_that_was_in_sync_last_does_not_wipe_the_others(cluster
     start_on_an_empty_disk(cluster, 2)
     cluster.brokers[3].start_again()
     cluster.wait_until_all_see_all()
-    until(lambda: "without the log directory" in cluster.brokers[1].output())
+    until(lambda: "has registered without the directory" in cluster.brokers[1].output())
     assert cluster.leaders(1, "t") == [-1]
     assert b"precious" in (cluster.brokers[3].directory / "logs" / "t-0" / f"{0:020d}.log").read_bytes()
 

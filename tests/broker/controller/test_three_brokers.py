@@ -146,7 +146,7 @@ def test_settings_of_a_kafka_with_three_controllers_make_a_cluster_with_one(
     with running_cluster(tmp_path_factory.mktemp("voters"), 3, own_settings=kafkas_settings(ports, *shared)) as cluster:
         create(cluster, 2, "voted", partitions=6)
         assert sorted(cluster.leaders(3, "voted")) == [1, 1, 2, 2, 3, 3]
-        assert "Gregor has one controller" in cluster.brokers[2].output()
+        assert "Gregor supports one controller" in cluster.brokers[2].output()
 
 
 def test_a_controller_may_stand_apart(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -144,7 +144,7 @@ def test_a_snapshot_that_was_never_finished_is_not_read(tmp_path: Path) -> None:
     assert Opened(tmp_path).replayed() == topics("a")
 
 
-def test_a_record_that_cannot_be_read_is_passed_over_with_one_line(
+def test_a_record_that_cannot_be_read_is_skipped_with_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Opened(tmp_path)
@@ -154,5 +154,5 @@ def test_a_record_that_cannot_be_read_is_passed_over_with_one_line(
     opened.log.append(topics("b"))
     with caplog.at_level(logging.ERROR):
         assert opened.replayed() == topics("b")
-    assert ["record 0 is passed over" in message for message in caplog.messages] == [True]
+    assert ["record 0 is skipped" in message for message in caplog.messages] == [True]
     opened.logs.close()

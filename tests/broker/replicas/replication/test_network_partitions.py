@@ -148,7 +148,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing(
     assert b"before" in records
     assert b"after" in records
     assert not [value for value in (b"for me alone", b"for all") if value in records]
-    assert f"{topic}-0: cut from offset" in cluster.brokers[3].output()
+    assert f"{topic}-0: truncated from offset" in cluster.brokers[3].output()
     assert produce(cluster, 3, topic, b"late") == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
