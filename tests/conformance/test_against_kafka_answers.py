@@ -26,6 +26,13 @@ BETTER_THAN_KAFKA = {
     ("list-offsets*", "*leader epoch of v0 and v1 records*"): (
         "-1, as the stored batch tells none; Kafka makes v2 batches of them, which do (0 on a broker of one)"
     ),
+} | {
+    ("fetch-limits-v[0-2]", f"partition max bytes {limit}{content}"): (
+        "Kafka answers nothing where the stored batch exceeds the limit, so that the client asks for ever; we answer the "
+        "messages that fit, else the beginning of one, by which the client sees that its limit is too small"
+    )
+    for limit in (1, 100, 470)
+    for content in ("", " content")
 }
 """Differences that are wanted, by scenario and label (patterns), each with the reason."""
 
