@@ -28,7 +28,7 @@ BETTER_THAN_KAFKA = {
     ),
 } | {
     ("fetch-limits-v[0-2]", f"partition max bytes {limit}{content}"): (
-        "Kafka answers nothing where the stored batch exceeds the limit, so that the client asks for ever; we answer the "
+        "Kafka sends nothing where the stored batch exceeds the limit, so that the client asks for ever; we send the "
         "messages that fit, else the beginning of one, by which the client sees that its limit is too small"
     )
     for limit in (1, 100, 470)
