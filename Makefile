@@ -1,14 +1,16 @@
-# Two commands do all of their own set-up on a fresh machine: `make run` and `make test`.
+# `make run` and `make test` need no other set-up on a fresh machine.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+# Bytecode is written, whatever the environment says: without it each program that a test starts compiles the broker anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test pipeline peers check lint types layers index bench clean help
+.PHONY: run test pipeline peers check lint types layers index bench dist clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# What builds is installed first, so that compiling can say how far it is: pip keeps what a build writes to itself.
+# The build requirements are installed first, so that setup.py can run by itself and show its progress, which pip hides.
 BUILD_REQUIRES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
 $(BIN)/python:
@@ -21,9 +23,9 @@ $(BIN)/python:
 	@$(BIN)/python -m pip install --quiet --requirement .venv/build-requires.txt
 	@touch $@
 
-SOURCES := .venv/.build pyproject.toml setup.py $(wildcard client/producer/*_cy.py protocol/records/*_cy.py client/producer/*.pxd protocol/records/*.c protocol/records/*.h protocol/records/*.pxd)
+SOURCES := .venv/.build pyproject.toml setup.py $(foreach room,broker/server client/producer protocol protocol/records,$(wildcard $(room)/*_cy.py $(room)/*.pxd $(room)/*.c $(room)/*.h))
 
-# Whatever is installed compiles only what has changed; see setup.py.
+# An installation compiles only modules that have changed; see setup.py.
 INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 
 .venv/.run: $(SOURCES)
@@ -45,16 +47,16 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)
 
-# Three at a time: many tests wait for a broker to notice something. Files stay whole, as their tests share brokers.
-test: .venv/.dev ## everything that needs no peer, in a few minutes
+# Three test files at a time, as many tests wait for a broker. The tests of one file run together, as they share brokers.
+test: .venv/.dev ## all tests that need no other broker, in a few minutes
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: .venv/.dev ## ruff, for style and for mistakes
+lint: .venv/.dev ## ruff: style and mistakes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev ## mypy --strict
-	$(BIN)/mypy -p gregor.protocol -p gregor.storage -p gregor.broker -p gregor.client -p gregor.pipeline -p gregor.command_line -p gregor.testing -p gregor.bench
+	$(BIN)/mypy -p gregor.protocol -p gregor.security -p gregor.storage -p gregor.broker -p gregor.client -p gregor.gateway -p gregor.pipeline -p gregor.command_line -p gregor.testing -p gregor.bench -p gregor.zookeeper
 	$(BIN)/mypy tests
 
 layers: .venv/.dev ## import contracts between the rooms
@@ -63,11 +65,11 @@ layers: .venv/.dev ## import contracts between the rooms
 pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .venv (800 MB)
 	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
 
-peers: .venv/.dev .venv/.spark ## real clients and Apache Kafka 3.9.1 against the broker (needs ../shared; builds for some minutes at first)
+peers: .venv/.dev .venv/.spark ## tests with real clients and Apache Kafka 3.9.1 (needs ../shared; the first run builds clients for some minutes)
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
 ifdef ROOM
-# One room: what a change to it breaks first. `make check` without ROOM runs everything, before a push.
+# Checks of one room and its tests, for a change to that room. `make check` without ROOM runs all checks, before a push.
 ROOM_CODE := $(wildcard $(ROOM))
 ROOM_TESTS := $(wildcard tests/$(ROOM))
 
@@ -79,14 +81,18 @@ check: .venv/.dev
 	$(BIN)/lint-imports >/dev/null || $(BIN)/lint-imports
 	$(if $(ROOM_TESTS),$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(ROOM_TESTS) $(ARGS))
 else
-check: lint types layers test ## the whole of CI that needs no peer; ROOM=storage checks one room
+check: lint types layers test ## all checks that need no other broker; ROOM=storage checks one room
 endif
 
 index: .venv/.dev ## each API with its schema file, handler and tests
 	@$(BIN)/python -m tests.api_index
 
-bench: .venv/.dev ## side by side with Apache Kafka 3.9.1 (needs ../shared)
+bench: .venv/.dev ## measure Gregor and Apache Kafka 3.9.1 side by side (needs ../shared)
 	$(BIN)/python -m bench $(ARGS)
 
-clean: ## remove what was built here
-	rm -rf .venv build *.egg-info
+dist: .venv/.dev ## sdist, a compiled wheel for $(PYTHON) and a pure wheel, into dist/
+	@$(BIN)/python -m pip install --quiet 'build>=1.2' 'twine>=6'
+	$(BIN)/python release/build.py --python $(PYTHON)
+
+clean: ## remove all files that were built here
+	rm -rf .venv build dist *.egg-info

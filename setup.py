@@ -2,14 +2,15 @@
 
 Without Cython or a C compiler the installation succeeds all the same: the `*_cy` modules then run as plain Python,
 twenty to sixty times slower, and the wheel is tagged as pure. GREGOR_PURE_PYTHON=1 asks for that;
-`gregor.protocol.records.kernel_cy.implementation()` tells which of the two is running.
+`gregor.protocol.records.kernel_cy.implementation()` returns which of the two is in use.
 
-What was compiled is kept in build/compiled under a digest of everything it was made from, so that an installation
-compiles only what has changed.
+Compiled modules are cached in build/compiled under a digest of their sources, flags and compiler, so that an
+installation compiles only modules that have changed.
 """
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,18 +27,18 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 RECORDS = Path("protocol/records")
-ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("client/producer"))
+ROOMS_WITH_COMPILED_MODULES = (RECORDS, Path("protocol"), Path("client/producer"), Path("broker/server"))
 CHECKSUMS = "crc_cy"
 """The one module that contains crc_simd.c; the others call its functions."""
 SHARED_UTILITY = "gregor.protocol.records._cython_shared"
-"""Cython's own code for memory views: compiled once here instead of once in each module."""
+"""Cython's own code for memory views, which is compiled once here instead of once in each module."""
 GENERATED = Path("build/cython")
 COMPILED = Path("build/compiled")
-# -g0: debugging symbols of generated C cost a quarter of the time and nobody has asked for them.
+# -g0: debugging symbols of generated C are not needed, and take a quarter of the compile time.
 COMPILE_ARGS = ["-O3", "-g0"]
 CYTHON_DIRECTIVES = {
     "language_level": 3,
-    # The .pxd files say what is what; the annotations in the sources are for mypy.
+    # The .pxd files declare the C types; the annotations in the sources are for mypy.
     "annotation_typing": False,
     "boundscheck": False,
     "wraparound": False,
@@ -52,7 +53,7 @@ def say(text: str) -> None:
 
 
 def has_compiler() -> bool:
-    """Whether an extension module can be compiled and linked here: a compiler, libc's and Python's header files."""
+    """Return whether a compiler and the header files of libc and Python are installed, by linking a module."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "")
     if not compiler:
         return False
@@ -68,7 +69,7 @@ def has_compiler() -> bool:
 
 
 def why_not_compiled() -> str | None:
-    """The reason why the modules stay plain Python; None if they can and shall be compiled."""
+    """Return the reason why the modules stay plain Python; None if they are to be compiled."""
     if os.environ.get("GREGOR_PURE_PYTHON"):
         return "GREGOR_PURE_PYTHON is set"
     try:
@@ -83,7 +84,7 @@ def why_not_compiled() -> str | None:
 
 
 def extensions() -> list[Extension]:
-    """An extension for each `*_cy.py` and one for what they share, or none if they stay plain Python."""
+    """Return an extension for each `*_cy.py` and one for their shared code, or none if they stay plain Python."""
     if reason := why_not_compiled():
         say(f"{reason}, so the *_cy modules stay plain Python")
         return []
@@ -98,7 +99,7 @@ def extensions() -> list[Extension]:
 
 @contextmanager
 def package_under_its_name() -> Iterator[str]:
-    """A folder that holds this one as `gregor`: by that name Cython looks for the .pxd beside a .py."""
+    """Provide a folder that contains this one as `gregor`, the name by which Cython finds the .pxd of a .py file."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "gregor").symlink_to(Path.cwd(), target_is_directory=True)
         yield folder
@@ -108,7 +109,7 @@ class CompileChanged(build_ext):
     """A `build_ext` that translates with Cython only when it runs, compiles what has changed and reports progress."""
 
     def build_extensions(self) -> None:
-        """Compile the extensions. Raises CompileError where C or Cython refuses: a compiler was found before."""
+        """Compile the extensions. Raises CompileError if Cython or the compiler refuses a source."""
         from Cython.Build import cythonize
 
         with package_under_its_name() as folder:
@@ -126,7 +127,7 @@ class CompileChanged(build_ext):
             if extension.name.endswith(f".{CHECKSUMS}"):
                 extension.sources.append(str(RECORDS / "crc_simd.c"))
         COMPILED.mkdir(parents=True, exist_ok=True)
-        # distutils goes by times of files, which know nothing of flags and compilers; `kept` goes by contents.
+        # distutils compares the times of files, which miss changes of flags and compilers; `kept` compares digests.
         self.force = True
         self.progress = threading.Lock()
         self.missing_count = sum(not self.kept(extension).exists() for extension in self.extensions)
@@ -136,7 +137,7 @@ class CompileChanged(build_ext):
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:
-        """Compile an extension, or copy it from what an earlier build has kept of the same source."""
+        """Compile an extension, or copy the module that an earlier build compiled from the same source."""
         target, kept = Path(self.get_ext_fullpath(extension.name)), self.kept(extension)
         if kept.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -154,9 +155,9 @@ class CompileChanged(build_ext):
             say(f"compiled {self.compiled_count} of {self.missing_count}: {extension.name}")
 
     def kept(self, extension: Extension) -> Path:
-        """Return where the compiled module is kept that was made of these sources, by this Cython and compiler.
+        """Return the path in the cache of a module compiled from these sources by this Cython and compiler.
 
-        The generated C is not among them: it holds paths that depend on where Cython is installed.
+        The digest leaves out the generated C, which contains paths that depend on where Cython is installed.
         """
         from Cython import __version__ as cython_version
 
@@ -171,9 +172,26 @@ class CompileChanged(build_ext):
         return COMPILED / f"{extension.name}-{digest.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
+PROJECT_URL = os.environ.get("GREGOR_PROJECT_URL", "").rstrip("/")
+"""The address of the repository in a web browser; the release workflow sets it."""
+RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)\s]+)\)")
+
+
+def package_page() -> str:
+    """Return the README for the page of a package index, which has none of the files that the README links to.
+
+    The links lead to the repository, or become plain text if the repository's address is not set.
+    """
+    readme = Path("README.md").read_text(encoding="utf-8")
+    return RELATIVE_LINK.sub(rf"[\1]({PROJECT_URL}/blob/main/\2)" if PROJECT_URL else r"\1", readme)
+
+
 # setuptools warns of every editable installation, in a frame that reads like a traceback.
 warnings.filterwarnings("ignore", message=r"\s*Editable installation")
 setup(
+    long_description=package_page(),
+    long_description_content_type="text/markdown",
+    project_urls={"Source": PROJECT_URL, "Changelog": f"{PROJECT_URL}/blob/main/CHANGELOG.md"} if PROJECT_URL else {},
     ext_modules=extensions(),
     cmdclass={"build_ext": CompileChanged},
     options={"build_ext": {"parallel": os.cpu_count()}},

@@ -2,7 +2,7 @@
 
 The first table stays in this process: the append of a batch as it was produced, beside decompressing and compressing it
 again, which is what brokers did before offsets inside a batch were relative (KAFKA-527). The second one sends the same
-batches to Gregor and to Apache Kafka 3.9.1, turn by turn, five requests under way. Medians; lowest and highest in
+batches to Gregor and to Apache Kafka 3.9.1, turn by turn, five requests in flight. Medians; lowest and highest in
 brackets.
 """
 
@@ -39,7 +39,7 @@ PRODUCE_VERSION = 7
 
 
 def megabyte_batch(codec: Codec) -> bytes:
-    """Return a v2 batch of log-like text with current time stamps."""
+    """Return a v2 batch of log-like text with current timestamps."""
     now_ms = SystemClock().now_ms()
     text = b" ".join(random.Random(527).choices(WORDS, k=RECORDS * RECORD_BYTES // 3))
     return v2.build_batch(

@@ -2,7 +2,7 @@
 
 - OffsetCommit: one position, from the request to its answer, one after the other.
 - EndTxn: from the request to its answer.
-- visible: from EndTxn to the record in the hands of a `read_committed` consumer, which waits for it in a fetch.
+- visible: from EndTxn to the record at a `read_committed` consumer, which waits for the record in a fetch.
 - whole transaction: from its first request to the same; AddPartitionsToTxn, Produce and EndTxn, each after the other's
   answer. Where the last transaction is not ended yet, its producer asks again after a millisecond.
 

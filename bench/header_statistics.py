@@ -1,4 +1,4 @@
-"""`gregor pipeline stats` from batch headers alone: gigabytes a second, with Spark's start told apart.
+"""`gregor pipeline stats` from batch headers alone: gigabytes a second, with Spark's start measured separately.
 
     python -m bench.header_statistics [--gigabytes 4] [--rounds 5] [--cores 1] [--value-bytes 1000]
 

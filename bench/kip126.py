@@ -1,11 +1,12 @@
-"""KIP-126: how often a batch has to be split, and whether anything is lost.
+"""KIP-126: the share of batches that are split, and the number of records that arrive.
 
     python -m bench.kip126
 
-First the chance of a split when records of very different compressibility are mixed in one topic, batch.size and
-max.message.bytes being the same, then the KIP's story: a topic of 1/10 trains the estimate, then come records of 1/5,
-in another topic or, which the KIP's estimate cannot foresee either, in the same. "One estimate" is what producers had
-before the KIP: one ratio for all topics, the mean of what was observed lately. Batches are closed by their size alone.
+The first table has the share of splits when records of very different compressibility are mixed in one topic, with
+equal batch.size and max.message.bytes. The second table has the KIP's example: records that compress to 1/10 train the
+estimate, and then records that compress to 1/5 follow, in another topic or in the same topic (which the KIP's estimate
+cannot predict either). "One estimate" is the estimate of producers before the KIP: one ratio for all topics, the mean
+of the last batches. A batch is closed only when it is full.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NEVER_MS = 60_000
 
 
 class OneEstimateForAll(CompressionRatioEstimator):
-    """The estimator before KIP-126: one damped mean per codec, whatever the topic, and no reset."""
+    """The estimator before KIP-126: one damped mean per codec for all topics, and no reset."""
 
     DAMPING = 0.9
 

@@ -1,11 +1,12 @@
-"""KIP-526: what a producer's metadata costs with many topics, against asking for all of them each time.
+"""KIP-526: the cost of a producer's metadata with many topics, beside the cost of requesting all topics each time.
 
     python -m bench.kip526 [--topics 10000] [--plot FILE.svg]
 
 Start-up: one record to each topic, one after the other, as a mirror does that meets them. "All" asks for every topic
 that is known whenever it asks, as producers did before the KIP; as that grows with the square of the topics, it is
 measured with fewer and computed for all. Steady state: an hour of the same policies with all topics in use and the
-default metadata.max.age.ms of 300 s, on a clock that does not wait, at the bytes a topic that were measured.
+default metadata.max.age.ms of 300 s, on a clock that does not wait, at the bytes of an answer and of each of its topics
+that were measured.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path
 import trio
 
 from bench.one_broker import one_broker
-from bench.svg_plot import Line, write_lines
 from gregor.client import Admin, Producer
 from gregor.client.admin import NewTopic
 from gregor.client.producer.metadata_policy import MetadataPolicy
+from gregor.command_line.line_plot import Line, Panel, write_line_plot
 from gregor.protocol.codec import encode
 from gregor.protocol.messages.metadata import MetadataResponse
 
@@ -50,6 +51,8 @@ class Costs:
     requests: int = 0
     topics: int = 0
     answer_bytes: int = 0
+    overhead_bytes: int = 0
+    """The bytes of an answer without topics."""
     largest_bytes: int = 0
     growth: list[tuple[float, float]] = field(default_factory=list)
     """(topics used so far, bytes so far)."""
@@ -57,8 +60,16 @@ class Costs:
     def add(self, answer: MetadataResponse) -> None:
         """Add the costs of one answer."""
         size = len(encode(answer, METADATA_VERSION))
+        bare = MetadataResponse(
+            brokers=answer.brokers, cluster_id=answer.cluster_id, controller_id=answer.controller_id
+        )
+        self.overhead_bytes = len(encode(bare, METADATA_VERSION))
+        self.note(len(answer.topics), size)
+
+    def note(self, topics: int, size: int) -> None:
+        """Add an answer of this many topics and bytes."""
         self.requests += 1
-        self.topics += len(answer.topics)
+        self.topics += topics
         self.answer_bytes += size
         self.largest_bytes = max(self.largest_bytes, size)
 
@@ -92,8 +103,10 @@ async def start_up(bootstrap: str, names: list[str], policy: type[MetadataPolicy
     return costs
 
 
-def steady_state(names: list[str], kind: type[MetadataPolicy], topic_bytes: float) -> Costs:
-    """Return the costs of STEADY_S seconds in which every topic is in use."""
+def steady_state(names: list[str], kind: type[MetadataPolicy], measured: Costs) -> Costs:
+    """Return the costs of STEADY_S seconds in which every topic is in use, with answers of the measured sizes."""
+    overhead = measured.overhead_bytes
+    topic_bytes = (measured.answer_bytes - measured.requests * overhead) / measured.topics
     policy = kind(MAX_AGE_MS, 10**9)
     for name in names:
         policy.use(name, 0.0)
@@ -104,11 +117,7 @@ def steady_state(names: list[str], kind: type[MetadataPolicy], topic_bytes: floa
         now = max(policy.next_check_at(now), now + 0.01)
         if topics := policy.next_fetch(now):
             policy.refreshed(topics, now)
-            size = int(len(topics) * topic_bytes)
-            costs.requests += 1
-            costs.topics += len(topics)
-            costs.answer_bytes += size
-            costs.largest_bytes = max(costs.largest_bytes, size)
+            costs.note(len(topics), overhead + int(len(topics) * topic_bytes))
     return costs
 
 
@@ -128,7 +137,7 @@ def extrapolated(costs: Costs, wanted: int) -> Costs:
     total = wanted * (wanted + 1) // 2
     size = costs.answer_bytes / max(costs.topics, 1)
     growth: Line = [(n, n * (n + 1) / 2 * size) for n in range(wanted // 50, wanted + 1, wanted // 50)]
-    return Costs(wanted, total, int(total * size), int(wanted * size), list(growth))
+    return Costs(wanted, total, int(total * size), largest_bytes=int(wanted * size), growth=list(growth))
 
 
 def main() -> int:
@@ -144,24 +153,17 @@ def main() -> int:
         print("| producer | topics | phase | requests | topics asked | answers, MB | largest, kB |\n|" + " --- |" * 7)
         ours = trio.run(start_up, broker.bootstrap, names, MetadataPolicy)
         print(row("KIP-526", len(names), "start-up", ours), flush=True)
-        theirs = trio.run(start_up, broker.bootstrap, fewer, AskForAll)
+        theirs = measured = trio.run(start_up, broker.bootstrap, fewer, AskForAll)
         print(row("all", len(fewer), "start-up", theirs), flush=True)
     if len(names) > len(fewer):
         theirs = extrapolated(theirs, len(names))
         print(row("all", len(names), "start-up, computed", theirs))
-    topic_bytes = theirs.answer_bytes / theirs.topics
     for name, kind in (("KIP-526", MetadataPolicy), ("all", AskForAll)):
-        print(row(name, len(names), "one hour after", steady_state(names, kind, topic_bytes)))
+        print(row(name, len(names), "one hour after", steady_state(names, kind, measured)))
     if arguments.plot is not None:
         lines = {"asking for all": theirs.growth, "KIP-526": ours.growth}
-        write_lines(
-            arguments.plot,
-            f"Metadata while a producer meets {len(names)} topics",
-            "topics met",
-            "bytes of answers",
-            lines,
-            is_logarithmic=True,
-        )
+        title = f"Metadata while a producer meets {len(names)} topics"
+        write_line_plot(arguments.plot, title, [Panel("topics met", "bytes of answers", lines, is_logarithmic=True)])
     return 0
 
 

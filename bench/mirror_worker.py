@@ -79,7 +79,7 @@ def librdkafka(
     source: str, target: str, topic: str, partitions: int, records: int, codec: str, batch_bytes: int
 ) -> Copy:
     """Return a copy with confluent-kafka's consumer and producer."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition  # type: ignore[import-not-found]
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
     failures: list[Any] = []
 

@@ -1,12 +1,12 @@
-"""A topic copied batch by batch beside one that is read, decoded, encoded and written: CPU of whoever copies.
+"""The CPU cost of copying a topic batch by batch, beside that of reading, decoding, encoding and writing its records.
 
     python -m bench.mirrors [--rounds 3] [--partitions 3] [--cases "100 none,1000 gzip"] [--megabytes 200]
                             [--batch-bytes 16384] [--ways task,decoding]
 
 Two Gregor brokers, one full, one empty; each way of copying (see `mirror_worker`) runs in a process of its own, turn by
-turn, into an empty topic. Batches have about 16 kB, Kafka's default `batch.size`, if nothing else is said. The CPU is
-that of the copying process alone, after its imports; that of the brokers stands beside it. "x" is how much more than
-the first way needs.
+turn, into an empty topic. Batches have about 16 kB by default, as with Kafka's default `batch.size`. The CPU is that of
+the copying process alone, after its imports; that of the brokers is another column. "x" is the CPU as a multiple of the
+first way's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def topic(self) -> str:
-        """The topic of the case."""
+        """The name of the case's topic."""
         return f"records-{self.value_bytes}-{self.codec}"
 
 

@@ -1,8 +1,8 @@
 """Gregor and Apache Kafka 3.9.1 on the same machine, turn by turn, under the driver of ``../shared/bench``.
 
 Both brokers start fresh, are warmed, and take turns test by test and round by round. The table has medians with the
-lowest and highest round, and says "better" or "worse" only where the ranges lie apart. CPU seconds and memory stand
-beside the rates, since on two cores the driver and the broker share the machine.
+lowest and highest round, and says "better" or "worse" only where the ranges do not overlap. CPU seconds and memory are
+shown as well, since on two cores the driver and the broker share the machine.
 """
 
 import argparse

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, get_type_hints
 
 from ..protocol.records.compression import Codec
+from ..protocol.spoken_versions import PINNED_RELEASES
+from ..security.client_security import PLAINTEXT, ClientSecurity, is_security_key
+from ..security.errors import SecuritySettingError
+from ..security.password import Password
+from ..security.token_sources import TokenFunction
 from .errors import ConfigError
 from .producer.partitioner import Partitioner
-from .wire.api_versions import PINNED_RELEASES
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -43,15 +47,24 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     send_buffer_bytes: int = 131_072
     receive_buffer_bytes: int = 65_536
-    security_protocol: str = "PLAINTEXT"
+    security: ClientSecurity = PLAINTEXT
+    """Kafka's keys `security.protocol`, `ssl.*` and `sasl.*`; as a key of our own, all of them as one value."""
     ssl_context: ssl.SSLContext | None = None
-    """A key of our own that replaces Kafka's ssl.* keys; used when security.protocol is SSL."""
+    """A key of our own that replaces Kafka's ssl.* keys; used when security.protocol is SSL or SASL_SSL."""
+    sasl_oauthbearer_token_function: TokenFunction | None = None
+    """A key of our own: a function that returns the OAUTHBEARER token and may block; it is called in a thread."""
+    max_answer_bytes: int = INT32_MAX
+    """A key of our own: a connection is closed before it receives a larger answer."""
+    broker_addresses: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    """A key of our own: hosts and ports by node id that are dialled instead of the advertised ones, which a client
+    inside a container may not be able to reach."""
     api_version: str | None = None
     """A key of our own: send the versions of that Kafka release ("0.8" ... "0.11") instead of negotiating versions."""
     explicit: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """The names of the keys that the user set, for the rules that treat defaults more leniently."""
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {
+        "max_answer_bytes": 0,
         "metadata_max_age_ms": 0,
         "metadata_recovery_rebootstrap_trigger_ms": 0,
         "request_timeout_ms": 0,
@@ -93,12 +106,18 @@ class ClientConfig:
         hints = get_type_hints(cls)
         known = {item.name for item in fields(cls)} - {"explicit"}
         values: dict[str, Any] = {}
+        security: dict[str, str] = {}
         for given, value in properties.items():
+            if is_security_key(dotted := given.replace("_", ".")) and given.replace(".", "_") not in known:
+                security[dotted] = _text(given, value)
+                continue
             name = cls._ALIASES.get(given.replace(".", "_"), given.replace(".", "_"))
             if name not in known:
                 nearest = difflib.get_close_matches(name, known, n=1)
                 raise ConfigError(f"unknown key {given!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""))
             values[name] = _convert(given, value, hints[name])
+        if "security" not in values:
+            values["security"] = _security(security, values)
         config = cls(**values, explicit=frozenset(values))
         config._check()
         return config
@@ -113,9 +132,6 @@ class ClientConfig:
             self._check_size(item.name, getattr(self, item.name))
         if self.api_version is not None and self.api_version not in PINNED_RELEASES:
             raise ConfigError(f"api_version must be one of {', '.join(PINNED_RELEASES)}, not {self.api_version!r}")
-        if self.security_protocol not in ("PLAINTEXT", "SSL"):
-            raise ConfigError(f"security_protocol must be PLAINTEXT or SSL, not {self.security_protocol!r}")
-
         if self.metadata_recovery_strategy.lower() not in ("none", "rebootstrap"):
             raise ConfigError(
                 f"metadata_recovery_strategy must be none or rebootstrap, not {self.metadata_recovery_strategy!r}"
@@ -308,6 +324,28 @@ class AdminConfig(ClientConfig):
     default_api_timeout_ms: int = 60_000
 
     _AT_LEAST: ClassVar[Mapping[str, int]] = {**ClientConfig._AT_LEAST, "default_api_timeout_ms": 0}
+
+
+def _security(properties: Mapping[str, str], values: Mapping[str, Any]) -> ClientSecurity:
+    """Return the security settings. Raises ConfigError."""
+    if not properties:
+        return PLAINTEXT
+    try:
+        return ClientSecurity.from_properties(
+            properties,
+            context=values.get("ssl_context"),
+            token_function=values.get("sasl_oauthbearer_token_function"),
+        )
+    except SecuritySettingError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, Password):
+        return value.value
+    if isinstance(value, str | int):
+        return str(value)
+    raise ConfigError(f"{name} must be of type str, not {type(value).__name__}")
 
 
 def _convert(name: str, value: object, wanted: object) -> object:

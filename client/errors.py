@@ -15,6 +15,10 @@ class ConnectionLostError(ClientError):
     """The connection could not be made, or ended before the answer arrived. A retry may succeed."""
 
 
+class AuthenticationFailedError(ConnectionLostError):
+    """The broker refused the client's credentials, or the client could not trust the broker's certificate."""
+
+
 class DeadlineExceededError(ClientError):
     """An operation exceeded its time limit: `delivery.timeout.ms`, `max.block.ms`, `default.api.timeout.ms`..."""
 
@@ -77,7 +81,9 @@ COORDINATOR_MOVED_CODES = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorC
 
 
 def is_retriable(error: Exception) -> bool:
-    """Return whether a retry may succeed: true for lost connections and for the broker's retriable error codes."""
+    """Return whether a retry may succeed: true for lost connections, if the broker did not refuse
+    the client's credentials, and for the broker's retriable error codes.
+    """
     if isinstance(error, BrokerError):
         return error.code.retriable and not isinstance(error, UnknownTopicError)
-    return isinstance(error, ConnectionLostError)
+    return isinstance(error, ConnectionLostError) and not isinstance(error, AuthenticationFailedError)

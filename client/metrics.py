@@ -8,6 +8,7 @@ start, with the value 0.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
@@ -65,23 +66,28 @@ class MetricValues(dict[MetricName, float]):
 class WindowedRate:
     """A count and its rate over the last minute, kept in one-second samples."""
 
-    __slots__ = ("_samples", "_started_at", "total")
+    __slots__ = ("_counted", "_samples", "_started_at", "_until", "total")
 
     def __init__(self) -> None:
         self.total = 0
         self._started_at: float | None = None
         self._samples: deque[tuple[float, int]] = deque()
+        self._until = -math.inf
+        """The end of the newest sample, which is not yet in `_samples`."""
+        self._counted = 0
 
     def add(self, amount: int, now: float) -> None:
         """Count `amount` at `now` (seconds)."""
+        self.total += amount
+        if now < self._until:
+            self._counted += amount
+            return
         if self._started_at is None:
             self._started_at = now
-        self.total += amount
-        if self._samples and now - self._samples[-1][0] < SAMPLE_SECONDS:
-            at, counted = self._samples[-1]
-            self._samples[-1] = (at, counted + amount)
         else:
-            self._samples.append((now, amount))
+            self._samples.append((self._until - SAMPLE_SECONDS, self._counted))
+        self._until = now + SAMPLE_SECONDS
+        self._counted = amount
         self._drop_old(now)
 
     def rate(self, now: float) -> float:
@@ -92,7 +98,8 @@ class WindowedRate:
         if self._started_at is None:
             return 0.0
         elapsed = max(min(now - self._started_at, RATE_WINDOW_SECONDS), SAMPLE_SECONDS)
-        return sum(amount for _, amount in self._samples) / elapsed
+        is_recent = now - (self._until - SAMPLE_SECONDS) <= RATE_WINDOW_SECONDS
+        return (sum(amount for _, amount in self._samples) + (self._counted if is_recent else 0)) / elapsed
 
     def _drop_old(self, now: float) -> None:
         while self._samples and now - self._samples[0][0] > RATE_WINDOW_SECONDS:

@@ -12,10 +12,16 @@ from .. import __version__
 COMMANDS = {
     "serve": "serve",
     "cluster": "cluster",
+    "gateway": "gateway",
     "topics": "topics",
     "configs": "configs",
     "groups": "groups",
+    "reassign": "reassign",
+    "transactions": "transactions",
+    "features": "features",
+    "acls": "acls",
     "clients": "clients",
+    "console": "console.command",
     "faults": "faults",
     "produce": "produce",
     "consume": "consume",
@@ -24,10 +30,15 @@ COMMANDS = {
     "metadata": "metadata",
     "reset": "reset",
     "state": "state",
+    "storage": "storage",
     "mirror": "mirror",
     "perf-test": "perf_test",
+    "api-versions": "api_versions",
+    "dev-certs": "dev_certs",
     "healthcheck": "healthcheck",
     "config": "config",
+    "doctor": "doctor",
+    "completion": "completion",
     "pipeline": "pipeline",
 }
 """The command's name -> the module with its `add_parser(subparsers)`; the parser's default `run` does the work."""
@@ -35,11 +46,15 @@ COMMANDS = {
 INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
+MISUSED = 2
+"""The exit status of argparse for wrong options."""
+
 DESCRIPTION = """\
 A Kafka broker for every client from 0.8 to 4.x, and tools for Gregor and Kafka brokers.
 
   gregor serve                                    run a broker on localhost:9092, data in ./gregor-data
   gregor cluster --brokers 3                      run three brokers as one cluster
+  gregor gateway --upstream kafka:9092            serve old clients in front of Kafka 4
   gregor produce --topic t                        send each line of standard input as a record
   gregor consume --topic t --from-beginning       print records to standard output
   gregor COMMAND --help                           show all options of a command
@@ -58,12 +73,24 @@ def build_parser(commands: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def _near(word: str) -> str | None:
+    """Return the command that a word resembles, if the word is none itself."""
+    if word in COMMANDS:
+        return None
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, COMMANDS, n=1)), None)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 1 if the command failed, 2 (from argparse) for a usage error."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     named = next((word for word in words if not word.startswith("-")), None)
     commands = [named] if named in COMMANDS else list(COMMANDS)
     try:
+        if named is not None and named == words[0] and (near := _near(named)):
+            print(f"gregor: there is no command {named!r}; did you mean {near}?", file=sys.stderr)  # noqa: T201
+            return MISUSED
         options = build_parser(commands).parse_args(words)
         status: int = options.run(options)
     except KeyboardInterrupt:

@@ -3,46 +3,90 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from ..client.errors import ClientError
+from ..client.config import AdminConfig, ClientConfig
+from ..client.errors import ClientError, ConfigError
+from ..client.shared_properties import properties_for
 from ..protocol.errors import BrokerError
+from ..storage.disk.properties import parse_properties
 from . import INTERRUPTED
+from .colours import RED, coloured
 from .reaching import SECONDS_OF_PATIENCE, reach_a_broker
 
 DEFAULT_SERVER = "localhost:9092"
+SERVER_VARIABLE = "GREGOR_BOOTSTRAP_SERVER"
+"""The environment variable with the default of --bootstrap-server."""
+TERMINATED = 143
+"""The exit status after SIGTERM, as shells and the JVM of Kafka's tools have it: 128 and the signal's number."""
 
 
 class UsageError(Exception):
     """Options that are valid one by one and contradict each other."""
 
 
-def add_connection_options(parser: argparse.ArgumentParser, *config_options: str) -> None:
-    """Add `--bootstrap-server`, and options under these names for a file with client settings."""
+class TerminatedError(Exception):
+    """An error that ends a tool after SIGTERM."""
+
+
+def default_server() -> str:
+    """Return the bootstrap servers that a tool uses without --bootstrap-server."""
+    return os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, for tools that print a list or a table."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def say_json(value: object) -> None:
+    """Print a value as one JSON document."""
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def add_connection_options(parser: argparse.ArgumentParser, *config_options: str, is_repeated: bool = False) -> None:
+    """Add `--bootstrap-server`, and options under these names for a file with client settings.
+
+    ``is_repeated`` is for an action of a command that has the options too: then both places take them.
+    """
     parser.add_argument(
         "--bootstrap-server",
-        default=DEFAULT_SERVER,
+        default=argparse.SUPPRESS if is_repeated else default_server(),
         metavar="HOST:PORT,...",
-        help="bootstrap servers (default: %(default)s)",
+        help=f"bootstrap servers (default: ${SERVER_VARIABLE}, or {DEFAULT_SERVER})",
     )
     names = config_options or ("--command-config",)
-    parser.add_argument(*names, dest="client_config", metavar="FILE", help="properties file with client configurations")
+    parser.add_argument(
+        *names,
+        dest="client_config",
+        default=argparse.SUPPRESS if is_repeated else None,
+        metavar="FILE",
+        help="properties file with client configurations",
+    )
 
 
-def client_properties(arguments: argparse.Namespace, assignments: list[str] | None = None) -> dict[str, Any]:
-    """Return client settings from the given file and from KEY=VALUE options, which take precedence.
+def client_properties(
+    arguments: argparse.Namespace, assignments: list[str] | None = None, *, client: type[ClientConfig] = AdminConfig
+) -> dict[str, Any]:
+    """Return the settings of a client from the given file and from KEY=VALUE options, which take precedence.
 
     Raises UsageError.
     """
-    properties = read_client_properties(arguments.client_config)
-    properties |= parse_assignments(assignments or [])
-    return {"client.id": client_id(arguments.command)} | without_what_is_taken_care_of(properties)
+    properties: dict[str, Any] = read_client_properties(arguments.client_config, client)
+    try:
+        properties |= properties_for(client, parse_assignments(assignments or []))
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    return {"client.id": client_id(arguments.command)} | properties
 
 
 def client_id(command: str) -> str:
@@ -50,22 +94,20 @@ def client_id(command: str) -> str:
     return f"gregor-{command}"
 
 
-def read_client_properties(path: str | None) -> dict[str, Any]:
-    """Return the client settings of a properties file, none without a file. Raises UsageError."""
+def read_client_properties(path: str | None, client: type[ClientConfig] = AdminConfig) -> dict[str, Any]:
+    """Return the settings in a properties file that concern this kind of client, none without a file.
+
+    Raises UsageError.
+    """
     if path is None:
         return {}
     try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    properties = parse_assignments([line for line in lines if line.strip() and line.lstrip()[0] not in "#!"])
-    return without_what_is_taken_care_of(properties)
-
-
-def without_what_is_taken_care_of(properties: dict[str, str]) -> dict[str, Any]:
-    """Return the properties without the keys of other clients that ours does not need."""
-    taken = ("bootstrap.servers", "key.serializer", "value.serializer")
-    return {key: value for key, value in properties.items() if key not in taken}
+        return dict(properties_for(client, parse_properties(Path(path).read_text(encoding="utf-8"))))
+    except ConfigError as error:
+        raise UsageError(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {path}: {reason}") from error
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:
@@ -80,16 +122,54 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
 
 
 def run_client(
-    work: Callable[[], Awaitable[None]], *bootstrap_servers: str, patience_s: float = SECONDS_OF_PATIENCE
+    work: Callable[[], Awaitable[None]],
+    *bootstrap_servers: str,
+    patience_s: float = SECONDS_OF_PATIENCE,
+    interrupts_only_waits: bool = False,
 ) -> int:
-    """Run a tool's trio work, as `run_tool` does, once a broker of each list of servers can be reached."""
+    """Run a tool's trio work, as `run_tool` does, once a broker of each list of servers can be reached.
+
+    With ``interrupts_only_waits`` Ctrl-C raises KeyboardInterrupt only where ``work`` itself waits, never in a
+    background task of a client, which could not end in order then. Such a tool must not block in other ways.
+    """
 
     async def reach_then_work() -> None:
-        for servers in bootstrap_servers:
-            await reach_a_broker(servers, patience_s)
-        await work()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_raise_at_sigterm)
+            for servers in bootstrap_servers:
+                await reach_a_broker(servers, patience_s)
+            await work()
+            nursery.cancel_scope.cancel()
 
-    return run_tool(lambda: trio.run(reach_then_work))
+    return run_tool(lambda: trio.run(reach_then_work, restrict_keyboard_interrupt_to_checkpoints=interrupts_only_waits))
+
+
+async def _raise_at_sigterm(*, task_status: trio.TaskStatus[None]) -> None:
+    """Raise TerminatedError when this process gets SIGTERM."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            raise TerminatedError
+
+
+@asynccontextmanager
+async def until_sigterm() -> AsyncIterator[trio.CancelScope]:
+    """Run a block that SIGTERM ends early: the scope is cancelled, and the code after the block can end in order.
+
+    The code after the block must raise TerminatedError if the scope's `cancelled_caught` is set.
+    """
+
+    async def cancel_at_sigterm(*, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cancel_at_sigterm)
+        with trio.CancelScope() as scope:
+            yield scope
+        nursery.cancel_scope.cancel()
 
 
 def run_tool(work: Callable[[], None]) -> int:
@@ -104,20 +184,22 @@ def run_tool(work: Callable[[], None]) -> int:
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
+    if isinstance(error, TerminatedError):
+        return TERMINATED
     if isinstance(error, BrokenPipeError):
         # The reader of the output has closed the pipe (`gregor consume ... | head`); the rest is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, BrokerError):
-        print(f"Error: {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201
+        print(f"{coloured('Error:', RED, sys.stderr)} {describe_broker_error(error)}", file=sys.stderr)  # noqa: T201
         return 1
     if isinstance(error, ClientError | UsageError):
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"{coloured('Error:', RED, sys.stderr)} {error}", file=sys.stderr)  # noqa: T201
         return 1
     if isinstance(error, OSError) and error.strerror is not None:
         # Such as a full disk behind standard output.
         place = f"{error.filename}: " if error.filename is not None else ""
-        print(f"Error: {place}{error.strerror}", file=sys.stderr)  # noqa: T201
+        print(f"{coloured('Error:', RED, sys.stderr)} {place}{error.strerror}", file=sys.stderr)  # noqa: T201
         return 1
     raise error
 

@@ -9,21 +9,35 @@ import argparse
 
 from ..client.admin import Admin
 from ..client.errors import ConnectionLostError
-from ..client.wire.connection import SOFTWARE_NAME
-from ..protocol.apis import AnyApiKey, ApiKey, api_key
-from ..protocol.kafka_4_floor import api_name, refused_by_kafka_4, verdict
+from ..protocol.apis import AnyApiKey, ApiKey, api_key, api_name
+from ..protocol.kafka_4_floor import refused_by_kafka_4, verdict
 from ..protocol.messages.describe_clients import ConversionWork, DescribedClient
-from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from ..protocol.spoken_versions import SOFTWARE_NAME
+from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
 from .text_table import format_table
 
 HEAD = ("CLIENT-ID", "HOST", "SOFTWARE", "OPEN", "REQUESTS", "DOWN-CONVERTED", "UP-CONVERTED")
 MIB = 1 << 20
 
 
+EXAMPLES = """\
+examples:
+  gregor clients
+  gregor clients --refused --versions
+  gregor clients --json
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("clients", help="list the clients of a Gregor broker, and what Kafka 4 would refuse")
+    parser = subparsers.add_parser(
+        "clients",
+        help="list the clients of a Gregor broker, and what Kafka 4 would refuse",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_connection_options(parser)
+    add_json_option(parser)
     parser.add_argument("--refused", action="store_true", help="list only clients that Kafka 4 would refuse")
     parser.add_argument(
         "--versions", action="store_true", help="list all API versions of each client, with request counts"
@@ -39,21 +53,21 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 answers = await admin.describe_clients()
             except ConnectionLostError as error:
-                raise UsageError(f"{error}; only a Gregor broker knows its clients") from error
+                raise UsageError(f"{error}; only Gregor brokers list their clients") from error
         clients = [client for answer in answers for client in answer.clients]
+        if arguments.json:
+            say_json([_as_object(client) for client in _shown(clients, only_refused=arguments.refused)])
+            return
         _show(clients, only_refused=arguments.refused, with_versions=arguments.versions)
         forgotten = sum(answer.forgotten_clients for answer in answers)
         if forgotten:
-            say(f"{forgotten} more were forgotten: gregor.client.census.max.clients is the bound")
+            say(f"{forgotten} more clients are not listed: the limit is gregor.client.census.max.clients")
 
     return run_client(work, arguments.bootstrap_server)
 
 
 def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: bool) -> None:
-    shown = sorted(
-        (client for client in clients if _is_shown(client, only_refused=only_refused)),
-        key=lambda client: (not refused_by_kafka_4(_used(client)), client.client_id, client.host),
-    )
+    shown = _shown(clients, only_refused=only_refused)
     table = format_table(HEAD, [_row(client) for client in shown])
     say(table[0])
     for line, client in zip(table[1:], shown, strict=True):
@@ -64,8 +78,53 @@ def _show(clients: list[DescribedClient], *, only_refused: bool, with_versions: 
                 f"    {client.refused_down_conversions} fetches were refused by message.downconversion.enable=false: "
                 "set it to true for the topic, or upgrade the client to Kafka 0.11.0 or newer"
             )
+        if client.refused_zstd:
+            say(
+                f"    {client.refused_zstd} fetches were refused, as the client does not read zstd: set "
+                "gregor.message.downconversion.zstd.codec, or upgrade the client to Kafka 2.1 or newer"
+            )
         if with_versions:
             say(f"    sends {_versions(client)}")
+
+
+def _shown(clients: list[DescribedClient], *, only_refused: bool) -> list[DescribedClient]:
+    """Return the clients of the list, those that Kafka 4 would refuse first."""
+    return sorted(
+        (client for client in clients if _is_shown(client, only_refused=only_refused)),
+        key=lambda client: (not refused_by_kafka_4(_used(client)), client.client_id, client.host),
+    )
+
+
+def _as_object(client: DescribedClient) -> dict[str, object]:
+    used = _used(client)
+    return {
+        "client_id": client.client_id,
+        "host": client.host,
+        "software_name": client.software_name,
+        "software_version": client.software_version,
+        "open": client.connection_count,
+        "first_seen_ms": client.first_seen_ms,
+        "last_seen_ms": client.last_seen_ms,
+        "refused_by_kafka_4": bool(refused_by_kafka_4(used)),
+        "verdict": verdict(used),
+        "api_versions": [
+            {"api": api_name(key), "version": version, "requests": entry.request_count}
+            for (key, version), entry in zip(used, client.api_versions, strict=True)
+        ],
+        "down_conversion": _work_object(client.down_conversion),
+        "up_conversion": _work_object(client.up_conversion),
+        "refused_down_conversions": client.refused_down_conversions,
+        "refused_zstd": client.refused_zstd,
+    }
+
+
+def _work_object(work: ConversionWork) -> dict[str, int]:
+    return {
+        "records": work.record_count,
+        "stored_bytes": work.stored_bytes,
+        "cpu_micros": work.cpu_micros,
+        "temporary_memory_bytes": work.temporary_bytes,
+    }
 
 
 def _is_shown(client: DescribedClient, *, only_refused: bool) -> bool:
@@ -94,7 +153,10 @@ def _row(client: DescribedClient) -> tuple[object, ...]:
 def _work(work: ConversionWork) -> str | None:
     if not work.record_count:
         return None
-    return f"{work.record_count} records, {work.stored_bytes / MIB:.1f} MiB, {work.cpu_micros / 1000:.0f} ms CPU"
+    return (
+        f"{work.record_count} records, {work.stored_bytes / MIB:.1f} MiB, {work.cpu_micros / 1000:.0f} ms CPU, "
+        f"{work.temporary_bytes / MIB:.1f} MiB through memory"
+    )
 
 
 def _used(client: DescribedClient) -> list[tuple[AnyApiKey, int]]:

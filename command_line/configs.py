@@ -8,7 +8,8 @@ import re
 from ..client.admin import Admin, AlterOperation, ResourceType
 from ..client.admin.quotas import ANY_NAME
 from ..protocol.messages.describe_configs import DescribeConfigsResourceResult
-from .asking import UsageError, add_connection_options, client_properties, run_client, say
+from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .named_brokers import check_brokers
 from .quota_configs import ENTITY_KEYS, alter_quotas, describe_quotas
 
 _TYPES = {
@@ -32,12 +33,26 @@ _SOURCES = {
 _DYNAMIC_SOURCES = {1, 2, 3, 6, 8}
 
 
+EXAMPLES = """\
+examples:
+  gregor configs --describe --topic orders --all
+  gregor configs --alter --topic orders --add-config retention.ms=3600000
+  gregor configs --alter --broker 1 --delete-config log.retention.ms
+  gregor configs --alter --entity-type clients --entity-name shipper --add-config producer_byte_rate=1048576
+  gregor configs --describe --entity-type users
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
     parser = subparsers.add_parser(
-        "configs", help="show and change configurations of topics, brokers, users and clients"
+        "configs",
+        help="show and change configurations of topics, brokers, users and clients",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_options(parser)
+    add_json_option(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show configurations")
     action.add_argument("--alter", dest="action", action="store_const", const="alter", help="change configurations")
@@ -75,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             if quota_entity is not None and arguments.action == "alter":
                 await alter_quotas(admin, quota_entity, *_changes(arguments))
             elif quota_entity is not None:
-                await describe_quotas(admin, quota_entity)
+                await describe_quotas(admin, quota_entity, as_json=arguments.json)
             else:
                 await _configure(admin, arguments)
 
@@ -113,9 +128,16 @@ def _changes(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
 
 async def _configure(admin: Admin, arguments: argparse.Namespace) -> None:
     kind, name = _entity(arguments)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
+        if not name.isdecimal():
+            raise UsageError(f"the name of a broker is its id, a number, not {name!r}")
+        await check_brokers(admin, "--broker", [int(name)])
     if arguments.action == "alter":
         await _alter(admin, kind, name, arguments)
     elif name is None and kind is ResourceType.TOPIC:
+        if arguments.json:
+            say_json([await _described_json(admin, kind, topic, arguments) for topic in await admin.list_topics()])
+            return
         for topic in await admin.list_topics():
             await _describe(admin, kind, topic, arguments)
     else:
@@ -141,6 +163,12 @@ def _entity(arguments: argparse.Namespace) -> tuple[ResourceType, str | None]:
 
 async def _alter(admin: Admin, kind: ResourceType, name: str | None, arguments: argparse.Namespace) -> None:
     settings, deleted = _changes(arguments)
+    if deleted:
+        entries = await admin.describe_configs(kind, name or "")
+        present = {entry.name for entry in entries if entry.config_source in _DYNAMIC_SOURCES}
+        missing = [key for key in deleted if key not in present]
+        if missing:
+            raise UsageError(f"Invalid config(s): {','.join(missing)}")
     changes: list[tuple[AlterOperation, str, str | None]] = [
         (AlterOperation.SET, key, value) for key, value in settings.items()
     ]
@@ -150,6 +178,9 @@ async def _alter(admin: Admin, kind: ResourceType, name: str | None, arguments: 
 
 
 async def _describe(admin: Admin, kind: ResourceType, name: str, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        say_json([await _described_json(admin, kind, name, arguments)])
+        return
     entries = await admin.describe_configs(kind, name)
     which = "All" if arguments.all else "Dynamic"
     say(f"{which} configs for {_described(kind, name)} are:")
@@ -158,15 +189,38 @@ async def _describe(admin: Admin, kind: ResourceType, name: str, arguments: argp
             say(f"  {_line(entry)}")
 
 
+async def _described_json(
+    admin: Admin, kind: ResourceType, name: str, arguments: argparse.Namespace
+) -> dict[str, object]:
+    configs = [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "source": _SOURCES.get(entry.config_source, str(entry.config_source)),
+            "sensitive": entry.is_sensitive,
+            "read_only": entry.read_only,
+        }
+        for entry in await admin.describe_configs(kind, name)
+        if arguments.all or entry.config_source in _DYNAMIC_SOURCES
+    ]
+    return {"entity_type": kind.name.lower(), "entity_name": name, "configs": configs}
+
+
 def _described(kind: ResourceType, name: str) -> str:
     entity = kind.name.lower().replace("_", " ")
     return f"{entity} {name}" if name else f"default {entity}s in the cluster"
 
 
 def _line(entry: DescribeConfigsResourceResult) -> str:
-    synonyms = ", ".join(f"{_SOURCES.get(s.source, s.source)}:{s.name}={s.value}" for s in entry.synonyms)
-    synonyms = synonyms or f"{_SOURCES.get(entry.config_source, entry.config_source)}:{entry.name}={entry.value}"
-    return f"{entry.name}={entry.value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+    value = _shown(entry.value)
+    synonyms = ", ".join(f"{_SOURCES.get(s.source, s.source)}:{s.name}={_shown(s.value)}" for s in entry.synonyms)
+    synonyms = synonyms or f"{_SOURCES.get(entry.config_source, entry.config_source)}:{entry.name}={value}"
+    return f"{entry.name}={value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+
+
+def _shown(value: str | None) -> str:
+    """Return a value as Kafka's tool prints it: brokers never send secrets."""
+    return "null" if value is None else value
 
 
 def parse_settings(text: str) -> dict[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import trio
 
 from ..client.admin.client import Admin
+from ..client.config import ConsumerConfig
 from ..client.consumer.consumer import Consumer
 from ..client.consumer.consumer_record import ConsumerRecord
 from ..client.errors import ClientError
@@ -18,7 +20,17 @@ from ..client.producer.record_checks import check_offset
 from ..client.wire.cluster import TopicMetadata
 from ..protocol.errors import BrokerError
 from ..protocol.records.record import TimestampType
-from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
+from ..protocol.topic_partition import AnyTopicPartition
+from .asking import (
+    TerminatedError,
+    UsageError,
+    add_connection_options,
+    client_properties,
+    parse_assignments,
+    run_client,
+    until_sigterm,
+)
+from .chosen_records import last_records, record_at
 
 SECONDS_BETWEEN_LOOKS = 5.0
 """The interval at which a consumer without a group checks for new partitions."""
@@ -30,9 +42,24 @@ _TIMESTAMP_LABELS = {
 }
 
 
+EXAMPLES = """\
+examples:
+  gregor consume --topic orders --from-beginning
+  gregor consume --topic orders -n 10
+  gregor consume --topic orders --record 0:42 --property print.headers=true
+  gregor consume --topic orders --group billing --timeout-ms 5000
+  gregor consume --include 'orders.*' --property print.key=true --property print.timestamp=true
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("consume", help="print the records of topics")
+    parser = subparsers.add_parser(
+        "consume",
+        help="print the records of topics",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_connection_options(parser, "--consumer.config", "--command-config")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--topic", help="the topic to read")
@@ -44,6 +71,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--from-beginning", action="store_true", help="start at the first record (default: at the next new one)"
     )
+    parser.add_argument("-n", "--last", type=int, metavar="N", help="print the last N records of the topic, and stop")
+    parser.add_argument("--record", metavar="PARTITION:OFFSET", help="print one record, and stop")
     parser.add_argument("--group", help="consumer group to commit offsets for (default: none)")
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after this many records")
     parser.add_argument("--timeout-ms", type=int, metavar="MS", help="stop when no record has come for this time")
@@ -74,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print records until interrupted, --max-messages or --timeout-ms."""
 
     async def work() -> None:
-        printed = 0
+        printed, has_begun = 0, False
         try:
             record_format = RecordFormat.from_properties(parse_assignments(arguments.property))
             properties = _consumer_properties(arguments)
@@ -83,27 +112,56 @@ def run(arguments: argparse.Namespace) -> int:
                 Consumer(arguments.bootstrap_server, **properties) as consumer,
                 trio.open_nursery() as nursery,
             ):
+                if arguments.last is not None or arguments.record is not None:
+                    chosen = await _chosen_records(consumer, arguments, topics)
+                    has_begun = True
+                    printed = record_format.write_all(chosen)
+                    nursery.cancel_scope.cancel()
+                    return
                 await _choose_records(consumer, arguments, topics, in_group="group.id" in properties)
+                has_begun = True
                 if arguments.partition is None and "group.id" not in properties:
                     nursery.start_soon(take_new_partitions, consumer, arguments)
-                while arguments.max_messages is None or printed < arguments.max_messages:
-                    left = None if arguments.max_messages is None else arguments.max_messages - printed
-                    records = await consumer.poll(arguments.timeout_ms, max_records=left)
-                    if not records:
-                        break
-                    for record in records:
-                        record_format.write(record, sys.stdout.buffer)
-                    sys.stdout.buffer.flush()
-                    printed += len(records)
+                # Records count as processed once they are printed, also if SIGTERM ends the loop: the offsets behind
+                # the printed records are committed when the consumer closes.
+                async with until_sigterm() as loop:
+                    while arguments.max_messages is None or printed < arguments.max_messages:
+                        left = None if arguments.max_messages is None else arguments.max_messages - printed
+                        records = await consumer.poll(arguments.timeout_ms, max_records=left)
+                        if not records:
+                            break
+                        printed += record_format.write_all(records)
                 nursery.cancel_scope.cancel()
+            if loop.cancelled_caught:
+                raise TerminatedError
         finally:
-            print(f"Processed a total of {printed} messages", file=sys.stderr)  # noqa: T201
+            if has_begun:
+                print(f"Processed a total of {printed} messages", file=sys.stderr)  # noqa: T201
 
     return run_client(work, arguments.bootstrap_server)
 
 
+async def _chosen_records(
+    consumer: Consumer, arguments: argparse.Namespace, topics: list[TopicMetadata]
+) -> list[ConsumerRecord]:
+    """Return the records of --last or --record. Raises UsageError."""
+    others = (arguments.group, arguments.offset, arguments.max_messages)
+    if any(option is not None for option in others) or arguments.from_beginning:
+        raise UsageError("--last and --record select the records: leave out --group, --offset and --max-messages")
+    if arguments.record is not None:
+        if arguments.topic is None or arguments.last is not None or arguments.partition is not None:
+            raise UsageError("--record needs --topic, and neither --last nor --partition")
+        return [await record_at(consumer, arguments.topic, arguments.record)]
+    if arguments.last < 1:
+        raise UsageError("--last must be at least 1")
+    places = [place for place in _places(topics) if arguments.partition in (None, place[1])]
+    if not places and arguments.partition is not None:
+        raise UsageError(f"{arguments.topic} has no partition {arguments.partition}")
+    return await last_records(consumer, places, arguments.last)
+
+
 def _consumer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
-    properties = client_properties(arguments, arguments.consumer_property)
+    properties = client_properties(arguments, arguments.consumer_property, client=ConsumerConfig)
     if arguments.isolation_level is not None:
         properties["isolation.level"] = arguments.isolation_level
     if arguments.group is not None:
@@ -137,7 +195,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"--include is no regular expression: {error}") from None
+        raise UsageError(f"--include is not a regular expression: {error}") from None
 
 
 async def take_new_partitions(consumer: Consumer, arguments: argparse.Namespace) -> None:
@@ -154,7 +212,7 @@ async def take_new_partitions(consumer: Consumer, arguments: argparse.Namespace)
             await consumer.seek_to_beginning(*new)
 
 
-def _places(topics: list[TopicMetadata]) -> list[tuple[str, int]]:
+def _places(topics: list[TopicMetadata]) -> list[AnyTopicPartition]:
     return [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
 
 
@@ -219,6 +277,13 @@ class RecordFormat:
         if texts:
             raise UsageError(f"unknown --property {next(iter(texts))!r}")
         return record_format
+
+    def write_all(self, records: Sequence[ConsumerRecord]) -> int:
+        """Write records to standard output, and return their number."""
+        for record in records:
+            self.write(record, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return len(records)
 
     def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
         """Write one record."""

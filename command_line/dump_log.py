@@ -17,9 +17,11 @@ from ..protocol.errors import BrokerError
 from ..protocol.records import v0, v2
 from ..protocol.records.batches import BatchView, iter_batches, iter_records
 from ..protocol.records.record import Record, TimestampType
+from ..storage.index.enriched_tags import tags_by_entry
 from .asking import UsageError, describe_broker_error, run_tool, say
 from .dump_enriched import ENRICHED_SUFFIX, EnrichedOutput, dump_enriched
 from .dump_side_files import SIDE_FILES, TagsBeside, describe_tags
+from .enriched_check import EnrichedCheck
 from .progress import ProgressBar
 from .record_decoders import DECODERS, Decoder, describe_control_record
 
@@ -30,9 +32,23 @@ _TIMESTAMP_LABELS = {
 }
 
 
+EXAMPLES = """\
+examples:
+  gregor dump-log gregor-data/orders-0/00000000000000000000.log --print-data-log
+  gregor dump-log --files gregor-data/__consumer_offsets-0/00000000000000000000.log --offsets-decoder
+  gregor dump-log gregor-data/orders-0/00000000000000000000.gindex
+  gregor dump-log --enriched --verify gregor-data/orders-0/*.log
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("dump-log", help="print the content of a log's files")
+    parser = subparsers.add_parser(
+        "dump-log",
+        help="print the content of a log's files",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "segments",
         nargs="*",
@@ -49,6 +65,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--enriched", action="store_true", help="show segments as messages with tags, in the enriched layout"
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="with --enriched: show only where the tags in the index differ from those of the opened batches",
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="with --enriched: write the messages to this file")
     decoder = parser.add_mutually_exclusive_group()
     for name, text in (
@@ -61,7 +82,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Dump each file; the exit code is 1 after the first file that is unreadable or damaged."""
+    """Dump each file; the exit code is 1 after the first file that is unreadable or damaged, or if --verify fails."""
+    check = EnrichedCheck() if arguments.verify else None
 
     def work() -> None:
         names = [*arguments.segments, *filter(None, arguments.files.split(","))]
@@ -69,19 +91,23 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("name the files to show, as in: gregor dump-log gregor-data/t-0/*.log")
         if arguments.output is not None and not arguments.enriched:
             raise UsageError("--output is for --enriched")
+        if arguments.verify and (not arguments.enriched or arguments.output is not None):
+            raise UsageError("--verify is for --enriched without --output")
         with EnrichedOutput(arguments.output) as output:
             for name in names:
                 try:
-                    _dump(Path(name), arguments, output)
+                    _dump(Path(name), arguments, output, check)
                 except OSError as error:
                     if isinstance(error, BrokenPipeError):
                         raise
                     raise UsageError(f"{error.filename or name}: {error.strerror}") from error
+        if check is not None:
+            say(check.summary())
 
-    return run_tool(work)
+    return run_tool(work) or int(check is not None and check.difference_count > 0)
 
 
-def _dump(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> None:
+def _dump(path: Path, arguments: argparse.Namespace, output: EnrichedOutput, check: EnrichedCheck | None) -> None:
     """Print one file; its name determines the format. Raises UsageError for a file of another format, OSError.
 
     A file with any other name is read as a segment.
@@ -93,8 +119,34 @@ def _dump(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> 
             say(line)
     elif path.suffix == ENRICHED_SUFFIX:
         dump_enriched(path, arguments)
+    elif check is not None:
+        _verify_segment(path, arguments, check)
     else:
         _dump_segment(path, arguments, output)
+
+
+def _verify_segment(path: Path, arguments: argparse.Namespace, check: EnrichedCheck) -> None:
+    """Compare the tags in a segment's index with those of its opened batches.
+
+    Raises UsageError without a readable index, and for a damaged segment; OSError.
+    """
+    data = _mapped(path)
+    end = min(len(data), arguments.max_bytes)
+    position = 0
+    with ProgressBar(end, "bytes") as progress, TagsBeside(path) as tags_beside:
+        try:
+            for batch in iter_batches(memoryview(data)[:end]):
+                entry = tags_beside.entry_of(batch)
+                if not tags_beside.is_there:
+                    break
+                position = batch.position
+                for line in check.differences(batch, tags_by_entry(entry, batch), entry):
+                    progress.say(line)
+                progress.advance(batch.end)
+        except BrokerError as error:
+            raise UsageError(f"{path} at position {position}: {describe_broker_error(error)}") from error
+        if not tags_beside.is_there:
+            raise UsageError(f"{path}: there is no readable index beside it")
 
 
 def _dump_segment(path: Path, arguments: argparse.Namespace, output: EnrichedOutput) -> None:

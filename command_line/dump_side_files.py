@@ -13,7 +13,7 @@ from ..storage.disk.checkpoints import MalformedCheckpointError
 from ..storage.disk.open_files import OpenFiles
 from ..storage.disk.read_only_files import ReadOnlyFiles
 from ..storage.index.enriched_tags import tags_by_entry
-from ..storage.index.offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, OffsetIndex
+from ..storage.index.offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, OffsetIndex
 from ..storage.index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from ..storage.index.transaction_index import VERSION as TRANSACTION_VERSION
 from ..storage.index.transaction_index import parse_entries
@@ -35,18 +35,21 @@ class TagsBeside:
 
     def __exit__(self, *_: object) -> None:
         if self._index is not None:
-            self._index.let_go()
+            self._index.release_file()
 
     def tags_of(self, batch: BatchView) -> KafkaTags:
         """Return all known tags of a batch. Raises OSError."""
-        entry = None
+        return tags_by_entry(self.entry_of(batch), batch)
+
+    def entry_of(self, batch: BatchView) -> IndexEntry | None:
+        """Return the index entry with the tags of a batch: its own one, or the last one before it. Raises OSError."""
         if self.is_there and self._index is not None:
             try:
-                entry = self._index.tags_at(batch.position)
+                return self._index.tags_at(batch.position)
             except IndexDamagedError:
                 # A dump of the index, or `gregor log verify`, reports its damage.
                 self.is_there = False
-        return tags_by_entry(entry, batch)
+        return None
 
 
 def describe_tags(tags: KafkaTags) -> str:
@@ -92,7 +95,7 @@ def _describe_index(path: Path) -> Iterator[str]:
     except IndexDamagedError as fault:
         raise UsageError(str(fault)) from fault
     finally:
-        index.let_go()
+        index.release_file()
 
 
 def _describe_transactions(path: Path) -> Iterator[str]:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 from ..broker.config.fault_keys import RULE_PREFIX
 from ..broker.faults.rule import SPARED_CLIENT_ID
-from ..broker.faults.rule_syntax import (
-    OFF,
-    WORDS,
-    FaultRuleError,
-    check_rule_name,
-    join_words,
-    parse_rule,
-    parse_time_ms,
-)
-from ..client.admin import Admin, AlterOperation, ResourceType
-from ..protocol.messages.describe_configs import DescribeConfigsResourceResult
-from .asking import UsageError, add_connection_options, client_properties, run_client, say
-from .text_table import format_table
+from ..broker.faults.rule_syntax import WORDS, FaultRuleError, join_words, parse_time_ms
+from ..client.admin import Admin
+from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .fault_rules import ALL_BROKERS, clear_faults, list_rules, set_clock_offset, set_rule
+from .named_brokers import check_brokers
+from .text_table import as_objects, format_table
 
-CLOCK = "gregor.fault.clock.offset.ms"
-ALL_BROKERS = ""
-DYNAMIC_SOURCES = {2: "broker", 3: "all brokers"}
-"""The sources of rules that can be deleted (Kafka's DescribeConfigsResponse.ConfigSource)."""
-FROM_THE_START = "start"
 HEAD = ("BROKER", "NAME", "FROM", "RULE")
 
 DESCRIPTION = """\
@@ -59,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     adding = _action(actions, "add", "set a rule, or replace the rule of that name", epilog=_words_epilog())
     adding.add_argument("name", metavar="NAME", help="name of the rule, also in the log and in metrics")
     adding.add_argument("words", metavar="WORD", nargs="+", help="a word of the rule; see below")
-    _action(actions, "list", "list the rules of each broker, and where each rule was set")
+    add_json_option(_action(actions, "list", "list the rules of each broker, and where each rule was set"))
     clearing = _action(actions, "clear", "remove rules")
     clearing.add_argument(
         "names", metavar="NAME", nargs="*", help="rules to remove (default: all rules and the clock's offset)"
@@ -96,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     async def work() -> None:
         properties = {**client_properties(arguments), "client.id": SPARED_CLIENT_ID}
         async with Admin(arguments.bootstrap_server, **properties) as admin:
+            if arguments.broker is not None:
+                await check_brokers(admin, "--broker", [arguments.broker])
             await {"add": _add, "list": _list, "clear": _clear, "clock": _move_clock}[arguments.action](
                 admin, arguments
             )
@@ -112,53 +101,30 @@ async def _add(admin: Admin, arguments: argparse.Namespace) -> None:
     # A quoted rule is one word of the shell.
     text = words[0] if len(words) == 1 else join_words(words)
     try:
-        check_rule_name(arguments.name)
-        parse_rule(text)
+        await set_rule(admin, arguments.name, text, target=_target(arguments))
     except FaultRuleError as error:
         raise UsageError(str(error)) from None
-    key = RULE_PREFIX + arguments.name
-    await admin.alter_configs(ResourceType.BROKER, _target(arguments), [(AlterOperation.SET, key, text)])
     say(f"{arguments.name}: {text}")
 
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
-    rows: list[tuple[str, str, str, str]] = []
-    for broker in await _brokers(admin, arguments):
-        for entry in await _faults_of(admin, broker):
-            name = entry.name.removeprefix(RULE_PREFIX)
-            rows.append((broker, name, DYNAMIC_SOURCES.get(entry.config_source, FROM_THE_START), entry.value or ""))
-    for line in format_table(HEAD, sorted(rows)):
+    rules = await list_rules(admin, await _brokers(admin, arguments))
+    if arguments.json:
+        say_json(as_objects(HEAD, rules))
+        return
+    for line in format_table(HEAD, rules):
         say(line)
 
 
 async def _clear(admin: Admin, arguments: argparse.Namespace) -> None:
     wanted = {RULE_PREFIX + name for name in arguments.names}
-    known = set()
-    cleared = await _clear_of(admin, ALL_BROKERS, wanted) if arguments.broker is None else set()
-    known |= cleared
-    for broker in await _brokers(admin, arguments):
-        known |= await _clear_of(admin, broker, wanted)
+    broker = None if arguments.broker is None else str(arguments.broker)
+    known = await clear_faults(admin, wanted, broker=broker)
     missing = sorted(name.removeprefix(RULE_PREFIX) for name in wanted - known)
     if missing:
         raise UsageError(f"no such rule: {', '.join(missing)}")
     names = sorted(name.removeprefix(RULE_PREFIX) for name in known)
-    say(f"cleared {', '.join(names) if names else 'nothing: there was no fault'}")
-
-
-async def _clear_of(admin: Admin, target: str, wanted: set[str]) -> set[str]:
-    """Clear the faults of one broker, or the cluster-wide ones; return their keys."""
-    changes: list[tuple[AlterOperation, str, str | None]] = []
-    for entry in await _faults_of(admin, target):
-        if wanted and entry.name not in wanted:
-            continue
-        own_source = 3 if target == ALL_BROKERS else 2
-        if entry.config_source == own_source:
-            changes.append((AlterOperation.DELETE, entry.name, None))
-        elif entry.config_source not in DYNAMIC_SOURCES and entry.value != OFF:
-            changes.append((AlterOperation.SET, entry.name, OFF if entry.name != CLOCK else "0"))
-    if changes:
-        await admin.alter_configs(ResourceType.BROKER, target, changes)
-    return {name for _, name, _ in changes}
+    say(f"cleared {', '.join(names) if names else 'nothing: no rule was set'}")
 
 
 async def _move_clock(admin: Admin, arguments: argparse.Namespace) -> None:
@@ -166,7 +132,7 @@ async def _move_clock(admin: Admin, arguments: argparse.Namespace) -> None:
         offset_ms = round(parse_time_ms(arguments.offset)) * (-1 if arguments.behind else 1)
     except FaultRuleError as error:
         raise UsageError(str(error)) from None
-    await admin.alter_configs(ResourceType.BROKER, _target(arguments), [(AlterOperation.SET, CLOCK, str(offset_ms))])
+    await set_clock_offset(admin, offset_ms, target=_target(arguments))
     say(f"clock {offset_ms:+} ms")
 
 
@@ -174,14 +140,3 @@ async def _brokers(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     if arguments.broker is not None:
         return [str(arguments.broker)]
     return [str(broker) for broker in sorted((await admin.describe_cluster()).brokers)]
-
-
-async def _faults_of(admin: Admin, target: str) -> list[DescribeConfigsResourceResult]:
-    return list(_faults(await admin.describe_configs(ResourceType.BROKER, target)))
-
-
-def _faults(entries: list[DescribeConfigsResourceResult]) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield the fault rules, and the clock's offset if there is one."""
-    for entry in entries:
-        if entry.name.startswith(RULE_PREFIX) or (entry.name == CLOCK and entry.value not in (None, "0")):
-            yield entry

@@ -6,13 +6,13 @@ import argparse
 from dataclasses import dataclass
 
 from ..client.admin import Admin, GroupMember, GroupOverview
-from ..client.consumer.subscription import TopicPartition
 from ..client.wire.offset_lookup import LATEST
 from ..protocol.errors import BrokerError, ErrorCode
-from .asking import UsageError, add_connection_options, client_properties, run_client, say
-from .offset_reset import add_reset_options, parse_partitions, reset_offsets
+from ..protocol.topic_partition import AnyTopicPartition
+from .asking import UsageError, add_connection_options, add_json_option, client_properties, run_client, say, say_json
+from .offset_reset import RESET_COLUMNS, add_reset_options, parse_partitions, reset_offsets
 from .reaching import SECONDS_OF_PATIENCE
-from .text_table import format_table
+from .text_table import as_objects, format_table
 
 DEAD = "Dead"
 EMPTY = "Empty"
@@ -29,10 +29,26 @@ OFFSET_COLUMNS = (
 )
 
 
+EXAMPLES = """\
+examples:
+  gregor groups --list --state
+  gregor groups --describe --group billing
+  gregor groups --describe --all-groups --members --verbose
+  gregor groups --reset-offsets --group billing --topic orders --to-datetime 2026-01-31T12:00:00.000 --execute
+  gregor groups --delete --group billing
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("groups", help="list and describe consumer groups, delete them, reset offsets")
+    parser = subparsers.add_parser(
+        "groups",
+        help="list and describe consumer groups, delete them, reset offsets",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_connection_options(parser)
+    add_json_option(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("list", "list the groups"),
@@ -81,6 +97,10 @@ async def _chosen_groups(admin: Admin, arguments: argparse.Namespace) -> list[st
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
     groups = sorted(await admin.list_groups(), key=lambda group: group.group_id)
+    if arguments.json:
+        rows = [(group.group_id, group.group_state or None, group.group_type or None) for group in groups]
+        say_json(as_objects(("GROUP", "STATE", "TYPE"), rows))
+        return
     if arguments.view == "state":
         for line in format_table(("GROUP", "STATE"), [(g.group_id, g.group_state or None) for g in groups]):
             say(line)
@@ -90,10 +110,14 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+    objects: list[dict[str, object]] = []
     for group_id in await _chosen_groups(admin, arguments):
         group = await admin.group_overview(group_id)
         if group.state == DEAD:
             raise UsageError(f"Consumer group '{group_id}' does not exist.")
+        if arguments.json:
+            objects.append(await _as_object(admin, group))
+            continue
         say()
         if group.state == EMPTY and arguments.view != "state":
             say(f"Consumer group '{group_id}' has no active members.")
@@ -104,6 +128,29 @@ async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
             _describe_members(group, is_verbose=arguments.verbose)
         else:
             await _describe_offsets(admin, group)
+    if arguments.json:
+        say_json(objects)
+
+
+async def _as_object(admin: Admin, group: GroupOverview) -> dict[str, object]:
+    """Return all that is described about a group."""
+    members = [
+        {
+            "consumer_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "host": member.host,
+            "partitions": [{"topic": topic, "partition": partition} for topic, partition in member.partitions],
+        }
+        for member in group.members
+    ]
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "assignment_strategy": group.assignor or None,
+        "members": members,
+        "offsets": as_objects(OFFSET_COLUMNS, [[group.group_id, *line.row] for line in await _lags(admin, group)]),
+    }
 
 
 def _describe_state(group: GroupOverview) -> None:
@@ -129,7 +176,7 @@ def _describe_members(group: GroupOverview, *, is_verbose: bool) -> None:
 class _Lag:
     """A line of the description: the committed offset, the log end, and the member that reads the partition."""
 
-    place: TopicPartition
+    place: AnyTopicPartition
     committed: int | None
     end: int | None
     member: GroupMember | None
@@ -142,17 +189,21 @@ class _Lag:
         return [*self.place, self.committed, self.end, lag, *who]
 
 
-async def _describe_offsets(admin: Admin, group: GroupOverview) -> None:
+async def _lags(admin: Admin, group: GroupOverview) -> list[_Lag]:
     committed = await admin.group_offsets(group.group_id)
     readers = {place: member for member in group.members for place in member.partitions}
     places = sorted(committed.keys() | readers.keys())
     ends = await _end_offsets(admin, places)
-    lines = [_Lag(place, committed.get(place), ends.get(place), readers.get(place)) for place in places]
+    return [_Lag(place, committed.get(place), ends.get(place), readers.get(place)) for place in places]
+
+
+async def _describe_offsets(admin: Admin, group: GroupOverview) -> None:
+    lines = await _lags(admin, group)
     for text in format_table(OFFSET_COLUMNS, [[group.group_id, *line.row] for line in lines]):
         say(text)
 
 
-async def _end_offsets(admin: Admin, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+async def _end_offsets(admin: Admin, places: list[AnyTopicPartition]) -> dict[AnyTopicPartition, int]:
     """Return the log ends of the partitions that still exist."""
     existing = set(await admin.list_topics(include_internal=True))
     found = await admin.list_offsets({place: LATEST for place in places if place[0] in existing})
@@ -167,6 +218,9 @@ async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
         except BrokerError as error:
             raise BrokerError(error.code, f"Group '{group_id}' could not be deleted") from error
         deleted.append(group_id)
+    if arguments.json:
+        say_json({"deleted": deleted})
+        return
     names = ", ".join(f"'{name}'" for name in deleted)
     say(f"Deletion of requested consumer groups ({names}) was successful.")
 
@@ -177,11 +231,15 @@ async def _delete_offsets(admin: Admin, arguments: argparse.Namespace) -> None:
     places = await parse_partitions(admin, arguments.topic)
     await admin.delete_group_offsets(arguments.group[0], places)
     rows = [(*place, "Successful") for place in places]
+    if arguments.json:
+        say_json(as_objects(("TOPIC", "PARTITION", "STATUS"), rows))
+        return
     for line in format_table(("TOPIC", "PARTITION", "STATUS"), rows):
         say(line)
 
 
 async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
+    rows: list[tuple[object, ...]] = []
     for group_id in await _chosen_groups(admin, arguments):
         group = await admin.group_overview(group_id)
         if group.state not in (DEAD, EMPTY):
@@ -189,7 +247,9 @@ async def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
                 ErrorCode.NON_EMPTY_GROUP,
                 f"Assignments can only be reset if the group '{group_id}' is inactive, but it is {group.state}",
             )
-        await reset_offsets(admin, group_id, arguments)
+        rows += await reset_offsets(admin, group_id, arguments)
+    if arguments.json:
+        say_json(as_objects(RESET_COLUMNS, rows))
 
 
 _ACTIONS = {

@@ -36,7 +36,9 @@ class LocalCluster:
         for override in overrides:
             name = override.partition("=")[0].strip()
             if name in OWN_KEYS or name.startswith(OWN_PREFIX):
-                raise ClusterFailedError(f"--override {name}: every broker of a cluster has its own; see --port, --dir")
+                raise ClusterFailedError(
+                    f"--override {name}: each broker of a cluster needs its own value; see --port and --dir"
+                )
         self._directory = directory
         self._host = host
         self._overrides = list(overrides)
@@ -85,7 +87,7 @@ class LocalCluster:
                 await self._wait_for_all()
                 nursery.cancel_scope.cancel()
         if failed:
-            raise ClusterFailedError(f"broker {failed[0]} ended by itself: its log says why")
+            raise ClusterFailedError(f"broker {failed[0]} has ended: its log has the reason")
 
     async def _wait_for_all(self) -> None:
         for process in self._processes.values():
@@ -114,7 +116,7 @@ class LocalCluster:
             status = await process.wait()
             if not self._is_stopping:
                 again = shlex.join(["gregor", *arguments])
-                self._say(node_id, f"ended by itself, status {status}; to have it again: {again}")
+                self._say(node_id, f"has ended with status {status}; to start it again: {again}")
                 if node_id not in self._started:
                     failed.append(node_id)
                     await self._stop()

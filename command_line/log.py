@@ -14,9 +14,21 @@ from .progress import ProgressBar
 DAMAGED = 1
 
 
+EXAMPLES = """\
+examples:
+  gregor log verify gregor-data
+  gregor log verify gregor-data/orders-0
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("log", help="check the files of logs")
+    parser = subparsers.add_parser(
+        "log",
+        help="check the files of logs",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     verify = actions.add_parser(
         "verify",
@@ -53,7 +65,7 @@ def _verify(directory: str) -> int:
     if not checked.partitions:
         raise UsageError(f"{directory}: neither the directory of a partition nor one with partitions in it")
     if checked.is_live:
-        say(f"{checked.log_directory} is in use by a broker: what is being written or removed is left out")
+        say(f"{checked.log_directory} is in use by a broker: files that are being written or removed are not checked")
     size_bytes = total_bytes(files, checked)
     done_bytes = problems = 0
     with ProgressBar(size_bytes, "bytes") as progress:
@@ -67,7 +79,7 @@ def _verify(directory: str) -> int:
             problems += 1
             progress.say(describe(finding))
     partitions = f"{len(checked.partitions)} partition{'s' if len(checked.partitions) != 1 else ''}"
-    found = "nothing is wrong" if not problems else f"{problems} problem{'s' if problems != 1 else ''}"
+    found = "no problem found" if not problems else f"{problems} problem{'s' if problems != 1 else ''}"
     say(f"{directory}: {partitions}, {size_bytes:,} bytes checked: {found}")
     return problems
 
@@ -75,4 +87,4 @@ def _verify(directory: str) -> int:
 def describe(finding: Finding) -> str:
     """Return a finding as one line: the place, the fault, and the repair at a start."""
     place = "" if finding.position is None else f" at position {finding.position}"
-    return f"{os.path.normpath(finding.path)}{place}: {finding.problem}; a start would mean: {finding.remedy}"
+    return f"{os.path.normpath(finding.path)}{place}: {finding.problem}; at the next start: {finding.remedy}"

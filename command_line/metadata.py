@@ -10,10 +10,20 @@ from ..storage.disk.checkpoints import MalformedCheckpointError
 from ..storage.disk.log_directory import StorageUnavailableError
 from .asking import UsageError, run_tool, say
 
+EXAMPLES = """\
+examples:
+  gregor metadata recover --from /data/broker-1 --from /data/broker-2 --to /data/controller
+"""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("metadata", help="restore the metadata of a controller")
+    parser = subparsers.add_parser(
+        "metadata",
+        help="restore the metadata of a controller",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     recovery = actions.add_parser(
         "recover",

@@ -20,6 +20,11 @@ arrives once. Transaction markers and records of aborted transactions are not co
 
 With --keep-offsets every record has the same offset as at the source; the target must be a Gregor broker.
 """
+EXAMPLES = """\
+examples:
+  gregor mirror --from old-kafka:9092 --to localhost:9092 --topics 'orders.*' --keep-offsets
+  gregor mirror --from kafka-a:9092 --to kafka-b:9092 --topics '.*' --once --max-rate 20
+"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,6 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "mirror",
         help="copy topics from one cluster to another",
         description=DESCRIPTION,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
@@ -67,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             pattern = re.compile(arguments.topics)
         except re.error as error:
-            raise UsageError(f"--topics is no regular expression: {error}") from error
+            raise UsageError(f"--topics is not a regular expression: {error}") from error
         named = {"client.id": client_id(arguments.command)}
         options = MirrorOptions(
             pattern,

@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..client.admin import Admin
-from ..client.consumer.subscription import TopicPartition
 from ..client.wire.offset_lookup import EARLIEST, LATEST
+from ..protocol.topic_partition import AnyTopicPartition
 from .asking import UsageError, say
 from .text_table import format_table
 
+RESET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 
 
@@ -44,49 +45,55 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", action="store_true", help="print the new offsets as CSV")
 
 
-async def reset_offsets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> None:
-    """Print the new offsets of one group, and commit them with --execute. Raises UsageError."""
+async def reset_offsets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> list[tuple[object, ...]]:
+    """Return the new offsets of one group as rows, commit them with --execute, and print them unless --json is given.
+
+    Raises UsageError.
+    """
     targets = await _targets(admin, group_id, arguments)
     if arguments.execute and not arguments.dry_run:
         await admin.alter_group_offsets(group_id, targets)
+    rows: list[tuple[object, ...]] = [(group_id, *place, offset) for place, offset in sorted(targets.items())]
+    if arguments.json:
+        return rows
     if arguments.export:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows((*place, offset) for place, offset in sorted(targets.items()))
-        return
+        return rows
     say()
-    rows = [(group_id, *place, offset) for place, offset in sorted(targets.items())]
-    for line in format_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows):
+    for line in format_table(RESET_COLUMNS, rows):
         say(line)
+    return rows
 
 
-async def _targets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> dict[TopicPartition, int]:
+async def _targets(admin: Admin, group_id: str, arguments: argparse.Namespace) -> dict[AnyTopicPartition, int]:
     if arguments.from_file is not None:
-        return await _within_log(admin, _read_plan(arguments.from_file))
+        return await admin.within_log(_read_plan(arguments.from_file))
     places = await _chosen_places(admin, group_id, arguments)
     if arguments.to_earliest:
-        return await _listed(admin, places, EARLIEST)
+        return await admin.offsets_since(places, EARLIEST)
     if arguments.to_latest:
-        return await _listed(admin, places, LATEST)
+        return await admin.offsets_since(places, LATEST)
     if arguments.to_datetime is not None:
-        return await _listed(admin, places, parse_datetime_ms(arguments.to_datetime))
+        return await admin.offsets_since(places, parse_datetime_ms(arguments.to_datetime))
     if arguments.by_duration is not None:
         since_ms = time.time() * 1000 - parse_duration(arguments.by_duration).total_seconds() * 1000
-        return await _listed(admin, places, max(0, int(since_ms)))
+        return await admin.offsets_since(places, max(0, int(since_ms)))
     if arguments.to_offset is not None:
-        return await _within_log(admin, dict.fromkeys(places, arguments.to_offset))
+        return await admin.within_log(dict.fromkeys(places, arguments.to_offset))
     current = await admin.group_offsets(group_id, places)
     if arguments.shift_by is not None:
         missing = [place for place in places if place not in current]
         if missing:
             raise UsageError(f"--shift-by: the group has no offset of {missing[0][0]}-{missing[0][1]}")
-        return await _within_log(admin, {place: current[place] + arguments.shift_by for place in places})
+        return await admin.within_log({place: current[place] + arguments.shift_by for place in places})
     if arguments.to_current:
-        ends = await _listed(admin, places, LATEST)
+        ends = await admin.offsets_since(places, LATEST)
         return {place: current.get(place, ends[place]) for place in places}
     raise UsageError("--reset-offsets needs a target: --to-earliest, --to-latest, --to-offset ...")
 
 
-async def _chosen_places(admin: Admin, group_id: str, arguments: argparse.Namespace) -> list[TopicPartition]:
+async def _chosen_places(admin: Admin, group_id: str, arguments: argparse.Namespace) -> list[AnyTopicPartition]:
     if arguments.all_topics:
         topics = sorted({topic for topic, _ in await admin.group_offsets(group_id)})
         return await parse_partitions(admin, topics)
@@ -95,9 +102,9 @@ async def _chosen_places(admin: Admin, group_id: str, arguments: argparse.Namesp
     return await parse_partitions(admin, arguments.topic)
 
 
-async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[AnyTopicPartition]:
     """Return the partitions in TOPIC or TOPIC:0,1. Raises UsageError, or BrokerError for unknown topics."""
-    places: list[TopicPartition] = []
+    places: list[AnyTopicPartition] = []
     for text in texts:
         topic, _, numbers = text.partition(":")
         try:
@@ -105,27 +112,14 @@ async def parse_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPart
         except ValueError:
             raise UsageError(f"--topic must look like TOPIC or TOPIC:0,1, not {text!r}") from None
         described = (await admin.describe_topics([topic]))[0]
+        missing = sorted(set(chosen or ()) - {partition.index for partition in described.partitions})
+        if missing:
+            raise UsageError(f"{topic} has no partition {missing[0]}: it has {len(described.partitions)}, from 0 on")
         places += [(topic, p.index) for p in described.partitions if chosen is None or p.index in chosen]
     return places
 
 
-async def _listed(admin: Admin, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-    """Return the offsets for a time; the log end where no record is that young."""
-    places = list(places)
-    found = await admin.list_offsets(dict.fromkeys(places, timestamp))
-    offsets = {place: entry.offset for place, entry in found.items() if entry is not None}
-    missing = [place for place in places if place not in offsets]
-    return offsets | (await _listed(admin, missing, LATEST) if missing else {})
-
-
-async def _within_log(admin: Admin, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Move offsets beyond either end of a log to that end, as kafka-consumer-groups does."""
-    first = await _listed(admin, wanted, EARLIEST)
-    last = await _listed(admin, wanted, LATEST)
-    return {place: min(max(offset, first[place]), last[place]) for place, offset in wanted.items()}
-
-
-def _read_plan(path: str) -> dict[TopicPartition, int]:
+def _read_plan(path: str) -> dict[AnyTopicPartition, int]:
     try:
         with Path(path).open(newline="") as file:
             return {(topic, int(partition)): int(offset) for topic, partition, offset in csv.reader(file)}

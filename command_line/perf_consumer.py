@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 
 import trio
 
+from ..client.config import ConsumerConfig
 from ..client.consumer.consumer import Consumer
+from ..protocol.topic_partition import AnyTopicPartition
 from .asking import client_properties, run_client, say
 from .perf_latency import BYTES_PER_MB
 from .progress import ProgressBar
@@ -26,7 +28,7 @@ def run_consumer(arguments: argparse.Namespace) -> int:
         properties = {
             "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
             "group.id": arguments.group or f"perf-consumer-{random.randrange(100_000)}",
-            **client_properties(arguments),
+            **client_properties(arguments, client=ConsumerConfig),
         }
         if not arguments.hide_header:
             say(HEADER)
@@ -53,7 +55,7 @@ class _Run:
         self.count = 0
         self.size_bytes = 0
 
-    async def joined(self, _: list[tuple[str, int]]) -> None:
+    async def joined(self, _: list[AnyTopicPartition]) -> None:
         if self.joined_at is None:
             self.joined_at = trio.current_time()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from ..client.config import ProducerConfig
 from ..client.producer.appending_cy import Delivery
 from ..client.producer.producer import Producer
 from ..protocol.errors import BrokerError
@@ -29,7 +30,7 @@ def run_producer(arguments: argparse.Namespace) -> int:
     """Send the requested number of records, then print throughput and latencies."""
 
     async def work() -> None:
-        properties = client_properties(arguments, arguments.producer_props)
+        properties = client_properties(arguments, arguments.producer_props, client=ProducerConfig)
         servers = _servers(arguments)
         if arguments.transaction_duration_ms > 0:
             properties["transactional.id"] = arguments.transactional_id

@@ -8,10 +8,21 @@ from .asking import add_connection_options
 from .perf_consumer import run_consumer
 from .perf_producer import run_producer
 
+EXAMPLES = """\
+examples:
+  gregor perf-test producer --topic load --num-records 1000000 --record-size 100 --throughput 50000
+  gregor perf-test consumer --topic load --messages 1000000
+"""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parsers of this command and of its two directions."""
-    parser = subparsers.add_parser("perf-test", help="measure producing and consuming")
+    parser = subparsers.add_parser(
+        "perf-test",
+        help="measure producing and consuming",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     directions = parser.add_subparsers(dest="direction", required=True, metavar="producer | consumer")
     _add_producer(directions)
     _add_consumer(directions)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..pipeline.jobs.desk import Summary
 
 JOBS_ROOM = "..pipeline.jobs"
-HOW_TO_INSTALL = "gregor pipeline needs Spark: `make pipeline` here, or `pip install 'gregor[spark,jre]'`"
+HOW_TO_INSTALL = "gregor pipeline needs Spark: `make pipeline` here, or `pip install 'gregor-broker[spark,jre]'`"
 
 EPILOG = """\
 examples:

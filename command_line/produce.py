@@ -5,15 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 import trio
 
+from ..client.config import ProducerConfig
 from ..client.producer.appending_cy import Delivery
 from ..client.producer.producer import Producer
-from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client
+from .asking import (
+    TerminatedError,
+    UsageError,
+    add_connection_options,
+    client_properties,
+    parse_assignments,
+    run_client,
+    until_sigterm,
+)
 
 CHUNK_BYTES = 65_536
 """The size of one read of standard input."""
@@ -21,9 +31,22 @@ CONSOLE_LINGER_MS = 1000
 """kafka-console-producer's own default of --timeout, its linger.ms."""
 
 
+EXAMPLES = """\
+examples:
+  gregor produce --topic orders
+  gregor produce --topic orders --property parse.key=true --property key.separator=:
+  gregor produce --topic orders --compression-codec zstd --sync
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("produce", help="send lines from standard input as records")
+    parser = subparsers.add_parser(
+        "produce",
+        help="send lines from standard input as records",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_connection_options(parser, "--producer.config", "--command-config")
     parser.add_argument("--topic", required=True, help="topic to send records to")
     parser.add_argument(
@@ -62,10 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
         line_format = LineFormat.from_properties(parse_assignments(arguments.property))
         # As Kafka's tool: neither Ctrl-C nor a line that cannot be read takes back the lines before it.
         producer = Producer(arguments.bootstrap_server, flush_on_error=True, **_producer_properties(arguments))
-        async with producer:
+        async with producer, until_sigterm() as sending:
             await _send_lines(producer, arguments, line_format)
+        if sending.cancelled_caught:
+            raise TerminatedError
 
-    return run_client(work, arguments.bootstrap_server)
+    return run_client(work, arguments.bootstrap_server, interrupts_only_waits=True)
 
 
 def _producer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -78,20 +103,23 @@ def _producer_properties(arguments: argparse.Namespace) -> dict[str, Any]:
     ):
         if (value := getattr(arguments, option)) is not None:
             properties[key] = str(value)
-    return properties | client_properties(arguments, arguments.producer_property)
+    return properties | client_properties(arguments, arguments.producer_property, client=ProducerConfig)
 
 
 async def _send_lines(producer: Producer, arguments: argparse.Namespace, line_format: LineFormat) -> None:
     under_way: list[Delivery] = []
-    async for number, line in _numbered_lines():
-        parsed = line_format.parse(line, number)
-        delivery = await producer.send(arguments.topic, parsed.value, key=parsed.key, headers=parsed.headers)
-        if arguments.sync:
-            await delivery
-            continue
-        under_way.append(delivery)
-        if len(under_way) >= 10_000:
-            under_way = _checked(under_way)
+    async with aclosing(_numbered_lines()) as lines:
+        async for number, line in lines:
+            parsed = line_format.parse(line, number)
+            # SIGTERM ends the reading, not the sending of a line that was read.
+            with trio.CancelScope(shield=True):
+                delivery = await producer.send(arguments.topic, parsed.value, key=parsed.key, headers=parsed.headers)
+            if arguments.sync:
+                await delivery
+                continue
+            under_way.append(delivery)
+            if len(under_way) >= 10_000:
+                under_way = _checked(under_way)
     await producer.flush()
     _checked(under_way)
 
@@ -104,21 +132,22 @@ def _checked(deliveries: list[Delivery]) -> list[Delivery]:
     return [delivery for delivery in deliveries if not delivery.is_done]
 
 
-async def _numbered_lines() -> AsyncIterator[tuple[int, bytes]]:
+async def _numbered_lines() -> AsyncGenerator[tuple[int, bytes], None]:
     number = 0
     unended: list[bytes] = []
-    async for chunk in _chunks_of_input():
-        first, *others = chunk.split(b"\n")
-        unended.append(first)
-        for begun in others:
-            number += 1
-            yield number, b"".join(unended).removesuffix(b"\r")
-            unended = [begun]
+    async with aclosing(_chunks_of_input()) as chunks:
+        async for chunk in chunks:
+            first, *others = chunk.split(b"\n")
+            unended.append(first)
+            for begun in others:
+                number += 1
+                yield number, b"".join(unended).removesuffix(b"\r")
+                unended = [begun]
     if any(unended):
         yield number + 1, b"".join(unended).removesuffix(b"\r")
 
 
-async def _chunks_of_input() -> AsyncIterator[bytes]:
+async def _chunks_of_input() -> AsyncGenerator[bytes, None]:
     """Read standard input by the file descriptor, in a thread that Ctrl-C need not wait for.
 
     A thread that is left in `sys.stdin.buffer` keeps its lock, which the interpreter needs at its end.

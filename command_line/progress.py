@@ -1,28 +1,26 @@
-"""A progress bar on standard error; nothing is drawn unless that is a terminal."""
+"""A progress bar on standard error, drawn by tqdm; nothing is drawn unless that is a terminal."""
 
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from .asking import say
 
-WIDTH = 40
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 SECONDS_BETWEEN_DRAWS = 0.1
 
 
 class ProgressBar:
-    """``[########............]  42 % 51,200/122,880 records  20,480/s  3 s left``."""
+    """A bar such as `` 42%|████▏     | 51.2k/123k [00:02<00:03, 20.5k records/s]``, erased at the end."""
 
     def __init__(self, total: int, unit: str) -> None:
-        self._total = max(total, 1)
-        self._unit = unit
-        self._is_drawn = sys.stderr.isatty()
-        self._started_at = time.monotonic()
-        self._drawn_at = 0.0
-        self._is_visible = False
+        self._bar = _open_bar(total, unit) if sys.stderr.isatty() else None
+        self._is_output_beside_bar = sys.stdout.isatty()
 
     def __enter__(self) -> Self:
         return self
@@ -30,34 +28,36 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._erase()
+        if self._bar is not None:
+            self._bar.close()
 
     def advance(self, done: int) -> None:
         """Show the number of finished items."""
-        if not self._is_drawn:
-            return
-        now = time.monotonic()
-        if now - self._drawn_at < SECONDS_BETWEEN_DRAWS:
-            return
-        self._drawn_at = now
-        rate = done / max(now - self._started_at, 1e-9)
-        filled = WIDTH * min(done, self._total) // self._total
-        left = (self._total - done) / rate if rate > 0 else 0
-        bar = "#" * filled + "." * (WIDTH - filled)
-        sys.stderr.write(
-            f"\r[{bar}] {100 * done // self._total:3d} % {done:,}/{self._total:,} {self._unit}"
-            f"  {rate:,.0f}/s  {left:.0f} s left\x1b[K"
-        )
-        sys.stderr.flush()
-        self._is_visible = True
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
 
     def say(self, line: str) -> None:
         """Print a line of output above the bar."""
-        self._erase()
+        if self._bar is not None and self._is_output_beside_bar:
+            self._bar.clear()
         say(line)
 
-    def _erase(self) -> None:
-        if self._is_visible:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._is_visible = False
+
+def _open_bar(total: int, unit: str) -> tqdm[None]:
+    """Return a bar that appears after the first interval. tqdm is imported here, as most commands draw no bar."""
+    from tqdm import tqdm
+
+    # Neither tqdm's thread, which is for bars that skip draws, nor its semaphore between processes is needed.
+    tqdm.monitor_interval = 0
+    tqdm.set_lock(threading.RLock())
+    return tqdm(
+        total=total,
+        unit=f" {unit}",
+        unit_scale=True,
+        file=sys.stderr,
+        leave=False,
+        dynamic_ncols=True,
+        miniters=1,
+        mininterval=SECONDS_BETWEEN_DRAWS,
+        delay=SECONDS_BETWEEN_DRAWS,
+    )

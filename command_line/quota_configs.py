@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..client.admin import Admin, QuotaAlteration, QuotaEntity, ScramMechanism, ScramUpsertion
 from ..client.admin.quotas import ANY_NAME
-from .asking import UsageError, say
+from .asking import UsageError, say, say_json
 
 ENTITY_KEYS = {"users": "user", "clients": "client-id", "ips": "ip"}
 """--entity-type -> the entity type of quotas."""
@@ -33,9 +33,13 @@ async def alter_quotas(admin: Admin, entity: QuotaEntity, settings: dict[str, st
     say(f"Completed updating config for {_described(entity)}.")
 
 
-async def describe_quotas(admin: Admin, entity: QuotaEntity) -> None:
+async def describe_quotas(admin: Admin, entity: QuotaEntity, *, as_json: bool) -> None:
     """Print the quotas of these entities, and the credentials if only users are named."""
-    for found, values in await admin.describe_client_quotas(entity):
+    quotas = await admin.describe_client_quotas(entity)
+    if as_json:
+        say_json([{"entity": found, "quotas": values} for found, values in quotas])
+        return
+    for found, values in quotas:
         listed = ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
         say(f"Quota configs for {_described(found)} are {listed}")
     if set(entity) == {"user"} and entity["user"] is not None:

@@ -11,7 +11,7 @@ from uuid import UUID
 from ..protocol.codec import decode, decode_prefix
 from ..protocol.errors import BrokerError, DecodeError
 from ..protocol.messages import consumer_group_records as consumer_groups
-from ..protocol.messages.cluster_metadata_records import RECORD_TYPES
+from ..protocol.messages.cluster_metadata_records import RECORD_TYPES, ConfigRecord, UserScramCredentialRecord
 from ..protocol.messages.group_metadata_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -28,6 +28,9 @@ Decoder = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 """A function from a record's key and value to their texts; None prints nothing."""
 
 VERSION_SIZE = 2
+REDACTED = "(redacted)"
+BROKER_RESOURCE = 4
+"""The type of brokers as resources (Kafka ``ConfigResource.Type``)."""
 
 _GROUP_TYPES: Mapping[int, tuple[type[Message], type[Message]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),
@@ -69,8 +72,22 @@ def decode_cluster_metadata(key: bytes | None, value: bytes | None) -> tuple[str
     if message is None:
         return None, json.dumps({"type": record_type, "version": version, "data": None})
     decoded, _ = decode_prefix(message, value, version, 3)
+    _redact(decoded)
     name = message.__name__.removesuffix("Record")
     return None, json.dumps({"type": f"{name}_RECORD".upper(), "version": version, "data": as_json(decoded)})
+
+
+def _redact(record: Message) -> None:
+    """Replace the secrets in a record of the metadata, those that Kafka's ``RecordRedactor`` hides."""
+    if isinstance(record, UserScramCredentialRecord):
+        record.salt = record.stored_key = record.server_key = REDACTED.encode()
+    elif isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE:
+        from ..broker.config import BrokerConfig
+        from ..broker.config.keys import ConfigType
+
+        key = BrokerConfig().key(record.name)
+        if key is None or key.type is ConfigType.PASSWORD:
+            record.value = REDACTED
 
 
 def _decode_versioned(types: Mapping[int, tuple[type[Message], type[Message]]]) -> Decoder:

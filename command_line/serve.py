@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import trio
+
+from .configuration_options import add_configuration_options
 from .ephemeral import ephemeral_directory
 from .snapshots import SnapshotError, load_snapshot
+
+if TYPE_CHECKING:
+    from ..broker.app.serve import Companion
+
+READ_BYTES = 65536
 
 EPILOG = """\
 Without a file: one node, PLAINTEXT://localhost:9092, data in ./gregor-data, topics created on first use.
@@ -33,20 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "properties",
-        nargs="?",
-        type=Path,
-        metavar="SERVER.PROPERTIES",
-        help="file of configurations, one key=value on each line",
-    )
-    parser.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a configuration that takes precedence over the file; repeatable",
-    )
+    add_configuration_options(parser, "SERVER.PROPERTIES")
     parser.add_argument(
         "--topic",
         action="append",
@@ -86,6 +85,11 @@ def _add_options_of_tests(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print one line of JSON to standard output when clients are served, and the log to standard error",
     )
+    parser.add_argument(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop when standard input ends: its other end is held by a program that has exited or was killed",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,16 +97,46 @@ def run(options: argparse.Namespace) -> int:
     from ..broker.app.announcement import Announcement
     from ..broker.app.serve import serve
     from ..broker.config import BrokerConfig, ConfigError
+    from ..broker.config.listeners import ListenerError
 
     try:
-        with _placed(options) as overrides:
+        with _placed(options) as overrides, ExitStack() as at_end:
             config = BrokerConfig.load(options.properties, overrides, _added(options))
-            return serve(config, Announcement(options.port_file, options.ready_json))
-    except (ConfigError, SnapshotError) as error:
+            companions: list[Companion] = [_stop_at_eof] if options.stop_at_eof else []
+            further: dict[str, object] = {}
+            if config.gregor_control_listeners:
+                # A broker without a control port does not load its modules at the start.
+                from .control.listener import Control
+
+                control = Control(config)
+                at_end.callback(control.close)
+                companions.append(control.run)
+                further["control"] = control.addresses
+            if config.gregor_console_listeners:
+                # Nor does one without a console load the console's.
+                from .console.listener import Console
+                from .console.settings import ConsoleSettings
+
+                console = Console(ConsoleSettings.of(config))
+                at_end.callback(console.close)
+                companions.append(console.run)
+                further["console"] = console.addresses
+            return serve(config, Announcement(options.port_file, options.ready_json, further), companions)
+    except (ConfigError, ListenerError, SnapshotError) as error:
         print(f"gregor: {error}", file=sys.stderr)  # noqa: T201 (the one line that a user reads)
     except OSError as error:
         print(f"gregor: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
     return 1
+
+
+async def _stop_at_eof(_: object) -> None:
+    """Send SIGTERM to this process when standard input ends."""
+    with contextlib.suppress(PermissionError):
+        # A file is refused with PermissionError (epoll), and has its end already.
+        await trio.lowlevel.wait_readable(sys.stdin.fileno())
+        while os.read(sys.stdin.fileno(), READ_BYTES):
+            await trio.lowlevel.wait_readable(sys.stdin.fileno())
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

@@ -5,21 +5,49 @@ from __future__ import annotations
 import argparse
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from ..client.admin import BROKER_DEFAULT, Admin, NewTopic, ResourceType
-from ..client.wire.cluster import TopicMetadata
+from ..client.wire.cluster import PartitionMetadata, TopicMetadata
 from ..protocol.errors import BrokerError, ErrorCode
-from .asking import UsageError, add_connection_options, client_properties, parse_assignments, run_client, say
+from .asking import (
+    UsageError,
+    add_connection_options,
+    add_json_option,
+    client_properties,
+    parse_assignments,
+    run_client,
+    say,
+    say_json,
+)
+from .conversion_forecast import forecast
 
 TOPIC_CONFIG_SOURCE = 1
 """DescribeConfigs' source number of values that were set for the topic itself (DYNAMIC_TOPIC_CONFIG)."""
 
 
+EXAMPLES = """\
+examples:
+  gregor topics --create --topic orders --partitions 3 --config retention.ms=3600000
+  gregor topics --list
+  gregor topics --describe --topic 'orders.*' --json
+  gregor topics --describe --down-conversion --topic orders
+  gregor topics --alter --topic orders --partitions 6
+  gregor topics --delete --topic orders
+"""
+
+
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the parser of this command."""
-    parser = subparsers.add_parser("topics", help="create, list, describe, alter and delete topics")
+    parser = subparsers.add_parser(
+        "topics",
+        help="create, list, describe, alter and delete topics",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_connection_options(parser)
+    add_json_option(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("create", "create a topic"),
@@ -56,6 +84,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--under-replicated-partitions", action="store_true", help="describe only partitions with a replica out of sync"
     )
+    parser.add_argument(
+        "--down-conversion",
+        action="store_true",
+        help="with --describe: estimate what old consumers of the topics would cost, from samples",
+    )
     parser.set_defaults(run=run)
 
 
@@ -65,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     async def work() -> None:
         if arguments.action in ("create", "delete", "alter") and not arguments.topic:
             raise UsageError(f"--{arguments.action} needs --topic")
+        if arguments.down_conversion and arguments.action != "describe":
+            raise UsageError("--down-conversion is for --describe")
         async with Admin(arguments.bootstrap_server, **client_properties(arguments)) as admin:
             await _ACTIONS[arguments.action](admin, arguments)
 
@@ -93,7 +128,11 @@ async def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> None:
-    for name in await _matching(admin, arguments):
+    names = await _matching(admin, arguments)
+    if arguments.json:
+        say_json(names)
+        return
+    for name in names:
         say(name)
 
 
@@ -107,14 +146,25 @@ async def _alter(admin: Admin, arguments: argparse.Namespace) -> None:
 async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     names = await _matching(admin, arguments)
     shows_partitions_only = arguments.unavailable_partitions or arguments.under_replicated_partitions
+    objects: list[dict[str, object]] = []
     for topic in await admin.describe_topics(names):
-        overrides = [
-            f"{entry.name}={entry.value}"
+        if arguments.down_conversion:
+            found = await forecast(admin, topic)
+            objects.append(found.as_object())
+            for line in () if arguments.json else found.lines():
+                say(line)
+            continue
+        configs = {
+            entry.name: entry.value
             for entry in await admin.describe_configs(ResourceType.TOPIC, topic.name)
             if entry.config_source == TOPIC_CONFIG_SOURCE
-        ]
-        if arguments.topics_with_overrides and not overrides:
+        }
+        if arguments.topics_with_overrides and not configs:
             continue
+        if arguments.json:
+            objects.append(_as_object(topic, configs, arguments))
+            continue
+        overrides = [f"{key}={value}" for key, value in configs.items()]
         if not shows_partitions_only:
             say(
                 f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}"
@@ -124,13 +174,42 @@ async def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
         if not arguments.topics_with_overrides:
             _describe_partitions(topic, arguments)
 
+    if arguments.json:
+        say_json(objects)
 
-def _describe_partitions(topic: TopicMetadata, arguments: argparse.Namespace) -> None:
+
+def _as_object(
+    topic: TopicMetadata, configs: Mapping[str, str | None], arguments: argparse.Namespace
+) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic_id_text(topic.topic_id),
+        "partition_count": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas),
+        "configs": configs,
+        "partitions": [
+            {
+                "partition": partition.index,
+                "leader": partition.leader,
+                "replicas": partition.replicas,
+                "isr": partition.in_sync_replicas,
+            }
+            for partition in _chosen_partitions(topic, arguments)
+        ],
+    }
+
+
+def _chosen_partitions(topic: TopicMetadata, arguments: argparse.Namespace) -> Iterator[PartitionMetadata]:
     for partition in topic.partitions:
         if arguments.unavailable_partitions and partition.leader is not None:
             continue
         if arguments.under_replicated_partitions and len(partition.in_sync_replicas) >= len(partition.replicas):
             continue
+        yield partition
+
+
+def _describe_partitions(topic: TopicMetadata, arguments: argparse.Namespace) -> None:
+    for partition in _chosen_partitions(topic, arguments):
         say(
             f"\tTopic: {topic.name}\tPartition: {partition.index}"
             f"\tLeader: {'none' if partition.leader is None else partition.leader}"
@@ -149,7 +228,7 @@ async def _matching(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     try:
         pattern = re.compile(arguments.topic)
     except re.error as error:
-        raise UsageError(f"--topic is no regular expression: {error}") from error
+        raise UsageError(f"--topic is not a regular expression: {error}") from error
     matching = [name for name in names if pattern.fullmatch(name)]
     if not matching and arguments.action != "list" and not arguments.if_exists:
         raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")

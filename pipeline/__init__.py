@@ -1,4 +1,4 @@
-"""Topics as Spark tables and tables as topics: data sources, a sink and jobs, on PySpark. Needs `gregor[spark]`.
+"""Topics as Spark tables and tables as topics: data sources, a sink and jobs, on PySpark. Needs `gregor-broker[spark]`.
 
 `session` starts Spark and registers the two formats: `kafka_log` reads log directories, `kafka_raw` reads and writes
 through brokers; neither needs a jar. `columns/schemas` defines their columns, `options` their options.

@@ -37,7 +37,7 @@ _EXCLUDED = (
 def delta_settings() -> dict[str, str]:
     """Return the settings that a session needs at its start. Raises PipelineError without the extra `delta`."""
     if importlib.util.find_spec("delta") is None:
-        raise PipelineError("an archive in Delta Lake needs `pip install 'gregor[delta]'`")
+        raise PipelineError("an archive in Delta Lake needs `pip install 'gregor-broker[delta]'`")
     import pyspark
 
     settings = {

@@ -33,8 +33,8 @@ class DataLossError(PipelineError):
 
     def __init__(self, topic: str, partition: int, offset: int, start_offset: int, end_offset: int) -> None:
         super().__init__(
-            f"{topic}-{partition}: offset {offset} is not there, the log has {start_offset} up to {end_offset}: "
-            "retention was faster, or the topic was made anew; failOnDataLoss=false reads what is there"
+            f"{topic}-{partition}: offset {offset} is missing, the log has {start_offset} up to {end_offset}: "
+            "retention has deleted records, or the topic was recreated; failOnDataLoss=false skips missing records"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -46,7 +46,7 @@ class RecreatedTopicError(PipelineError):
 
     def __init__(self, topic: str, partition: int, offset: int, side: str, known: UUID, found: UUID) -> None:
         super().__init__(
-            f"{topic}-{partition} offset {offset}: the {side}'s topic was deleted and made anew meanwhile: it has the "
+            f"{topic}-{partition} offset {offset}: the {side}'s topic was deleted and recreated meanwhile: it has the "
             f"id {found}, not {known}"
         )
 

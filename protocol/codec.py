@@ -21,8 +21,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _M = TypeVar("_M", bound=Message)
 
 ELEMENT_LIMIT = 1 << 22
-"""Array elements that one message may hold in all: a frame of 100 MB could otherwise claim some 50 million tiny
-structures, 10 GB of objects. A cluster with 200,000 partitions fits."""
+"""The most array elements of one message: otherwise a frame of 100 MB could claim some 50 million tiny structures,
+10 GB of objects. The limit allows a cluster with 200,000 partitions."""
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
@@ -50,10 +50,15 @@ def decode_prefix(cls: type[_M], data: Buffer, version: int, position: int = 0) 
 def encode(message: Message, version: int) -> bytes:
     """Encode the message. Records must be bytes or views; for a `Part` there, use `encode_parts`.
 
-    Raises BrokerError (UNSUPPORTED_VERSION) where the version does not exist or cannot carry a value that must not be
+    Raises BrokerError (UNSUPPORTED_VERSION) if the version does not exist or cannot carry a value that must not be
     lost; EncodeError for values out of the declared range, TypeError or AttributeError for those of another type.
     """
-    return b"".join(_pieces(message, version))
+    return b"".join(encode_pieces(message, version))
+
+
+def encode_pieces(message: Message, version: int) -> list[Buffer]:
+    """Encode the message in pieces; records are pieces of their own, not copied. Records and errors as in `encode`."""
+    return _pieces(message, version)
 
 
 def encode_parts(message: Message, version: int) -> list[bytes | Part]:

@@ -30,6 +30,7 @@ from .codec_layout import LONGEST_STRING, PREFIX_CODES, ArrayOf, FieldLayout, St
 from .codec_source import Source
 from .errors import DecodeError
 from .schema import FixedSize, LengthPrefixed, Struct
+from .unsigned_varint import read_unsigned_varint, skip_tagged_fields
 
 Decoder: TypeAlias = Callable[[memoryview, int, int, int], tuple[Any, int]]
 
@@ -52,7 +53,7 @@ def compile_decoder(layout: StructLayout, title: str) -> Decoder:
 
 
 class _DecoderSource(Source):
-    """Emits the reading of values; each `value` method leaves the position behind what it read."""
+    """A generator of code that reads values; each `value` method leaves the position after the value."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,7 +61,7 @@ class _DecoderSource(Source):
                 "new": object.__new__,
                 "unpack_from": struct.unpack_from,
                 "uuid_of": uuid_of,
-                "read_varint": read_varint,
+                "read_unsigned_varint": read_unsigned_varint,
                 "skip_tagged_fields": skip_tagged_fields,
                 "bad_length": bad_length,
             }
@@ -99,7 +100,7 @@ class _DecoderSource(Source):
         return name
 
     def struct_fields(self, layout: StructLayout, target: str) -> None:
-        """Fill in an instance: what the version lacks by default, the rest from the wire."""
+        """Set the fields of an instance: those that the version lacks to their defaults, the others from the wire."""
         for name, default in [(f.name, f.default) for f in layout.absent] + [
             (f.name, f.default) for _, f in layout.tagged
         ]:
@@ -142,14 +143,14 @@ class _DecoderSource(Source):
     def _length(self, code: str, *, compact: bool, string: str | None = None) -> str:
         """Read a length or count into a local; below zero it stands for null.
 
-        A compact ``string`` is no longer than any other, as in Kafka's generated `read` ("had invalid length").
+        A compact ``string`` has the same limit as any other, as in Kafka's generated `read` ("had invalid length").
         """
         length = self.local("n")
         self._in_run("B" if compact else code, length)
         self.end_run()
         if compact:
             with self.block(f"if {length} > 127:"):
-                self.line(f"{length}, pos = read_varint(data, pos - 1)")
+                self.line(f"{length}, pos = read_unsigned_varint(data, pos - 1)")
                 if string is not None:
                     self.line(f"if {length} > {LONGEST_STRING + 1}: raise bad_length({string!r}, {length} - 1)")
             self.line(f"{length} -= 1")
@@ -183,7 +184,7 @@ class _DecoderSource(Source):
             self._elements(element, target, field, count)
 
     def _elements(self, element: Wire, target: str, field: FieldLayout, count: str) -> None:
-        """Read `count` elements. Nothing is built for a count that the bytes left over cannot hold."""
+        """Read `count` elements. Nothing is allocated for a count that exceeds the remaining bytes."""
         least = max(1, minimum_size(element, nullable=False, compact=field.compact))
         self.line(f"room -= {count}")
         self.line(f"if {count} * {least} > end - pos or room < 0: raise bad_length({field.name!r}, {count})")
@@ -223,14 +224,14 @@ class _DecoderSource(Source):
         self._in_run("B", count)
         if not layout.tagged:
             self.end_run()
-            self.line(f"if {count}: pos = skip_tagged_fields(data, pos - 1, end)")
+            self.line(f"if {count}: pos = skip_tagged_fields(data, pos - 1)")
             return
         with self.block(f"if {count}:"):
-            self.line(f"{count}, pos = read_varint(data, pos - 1)")
+            self.line(f"{count}, pos = read_unsigned_varint(data, pos - 1)")
             with self.block(f"for _ in range({count}):"):
                 tag, size = self.local("tag"), self.local("size")
-                self.line(f"{tag}, pos = read_varint(data, pos)")
-                self.line(f"{size}, pos = read_varint(data, pos)")
+                self.line(f"{tag}, pos = read_unsigned_varint(data, pos)")
+                self.line(f"{size}, pos = read_unsigned_varint(data, pos)")
                 self.line(f"if not 0 <= {size} <= end - pos: raise bad_length('tagged field', {size})")
                 keyword = "if"
                 for number, field in layout.tagged:
@@ -239,34 +240,6 @@ class _DecoderSource(Source):
                     keyword = "elif"
                 with self.block("else:"):
                     self.line(f"pos += {size}")
-
-
-def read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes into a Java int, as Kafka's `ByteUtils.readUnsignedVarint` does.
-
-    Returns (value, position after it). Raises IndexError at the end of the data, DecodeError if a sixth byte follows.
-    """
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= 0xFFFFFFFF
-            return (value if value < 0x80000000 else value - 0x100000000), position
-    raise DecodeError("unsigned varint of more than 5 bytes")
-
-
-def skip_tagged_fields(data: memoryview, position: int, end: int) -> int:
-    """Return the position after a section of tagged fields that begins at `position`."""
-    count, position = read_varint(data, position)
-    for _ in range(count):
-        _, position = read_varint(data, position)
-        size, position = read_varint(data, position)
-        if not 0 <= size <= end - position:
-            raise bad_length("tagged field", size)
-        position += size
-    return position
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,7 @@ from .codec_layout import LONGEST_STRING, PREFIX_CODES, AbsentField, ArrayOf, Fi
 from .codec_source import Source
 from .errors import BrokerError, EncodeError, ErrorCode
 from .schema import FixedSize, LengthPrefixed, Part, Struct
+from .unsigned_varint import encode_unsigned_varint
 
 Encoder: TypeAlias = Callable[[Any, list[Any]], None]
 
@@ -38,14 +39,14 @@ def compile_encoder(layout: StructLayout, title: str) -> Encoder:
 
 
 class _EncoderSource(Source):
-    """Emits the writing of values, given as expressions."""
+    """A generator of code that writes values, given as expressions."""
 
     def __init__(self, title: str) -> None:
         super().__init__(
             {
                 "pack": struct.pack,
                 "one_byte_varints": _ONE_BYTE_VARINTS,
-                "long_varint": long_varint,
+                "unsigned_varint": encode_unsigned_varint,
                 "long_string_varint": long_string_varint,
                 "records_size": records_size,
                 "append_tagged_field": append_tagged_field,
@@ -70,7 +71,7 @@ class _EncoderSource(Source):
         self._run_values.extend(values)
 
     def struct_fields(self, layout: StructLayout, instance: str) -> None:
-        """Write the instance that the expression stands for, after checking that nothing in it would be lost."""
+        """Write the instance in an expression, after checking that none of its values would be lost."""
         for absent in layout.absent:
             self._refuse_lost_value(absent, f"{instance}.{absent.name}")
         for field in layout.fields:
@@ -123,9 +124,9 @@ class _EncoderSource(Source):
         count = self.local("n")
         self.end_run()
         self.line(f"{count} = {length} + 1")
-        self._varint(count, "long_string_varint" if is_string else "long_varint")
+        self._varint(count, "long_string_varint" if is_string else "unsigned_varint")
 
-    def _varint(self, number: str, long_varint: str = "long_varint") -> None:
+    def _varint(self, number: str, long_varint: str = "unsigned_varint") -> None:
         self.line(f"{self._push}(one_byte_varints[{number}] if {number} < 128 else {long_varint}({number}))")
 
     def _sized(self, kind: str, value: str, *, nullable: bool, compact: bool) -> None:
@@ -201,21 +202,11 @@ class _EncoderSource(Source):
         self._pieces, self._push = outer
 
 
-def long_varint(value: int) -> bytes:
-    """Encode an unsigned varint (Kafka's `ByteUtils.writeUnsignedVarint`)."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def long_string_varint(length_and_one: int) -> bytes:
     """Encode the length of a compact string. Raises EncodeError for a length that Kafka's clients refuse."""
     if length_and_one > LONGEST_STRING + 1:
         raise EncodeError(f"a string of {length_and_one - 1} bytes, more than {LONGEST_STRING}")
-    return long_varint(length_and_one)
+    return encode_unsigned_varint(length_and_one)
 
 
 def records_size(records: bytes | bytearray | memoryview | Part) -> int:
@@ -225,8 +216,8 @@ def records_size(records: bytes | bytearray | memoryview | Part) -> int:
 
 def append_tagged_field(section: list[bytes], tag: int, pieces: list[bytes]) -> None:
     """Add one field to a section of tagged fields: its tag, its size and its bytes."""
-    section.append(long_varint(tag))
-    section.append(long_varint(sum(map(len, pieces))))
+    section.append(encode_unsigned_varint(tag))
+    section.append(encode_unsigned_varint(sum(map(len, pieces))))
     section.extend(pieces)
 
 

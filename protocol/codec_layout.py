@@ -1,7 +1,7 @@
-"""What one version of a message looks like on the wire, worked out from its declaration.
+"""The wire layout of one version of a message, derived from its declaration.
 
-`struct_layout` reads the annotations of a class (see `schema.py`) and answers with plain values that the two emitters
-(`codec_decoder.py`, `codec_encoder.py`) turn into code: nothing here knows about bytes or source text.
+`struct_layout` reads the annotations of a class (see `schema.py`) and returns plain values from which
+`codec_decoder.py` and `codec_encoder.py` generate code: this module has neither bytes nor source text.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_orig
 from .schema import FixedSize, Ignorable, LengthPrefixed, NeverCompact, Nullable, Struct, Tag, Versions
 
 LONGEST_STRING = 0x7FFF
-"""Bytes of a string in any version: its length was an INT16, and Kafka keeps to that in compact ones."""
+"""The most bytes of a string in any version: Kafka keeps the limit of INT16 lengths for compact strings."""
 PREFIX_CODES = {"string": "h", "bytes": "i", "records": "i"}
 """The `struct` letter of the length before each kind of value where lengths are not compact (KIP-482)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """A count and that many elements."""
+    """An array: a count and that many elements."""
 
     element: Wire
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLayout:
-    """One field that the version carries."""
+    """A field that the version carries."""
 
     name: str
     wire: Wire
@@ -39,7 +39,7 @@ class FieldLayout:
 
 @dataclass(frozen=True, slots=True)
 class AbsentField:
-    """One field that the version does not carry."""
+    """A field that the version does not carry."""
 
     name: str
     default: Any
@@ -94,7 +94,7 @@ def struct_layout(cls: type[Struct], version: int, *, flexible: bool) -> StructL
 
 
 class Declared:
-    """A field's annotation taken apart: the type without `None`, and the marks beside it."""
+    """The parts of a field's annotation: the type without `None`, and the marks."""
 
     def __init__(self, annotation: Any) -> None:
         self._marks: tuple[Any, ...] = ()

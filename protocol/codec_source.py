@@ -1,4 +1,4 @@
-"""Source text in the making: what the decoder's and the encoder's emitters have in common."""
+"""The common part of the generators of decoders and encoders: a builder of source text."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 class Source:
     """The body of one generated function.
 
-    Neighbouring fields of constant width are held back as a *run* and read or written by one precompiled
-    `struct.Struct`; whatever needs a value of the run, or opens or closes a block, ends it first (`end_run`).
+    Consecutive fields of constant width form a *run*, which one precompiled `struct.Struct` reads or writes. Code that
+    needs a value of the run, or that opens or closes a block, ends the run first (`end_run`).
     """
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.scope = scope
-        """The globals of the function: structs, classes and defaults that its text names."""
+        """The globals of the function: the structs, classes and defaults in its text."""
         self._lines: list[str] = []
         self._depth = 1
         self._names = 0
 
     def line(self, text: str) -> None:
-        """Add one line at the present depth."""
+        """Add one line at the current depth."""
         self._lines.append("    " * self._depth + text)
 
     def end_run(self) -> None:
-        """Write what the run holds (each emitter has its own way)."""
+        """Write the code for the run."""
         raise NotImplementedError
 
     @contextmanager

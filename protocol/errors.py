@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the two exceptions that the protocol room raises."""
+"""Kafka's error codes, and the exceptions of `protocol/`."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """Take a code of a later Kafka for UNKNOWN_SERVER_ERROR, as Kafka's `Errors.forCode` does."""
+        """Return UNKNOWN_SERVER_ERROR for a code of a later Kafka, as Kafka's `Errors.forCode` does."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
@@ -197,7 +197,7 @@ _RETRIABLE = frozenset(
 
 
 class BrokerError(Exception):
-    """A failure that some response field reports by its code."""
+    """A failure that a field of a response reports by its error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
@@ -209,8 +209,8 @@ class BrokerError(Exception):
 
 
 class EncodeError(ValueError):
-    """A value that a version cannot carry: a name longer than its length field can tell, a number out of range."""
+    """A value that a version cannot carry: a name longer than its length field allows, a number out of range."""
 
 
 class DecodeError(ValueError):
-    """Malformed bytes where a message should be."""
+    """Malformed bytes of a message."""

@@ -1,6 +1,6 @@
-"""What the fields of a structure mean, whatever the version: read from the declarations in `messages/`.
+"""The meanings of the fields of a structure in all versions, read from the declarations in `messages/`.
 
-Code that treats all APIs alike (refusals, fault rules) finds topics, partitions and error codes by these meanings.
+Code for all APIs (refusals, fault rules) finds topics, partitions and error codes by these meanings.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .schema import Entity, Mentioned, MinusOneOnError, Sender, Struct
 
 @dataclass(frozen=True, slots=True)
 class FieldMeaning:
-    """What the declaration of one field says besides the wire format."""
+    """The meaning of one field according to its declaration."""
 
     entity: Entity | None
-    """What the value names; of a list of primitive values: what each of them names."""
+    """The entity that the value names, or that each value of a list names."""
     is_list: bool
     structure: type[Struct] | None
     """The class of the structure in the field, or of the entries of the list."""

@@ -1,7 +1,7 @@
-"""What Apache Kafka 4 refuses: the oldest version of each API that it still serves (KIP-896).
+"""The oldest version of each API that Apache Kafka 4 serves (KIP-896).
 
-A client that sends an older one is disconnected. Every API that is not named here is served from version 0 on by
-Kafka 4 as well. Facts: ``validVersions`` of the requests in Kafka 4.x and ``deprecatedVersions`` in 3.9.
+Kafka 4 disconnects a client that sends an older version. It serves APIs that are not in this table from version 0 on.
+Facts: ``validVersions`` of the requests in Kafka 4.x and ``deprecatedVersions`` in 3.9.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .apis import AnyApiKey, ApiKey
+from .apis import AnyApiKey, ApiKey, api_name
 
 
 class Floor(NamedTuple):
-    """The oldest version that is served, and the first Kafka release whose clients send it."""
+    """The oldest version that Kafka 4 serves, and the first Kafka release whose clients send it."""
 
     version: int
     release: tuple[int, ...]
@@ -40,7 +40,7 @@ KAFKA_4_FLOORS: Mapping[AnyApiKey, Floor] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Floor(1, (2, 0, 0)),
 }
 KAFKA_4_0_0_FLOORS: Mapping[AnyApiKey, Floor] = {ApiKey.JOIN_GROUP: Floor(2, (0, 11, 0))}
-"""Refused by 4.0.0 alone; 4.0.1 and 4.1.0 took it back (KAFKA-19444)."""
+"""Versions that only 4.0.0 refuses; 4.0.1 and 4.1.0 serve them again (KAFKA-19444)."""
 
 
 def is_deprecated(key: AnyApiKey, version: int) -> bool:
@@ -55,9 +55,9 @@ def refused_by_kafka_4(used: Iterable[tuple[AnyApiKey, int]]) -> list[tuple[AnyA
 
 
 def verdict(used: Iterable[tuple[AnyApiKey, int]]) -> str:
-    """Describe whether Kafka 4 serves a client that sends these versions, and else the release that the client needs.
+    """Describe whether Kafka 4 serves a client that sends these versions, and if not, which release the client needs.
 
-    That release is a fact: the release whose clients first sent versions that Kafka 4 serves.
+    That is the first release whose clients send versions that Kafka 4 serves.
     """
     pairs = sorted(used)
     refused = refused_by_kafka_4(pairs)
@@ -72,11 +72,6 @@ def verdict(used: Iterable[tuple[AnyApiKey, int]]) -> str:
         f"Kafka 4 refuses {_listed(refused)}{and_4_0_0}; "
         f"needs the protocol of Kafka {'.'.join(map(str, needed))} or newer: upgrade it, or lift a pinned version"
     )
-
-
-def api_name(key: AnyApiKey) -> str:
-    """Return the API's name as Kafka writes it, ``OffsetCommit``."""
-    return key.name.title().replace("_", "")
 
 
 def _listed(pairs: Iterable[tuple[AnyApiKey, int]]) -> str:

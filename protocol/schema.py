@@ -1,4 +1,4 @@
-"""The words in which `messages/` declares Kafka's messages: wire types, versions and a base class.
+"""The elements of the declarations in `messages/`: wire types, versions and base classes.
 
 A declaration reads as an ordinary keyword-only dataclass whose annotations are the schema::
 
@@ -8,16 +8,16 @@ A declaration reads as an ordinary keyword-only dataclass whose annotations are 
         fetch_offset: Int64 = 0
 
 - The type gives the wire type; `X | None` may be null, `list[X]` is an array, a `Struct` is a structure in place.
-- `Versions` narrows the versions that carry a field; without it, every version of what holds it does.
+- `Versions` narrows the versions that carry a field; without it, each version of the enclosing structure does.
 - `Nullable` narrows the versions in which null is allowed, `Tag` makes a tagged field (KIP-482), `IGNORABLE` lets the
   encoder leave out a value that the version cannot carry, `NEVER_COMPACT` keeps the old length prefix.
 - `TopicName`, `BrokerId` and the like are wire types with an `Entity`: what the value, or each value of a list, names.
-  `SENDER`, `MENTIONED` and `MINUS_ONE_ON_ERROR` say more of a field. `field_meanings.py` reads these marks; codecs
+  `SENDER`, `MENTIONED` and `MINUS_ONE_ON_ERROR` add to a field's meaning. `field_meanings.py` reads these marks; codecs
   ignore them.
-- The value after `=` is Kafka's default. A list or a structure there is created anew for each message.
+- The value after `=` is Kafka's default. A default list or structure is created for each message.
 
-Nothing is compiled when a message module is imported: `__init__` is made when the first message is constructed, the
-codec (`codec.py`) when the first one is read or written. A broker loads some 400 such classes while it starts.
+Nothing is compiled when a message module is imported: `__init__` is compiled when the first message is constructed, the
+codec (`codec.py`) when the first one is read or written. A broker loads some 400 such classes at its start.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Ignorable:
-    """A value that an old version cannot carry is dropped silently; for other fields that is an error."""
+    """A field whose value is dropped silently if a version cannot carry it; for other fields that is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeverCompact:
-    """The field keeps its int16 or int32 length prefix in flexible versions too."""
+    """A field that keeps its int16 or int32 length prefix in flexible versions."""
 
 
 class Entity(Enum):
@@ -109,7 +109,7 @@ class MinusOneOnError:
 
 @dataclass(frozen=True, slots=True)
 class Mentioned:
-    """Topics or partitions on which the request does not act one by one: forgotten, subscribed to or yet to be made."""
+    """Topics or partitions that a request only mentions: forgotten, subscribed to or to be created."""
 
 
 IGNORABLE: Final = Ignorable()
@@ -135,7 +135,7 @@ class LengthPrefixed:
 
 
 class Part(Protocol):
-    """Bytes that are not in memory yet, such as a slice of a file; they stand for themselves in `encode_parts`."""
+    """Bytes that are not in memory yet, such as a slice of a file; `encode_parts` returns them as they are."""
 
     @property
     def size(self) -> int:
@@ -174,7 +174,7 @@ TransactionalId: TypeAlias = Annotated[String, Entity.TRANSACTIONAL_ID]
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Turns annotated class bodies into slotted classes, cheaply: no code is generated at import."""
+    """A metaclass that makes slotted classes of annotated class bodies without generating code at import."""
 
     FIELD_DEFAULTS: dict[str, Any]
 

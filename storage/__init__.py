@@ -1,10 +1,10 @@
-"""One partition's log on disk, and all of them together. Synchronous; no event loop, no sockets.
+"""Partition logs on disk. Synchronous code without an event loop or sockets.
 
-Read in this order: `files` (all that is asked of a disk), `offset_index`, `segment`, `recovery`, `log_segments`,
-`partition_log` (which composes them), `log_opening`, `log_directory`, `log_manager`. Beside them stand
-`producer_state`, `transaction_index` and `leader_epochs`, which a log keeps, and what is done to it now and then:
-`flushing`, `retention`, `head_space`, `compaction`.
+Read the modules in this order: `files` (the operations on a disk), `offset_index`, `segment`, `recovery`,
+`log_segments`, `partition_log` (which composes them), `log_opening`, `log_directory`, `log_manager`. Then the state of
+a log: `producer_state`, `transaction_index`, `leader_epochs`; and its maintenance: `flushing`, `retention`,
+`head_space`, `compaction`.
 
-One thread appends, reads and decides. What takes long is given out as a function or as an object with a `run` for a
-worker thread, and touches only files that nobody writes.
+One thread appends, reads and decides. Long work is returned as a function, or as an object with a method `run`, for a
+worker thread, and uses only files that are no longer written.
 """

@@ -1,4 +1,4 @@
-"""Wall-clock time as the log sees it: one injectable source, so that tests age records without waiting."""
+"""The clock of the log, an interface, so that tests can let records expire without waiting."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the current time comes from."""
+    """A source of the current time."""
 
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """A clock that returns the machine's time."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when it is told to."""
+    """A clock that only `advance` and `set` change."""
 
     __slots__ = ("_now_ms",)
 
@@ -34,7 +34,7 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, elapsed_ms: int) -> None:
-        """Let `elapsed_ms` milliseconds pass."""
+        """Advance the clock by `elapsed_ms` milliseconds."""
         self._now_ms += elapsed_ms
 
     def set(self, now_ms: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..protocol.errors import BrokerError
+from ..protocol.topic_partition import TopicPartition
 from .clock import Clock
 from .compaction.cleaner import LogCleaner
 from .compaction.compaction import Compaction
@@ -21,7 +22,6 @@ from .disk.files import Files, OsFiles
 from .disk.log_directories import LogDirectories, unusable
 from .disk.log_directory import LogDirectory, StorageUnavailableError, UnopenedLog
 from .disk.open_files import OpenFiles
-from .disk.paths import TopicPartition
 from .log.head_space import due_reclaiming
 from .log.log_config import LONG_MAX, LogConfig
 from .log.partition_log import PartitionLog
@@ -36,18 +36,18 @@ __all__ = ["LogManager", "StorageUnavailableError"]
 logger = logging.getLogger(__name__)
 
 MOVE_FLUSH_MS = 1000
-"""While a log is moved its copy goes to the disk this often, so that little is left to be waited for at the end."""
+"""The interval between flushes of a log that is copied to another directory, so that the last flush is short."""
 
 ConfigOf = Callable[[str], LogConfig]
 Slow = Callable[[], None]
-"""Something that waits for the disk."""
+"""Work that waits for the disk."""
 
 
 class LogManager:
-    """Finds, opens, creates and deletes partition logs, and keeps Kafka's checkpoint files.
+    """A registry that finds, opens, creates and deletes partition logs, and writes Kafka's checkpoint files.
 
-    Logs that a metadata store does not know (a directory copied from a Kafka broker) are opened like all others: see
-    `partitions`, and `PartitionLog.topic_id` for the id that they came with.
+    Logs that are not in the metadata (a directory copied from a Kafka broker) are opened like all others: see
+    `partitions`, and `PartitionLog.topic_id` for their topic ids.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class LogManager:
         self.defaults = defaults
         self.node_id = node_id
         self.cluster_id = cluster_id
-        """Known after `open_all`: that of the directories, or a new one."""
+        """Set by `open_all`: the cluster id of the directories, or a new one."""
         self.first_cluster_id = first_cluster_id
-        """What directories are given that belong to no cluster; None has one made up."""
+        """The cluster id for directories that belong to no cluster yet; None generates one."""
         self._clock = clock
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._directories = LogDirectories(OsFiles() if files is None else files, log_dirs)
@@ -80,9 +80,9 @@ class LogManager:
         self._moves: dict[TopicPartition, LogMove] = {}
         self._deleted: list[tuple[int, str]] = []
         self._recovery_points: dict[TopicPartition, int] = {}
-        """As the checkpoints had them when the directories were opened."""
+        """The values of the checkpoints when the directories were opened."""
         self._high_watermarks: dict[TopicPartition, int] = {}
-        """Of the last checkpoint, for logs that turn out to have other replicas."""
+        """The high watermarks of the last checkpoint, for logs that have other replicas."""
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
@@ -94,13 +94,13 @@ class LogManager:
         """Return the log directories with their health."""
         return self._directories
 
-    # --- beginning and end ---
+    # --- start and stop ---
 
     def open_all(self, config_of: ConfigOf | None = None) -> None:
         """Lock the log directories and open every log in them, with `config_of(topic)` or the defaults.
 
-        A log that cannot be opened is left out, with one line. Raises StorageUnavailableError if a directory cannot be
-        used; its text is one line for the user.
+        A log that cannot be opened is skipped, with one log line. Raises StorageUnavailableError if a directory cannot
+        be used; its text is one line for the user.
         """
         self.cluster_id = self._directories.open(self.node_id, self.cluster_id, self.first_cluster_id)
         for directory in self._directories:
@@ -118,7 +118,7 @@ class LogManager:
         self._cleaner.add_directory(directory)
         for name in sorted(directory.partitions()):
             if name in self._logs:
-                logger.error("%s is also in %s: left alone", directory.partition_path(name), self._homes[name].path)
+                logger.error("%s is also in %s: ignored", directory.partition_path(name), self._homes[name].path)
                 continue
             directory.unopened[name] = UnopenedLog(
                 max(recovery_points.get(name, 0), 0),
@@ -134,7 +134,7 @@ class LogManager:
     def _open_log(
         self, directory: LogDirectory, name: TopicPartition, config: LogConfig, topic_id: uuid.UUID | None = None
     ) -> PartitionLog:
-        """Open a log that is in `directory`, or make it there. Raises OSError, BrokerError."""
+        """Open the log in `directory`, or create it there. Raises OSError, BrokerError."""
         known = directory.unopened.get(name)
         log = PartitionLog.open(
             directory.partition_path(name),
@@ -152,15 +152,16 @@ class LogManager:
         return log
 
     def close(self) -> None:
-        """Flush and close every log, write checkpoints and clean-shutdown markers, unlock; moves are given up.
+        """Cancel moves, flush and close every log, write checkpoints and clean-shutdown markers, unlock directories.
 
-        A directory in which a log could not be opened or closed gets no marker, one that has failed nothing at all.
+        A directory in which a log could not be opened or closed gets no marker; to a failed directory nothing is
+        written.
         """
         for name in list(self._moves):
             try:
                 self.give_up_move(*name)
             except OSError as fault:
-                logger.error("%s: its move leaves something behind: %s", name, fault)
+                logger.error("%s: files of its cancelled move remain: %s", name, fault)
         for directory in self._directories:
             self._close_directory(directory)
         self._directories.unlock()
@@ -178,7 +179,7 @@ class LogManager:
             if is_clean:
                 directory.mark_closed()
         except (OSError, BrokerError) as fault:
-            logger.error("%s: no checkpoints written: %s", directory.path, fault)
+            logger.error("%s: the checkpoints were not written: %s", directory.path, fault)
 
     # --- logs ---
 
@@ -187,7 +188,7 @@ class LogManager:
         return self._logs.get(TopicPartition(topic, partition))
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Iterate over the partitions that have a log here."""
+        """Iterate over the partitions that have a log."""
         return iter(list(self._logs))
 
     def logs(self) -> Iterator[PartitionLog]:
@@ -196,11 +197,11 @@ class LogManager:
 
     @property
     def missing_directory_ids(self) -> list[str]:
-        """Ids (`directory.id`) of log directories that had logs of this broker, and are none of `log.dirs` now."""
+        """The ids (`directory.id`) of directories that had logs of this broker and are no longer in `log.dirs`."""
         return sorted(map(encode_uuid, self._directories.missing_ids))
 
     def forget_missing_directories(self) -> None:
-        """Expect the directories of `missing_directory_ids` no more."""
+        """Stop expecting the directories of `missing_directory_ids`."""
         self._directories.forget_missing()
 
     def has_files_of(self, topic: str, partition: int) -> bool:
@@ -217,8 +218,8 @@ class LogManager:
     ) -> PartitionLog:
         """Return the partition's log; create a missing one in the log directory with the fewest partitions.
 
-        A log that could not be opened before is tried again where it is. What a creation leaves that fails is removed.
-        Raises OSError, BrokerError.
+        A log that could not be opened before is opened again in its directory. The files of a failed creation are
+        removed. Raises OSError, BrokerError.
         """
         name = TopicPartition(topic, partition)
         log = self._logs.get(name)
@@ -239,7 +240,7 @@ class LogManager:
         try:
             self._files.remove_tree(directory.partition_path(name))
         except OSError:
-            # No other directory may get the log while this one has a part of it: a start would find two.
+            # While this directory has a part of the log, no other may get the log: the next start would find two logs.
             directory.unopened[name] = UnopenedLog(0, 0, 0)
 
     def checkpointed_recovery_point(self, topic: str, partition: int) -> int | None:
@@ -247,7 +248,7 @@ class LogManager:
         return self._recovery_points.get(TopicPartition(topic, partition))
 
     def keep_recovery_point(self, topic: str, partition: int) -> None:
-        """Keep what the checkpoint says of a log that is lost, or shorter than that: the next start must see it too."""
+        """Keep the checkpoint's entry of a log that is lost or too short, so that the next start detects this too."""
         name = TopicPartition(topic, partition)
         for directory in self._directories:
             known = directory.read_checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(name)
@@ -255,7 +256,7 @@ class LogManager:
                 directory.kept_recovery_points[name] = known
 
     def restore_high_watermark(self, log: PartitionLog) -> None:
-        """Begin with a log that has other replicas: no more counts as replicated than the last checkpoint knew of."""
+        """Set the high watermark of a log that has other replicas to the value of the last checkpoint."""
         known = self._high_watermarks.pop(TopicPartition(log.topic, log.partition), 0)
         log.sole_replica = False
         log.high_watermark = max(log.log_start_offset, min(known, log.log_end_offset))
@@ -269,7 +270,7 @@ class LogManager:
         ]
 
     def delete(self, topic: str, partition: int) -> None:
-        """Drop the partition's log; its directory is renamed to `*-delete`, and removed after file.delete.delay.ms.
+        """Delete the partition's log: rename its directory to `*-delete`; it is removed after file.delete.delay.ms.
 
         Raises OSError.
         """
@@ -282,7 +283,7 @@ class LogManager:
                 self._doom(directory, name, self.defaults)
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Drop the partition's log and keep its files, in a directory `*-stray`; returns its path.
+        """Remove the partition's log from the registry, keep its files in a directory `*-stray`, and return the path.
 
         Raises OSError, BrokerError. Source: Kafka `LogManager.addStrayLog`, `LocalLog.logStrayDirName`.
         """
@@ -301,13 +302,13 @@ class LogManager:
         self._doom(directory, name, log.config)
 
     def _doom(self, directory: LogDirectory, name: TopicPartition, config: LogConfig) -> None:
-        """Rename a partition's directory, so that it is removed later."""
+        """Rename a partition's directory to a name that marks it for removal."""
         doomed = f"{directory.path}/{paths.deleted_directory(*name, uuid.uuid4().hex)}"
         self._files.rename(directory.partition_path(name), doomed)
         self._deleted.append((self._clock.now_ms() + config.file_delete_delay_ms, doomed))
 
     def drop_failed(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Let go of a directory that has failed, without a word to its disk; returns the partitions that were in it.
+        """Remove a failed directory without writing to it; return the partitions of its logs.
 
         Source: Kafka `LogManager.handleLogDirFailure`.
         """
@@ -336,7 +337,7 @@ class LogManager:
         return self._moves.get(TopicPartition(topic, partition))
 
     def begin_move(self, log: PartitionLog, target: LogDirectory) -> LogMove:
-        """Let a log follow to another log directory; ends a move elsewhere. Raises OSError, BrokerError."""
+        """Begin a move of a log to another log directory; cancel a move to a third one. Raises OSError, BrokerError."""
         name = TopicPartition(log.topic, log.partition)
         self.give_up_move(*name)
         folder = target.future_path(name)
@@ -352,7 +353,7 @@ class LogManager:
         return move
 
     def finish_move(self, move: LogMove) -> PartitionLog:
-        """Put the copy in the place of the log, which is of no more use then; the log stays if that fails.
+        """Replace the log by its copy; if that fails, the log stays as it was.
 
         Raises OSError, BrokerError.
         """
@@ -379,7 +380,7 @@ class LogManager:
         return moved
 
     def give_up_move(self, topic: str, partition: int) -> None:
-        """Forget the partition's move, if there is one; the log is where it is. Raises OSError."""
+        """Cancel the partition's move, if there is one; the log stays in its directory. Raises OSError."""
         move = self._moves.pop(TopicPartition(topic, partition), None)
         if move is not None:
             move.discard()
@@ -395,22 +396,22 @@ class LogManager:
     # --- maintenance ---
 
     def run_maintenance(self, now_ms: int) -> list[Slow]:
-        """Start all of the maintenance tasks below."""
+        """Run all of the maintenance steps below."""
         self.expire_producers(now_ms)
         return [*self.apply_retention(now_ms), *self.due_flushes(now_ms), *self.due_checkpoints()]
 
-    # Each of these is to be called in the thread that appends. What takes long comes back as functions, to be run in
-    # order, one at a time, in a worker thread. They log what fails.
+    # Each of these is called in the thread that appends. Long work is returned as functions, to be run in order, one
+    # at a time, in a worker thread. They log their errors.
 
     def apply_retention(self, now_ms: int) -> list[Slow]:
-        """Forget records that are due; slow is giving back space inside of files."""
+        """Delete expired records; return the functions that release space inside of files, which is slow."""
 
         def steps_of(log: PartitionLog) -> tuple[Slow | None]:
             apply_retention(log, now_ms)
             return (due_reclaiming(log, self._files),)
 
         steps = self._steps_of_logs(steps_of)
-        # A log must not begin in what was given back, so where it begins is written down before.
+        # The log start is written to the checkpoint first: a log must not begin in bytes that were released.
         return [*self.due_checkpoints(), *steps] if steps else []
 
     def due_flushes(self, now_ms: int) -> list[Slow]:
@@ -421,7 +422,7 @@ class LogManager:
         return [*steps, *(_logged(partial(self._files.remove_tree, path)) for path in due)]
 
     def due_checkpoints(self) -> list[Slow]:
-        """Write down recovery points and log starts that have changed."""
+        """Return functions that write changed recovery points and log start offsets to the checkpoints."""
         return [
             _logged(partial(_write_checkpoints, directory, self._logs_in(directory)))
             for directory in self._directories
@@ -429,7 +430,7 @@ class LogManager:
         ]
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have not written for `producer_id_expiration_ms`."""
+        """Remove producers that have not written for `producer_id_expiration_ms`."""
         for log in self.logs():
             log.producers.expire(now_ms, self.producer_id_expiration_ms)
 
@@ -453,12 +454,12 @@ class LogManager:
         return self._cleaner
 
     def begin_compaction(self) -> Compaction | None:
-        """Begin the most needed compaction, if any: run it in a worker thread, then pass it to the `cleaner`."""
+        """Return the most urgent compaction, if any: run it in a worker thread, then pass it to the `cleaner`."""
         return self._cleaner.begin((name, log, self._homes[name]) for name, log in self._logs.items())
 
 
 def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
-    """Close a log, in any thread; whether that worked."""
+    """Close a log, in any thread; return whether that succeeded."""
     name, log = named
     try:
         log.close()
@@ -469,7 +470,7 @@ def _close(named: tuple[TopicPartition, PartitionLog]) -> bool:
 
 
 def _write_checkpoints(directory: LogDirectory, logs: list[tuple[TopicPartition, PartitionLog]]) -> None:
-    """Write recovery points and log starts down. Raises OSError, and BrokerError if the directory has failed."""
+    """Write recovery points and log start offsets. Raises OSError, and BrokerError if the directory has failed."""
     directory.health.check()
     unopened = directory.unopened.items()
     recovery_points = {name: known.recovery_point for name, known in unopened}

@@ -1,8 +1,8 @@
-"""A log on its way to another log directory, while it is read and written where it is (KIP-113).
+"""The move of a log to another log directory while the log is in use (KIP-113).
 
-A copy follows the log as another broker's replica would, in a directory `*-future` of the new log directory. A crash
-ends the move: such directories are removed at the next start, and the log is where it was. What is not in the batches
-begins anew: v0 messages count as received when they were copied, and a compacted log is looked at from its start.
+A copy follows the log like another broker's replica, in a directory `*-future` of the new log directory. A crash ends
+the move: the next start removes such directories, and the log stays in its old directory. State that is not in the
+batches or their index is not copied: compaction of the copy begins at the log's start.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from ..protocol.records.batches import iter_batches
 from .disk import paths
 from .disk.files import Files
 from .disk.log_directory import LogDirectory
+from .index.copied_tags import tag_runs_of
 from .log.partition_log import PartitionLog
 
 STEP_BYTES = 256 * 1024
-"""Copied in one go, or one batch if that is larger: nobody else waits for longer than a millisecond or so."""
+"""The bytes copied in one step (or one batch, if that is larger), so that other tasks wait for about a millisecond."""
 
 
 class LogMove:
-    """One move. `step` until that says that nothing is left, then `LogManager.finish_move`."""
+    """A move of one log: call `step` until it returns False, then `LogManager.finish_move`."""
 
     def __init__(
         self, source: PartitionLog, copy: PartitionLog, target: LogDirectory, folder: str, files: Files
@@ -33,7 +34,7 @@ class LogMove:
         self.target = target
         self._folder = folder
         self.is_over = False
-        """Whether it was finished or given up."""
+        """Whether the move was finished or cancelled."""
 
     @property
     def lag(self) -> int:
@@ -41,10 +42,10 @@ class LogMove:
         return max(0, self.source.log_end_offset - self.copy.log_end_offset)
 
     def step(self) -> bool:
-        """Copy what comes next; returns whether something is left.
+        """Copy the next batches; return whether there are more.
 
-        Raises BrokerError KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE for a damaged log, and what one is refused with that
-        cannot be copied so.
+        Raises BrokerError KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE for a damaged log, and the errors of
+        `PartitionLog.append_as_follower`.
         """
         source, copy = self.source, self.copy
         if copy.log_end_offset < source.log_start_offset:
@@ -53,10 +54,10 @@ class LogMove:
             return False
         offset = copy.log_end_offset
         with source.read(max(offset, source.log_start_offset), STEP_BYTES) as stretch:
-            data = stretch.read()
-        copy.append_as_follower(data)
+            data, tags = stretch.read(), tag_runs_of(stretch)
+        copy.append_as_follower(data, tags=tags)
         if copy.log_end_offset == offset:
-            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{source.directory} has nothing at offset {offset}")
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{source.directory} has no record at offset {offset}")
         return copy.log_end_offset != source.log_end_offset
 
     def _first_batch_offset(self) -> int:
@@ -68,14 +69,14 @@ class LogMove:
             return next((batch.base_offset for batch in iter_batches(stretch.read())), source.log_start_offset)
 
     def settle(self) -> None:
-        """Make the copy equal to the log, on the disk as well, and let go of its files. Raises BrokerError, OSError."""
+        """Copy producer state and leader epochs, flush the copy and close its files. Raises BrokerError, OSError."""
         while self.step():
             pass
         self.copy.advance_log_start(self.source.log_start_offset)
-        # Producers whose records are gone are known all the same.
+        # Producers whose records are deleted are still known.
         self.copy.producers = self.source.producers
         self.copy.close()
-        # Nor do batches tell all epochs: old formats have none.
+        # Batches do not contain all epochs: old formats have none.
         name = f"/{paths.LEADER_EPOCH_CHECKPOINT}"
         if self._files.exists(self.source.directory + name):
             self._files.replace(self.copy.directory + name, self._files.read(self.source.directory + name))
@@ -85,7 +86,7 @@ class LogMove:
         return self.copy.due_flush(now_ms)
 
     def discard(self) -> None:
-        """Remove what is left of the copy's folder. Raises OSError."""
+        """Remove the copy's directory. Raises OSError."""
         self.is_over = True
         if not self.copy.is_closed:
             self.copy.abandon()

@@ -1,4 +1,4 @@
-"""The same work for each of many logs, in threads: opening and closing mostly waits for the disk."""
+"""Work for many logs in threads, since opening and closing a log mostly waits for the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 THREADS = 16
 CHUNK = 8
-"""Logs that one thread takes at a time; as few as that are not worth a thread."""
+"""The number of logs that one thread handles at a time; for fewer logs no thread is started."""
 
 _T = TypeVar("_T")
 _Result = TypeVar("_Result")
@@ -26,6 +26,7 @@ def for_many(work: Callable[[_T], _Result], items: Sequence[_T]) -> Iterator[_Re
         for first in range(0, len(items), THREADS * CHUNK):
             round_of = items[first : first + THREADS * CHUNK]
             chunks = [round_of[start : start + CHUNK] for start in range(0, len(round_of), CHUNK)]
-            # All of them before the first is handed out: the caller may close files that the others still use.
+            # All results are awaited before the first is returned: the caller may close files that other threads still
+            # use.
             for results in list(workers.map(lambda chunk: list(map(work, chunk)), chunks)):
                 yield from results

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
+from uuid import uuid4
 
 from .broker_process import BrokerProcess
 from .failure import BrokerFailedError
@@ -17,9 +21,11 @@ SETTINGS_OF_TESTS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "log.retention.ms": "-1",
+    "gregor.fault.injection.enable": "true",
 }
-"""Settings that save time in tests: no wait for further members of a group, small internal topics; and records with
-timestamps of their own are not deleted by retention."""
+"""Settings that save time in tests: no wait for further members of a group, small internal topics. Records with
+timestamps of their own are not deleted by retention, and faults can be set."""
+MS = timedelta(milliseconds=1)
 
 
 class Broker:
@@ -95,8 +101,62 @@ class Broker:
         if running is not None:
             running.stop()
 
+    @contextmanager
+    def fault(self, rule: str = "", **words: object) -> Iterator[None]:
+        """Apply a fault rule for the length of a block.
+
+        The rule is a text as of `gregor faults add` (docs/faults.md), or has its words as arguments, where True stands
+        for a word without a value, and `from_` for `from`::
+
+            with broker.fault("api=Produce topic=orders delay=20ms"):
+            with broker.fault(api=["Produce", "Fetch"], error="NOT_LEADER_OR_FOLLOWER", first=2):
+
+        Raises FaultRuleError (a ValueError) for a rule that cannot be read, BrokerError or ClientError if the broker
+        refuses or does not answer.
+        """
+        if bool(rule) == bool(words):
+            raise ValueError("give a rule as one text, or its words as arguments")
+        from .administration import clear_fault, set_fault
+
+        name = f"test-{uuid4().hex[:12]}"
+        set_fault(self.bootstrap_servers, name, rule or rule_of(words))
+        try:
+            yield
+        finally:
+            if self._running is not None:
+                clear_fault(self.bootstrap_servers, name)
+
+    @contextmanager
+    def clock(self, ahead: timedelta) -> Iterator[None]:
+        """Shift the broker's clock for the length of a block; a negative time is behind the right time.
+
+        The clock decides timestamps, retention and expiry, and no timeout. Raises BrokerError, ClientError.
+        """
+        from .administration import shift_clock
+
+        shift_clock(self.bootstrap_servers, ahead // MS)
+        try:
+            yield
+        finally:
+            if self._running is not None:
+                shift_clock(self.bootstrap_servers, 0)
+
+    def reset(self, *, recreate: bool = False) -> None:
+        """Delete all topics and groups; `recreate` creates the topics again, empty, with new ids and the same settings.
+
+        Raises UsageError for groups that have members, after everything else is deleted; BrokerError, ClientError.
+        """
+        from .administration import reset_broker
+
+        reset_broker(self.bootstrap_servers, recreates=recreate)
+
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def rule_of(words: Mapping[str, object]) -> str:
+    """Return the text of a fault rule that is given by its words as Python names and values."""
+    return json.dumps({word.rstrip("_"): value for word, value in words.items()})

@@ -18,13 +18,21 @@ READ_BYTES = 65536
 
 
 class BrokerProcess:
-    """A `gregor serve --ephemeral` with its log in a temporary file."""
+    """A `gregor serve --ephemeral` with its log in a temporary file.
+
+    Its standard input is a pipe that nobody writes to. When this process ends, however it ends, the pipe ends, and the
+    broker stops and removes its data.
+    """
 
     def __init__(self, words: list[str]) -> None:
-        command = [sys.executable, "-m", "gregor.command_line", "serve", "--ephemeral", "--ready-json", *words]
+        command = [sys.executable, "-m", "gregor.command_line", "serve", "--ephemeral", "--ready-json"]
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self._process = subprocess.Popen(  # noqa: S603 (the program is this Python, and no shell takes part)
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True
+            [*command, "--stop-at-eof", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
         )
         try:
             self.port = int(json.loads(self._ready_line())["port"])
@@ -62,6 +70,7 @@ class BrokerProcess:
             self._process.wait()
             raise BrokerFailedError(f"the broker did not stop within {STOP_S:g} s:\n{self._output()}") from None
         finally:
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
             self._log.close()

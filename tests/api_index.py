@@ -21,7 +21,7 @@ MOST_TESTS = 2
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One line of the index; paths are relative to the root of the checkout."""
+    """A line of the index; paths are relative to the root of the checkout."""
 
     key: int
     api: str
@@ -70,7 +70,7 @@ def tests_of(*words: str) -> list[str]:
 
 @cache
 def words_of_tests() -> dict[str, Counter[str]]:
-    """Return how often each file with tests, or with what tests share, names each word."""
+    """Return how often each file of tests, or of shared code of tests, contains each word."""
     return {
         str(path.relative_to(ROOT)): Counter(re.findall(r"\w+", path.read_text()))
         for path in sorted(TESTS.rglob("*.py"))

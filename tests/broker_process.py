@@ -1,22 +1,23 @@
-"""The broker as a user starts it: a process of its own, told everything on its command line."""
+"""The broker as a user starts it, but for the exec: a process of its own, configured on its command line."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.forked_programs import ForkedProgram, fork_server
 from tests.free_ports import free_address
 from tests.waiting import PATIENCE_S
 
 GREGOR = ("-m", "gregor.command_line")
-"""What Python runs as the program `gregor`."""
+"""Arguments with which Python runs the program `gregor`."""
 KEEPS_OLD_RECORDS = "log.retention.ms=-1"
 """Records of tests have times of their own, and a slow test must not lose them when the hour of retention comes."""
 
@@ -25,7 +26,7 @@ KEEPS_OLD_RECORDS = "log.retention.ms=-1"
 class BrokerProcess:
     """A running ``gregor serve`` with its data and its output in ``directory``."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkedProgram
     address: tuple[str, int]
     directory: Path
     overrides: tuple[str, ...]
@@ -41,16 +42,16 @@ class BrokerProcess:
         return self.process.pid
 
     def output(self) -> str:
-        """All that it has printed so far."""
+        """Return all that it has printed so far."""
         return (self.directory / "server.log").read_text(errors="replace")
 
     def kill(self) -> None:
-        """kill -9: nothing is flushed, nothing is said."""
+        """Kill the process with SIGKILL, so that it neither flushes nor logs."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM, as an init system would; the exit status."""
+        """Stop the process with SIGTERM, as an init system does; return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -60,12 +61,12 @@ class BrokerProcess:
             raise AssertionError(f"still there {PATIENCE_S} s after SIGTERM:\n{self.output()}") from None
 
     def start_again(self) -> None:
-        """The same command once more, on the same port and data; for after `kill` or `stop`."""
+        """Start the same command again, on the same port and data, after `kill` or `stop`."""
         self.respawn()
         wait_until_it_answers(self)
 
     def respawn(self) -> None:
-        """As `start_again`, without waiting."""
+        """Start the same command again without waiting; see `start_again`."""
         self.process = spawn_broker(self.address, self.directory, self.overrides)
 
 
@@ -87,7 +88,7 @@ def start_broker(
 
 @contextlib.contextmanager
 def running_broker(directory: Path, *overrides: str, keeps_old_records: bool = True) -> Iterator[BrokerProcess]:
-    """A broker for the length of a block; it must end well."""
+    """Provide a broker for the length of a block; it must end well."""
     broker = start_broker(directory, *overrides, keeps_old_records=keeps_old_records)
     try:
         yield broker
@@ -99,15 +100,14 @@ def running_broker(directory: Path, *overrides: str, keeps_old_records: bool = T
 
 def spawn_broker(
     address: tuple[str, int], directory: Path, overrides: tuple[str, ...], program: tuple[str, ...] = GREGOR
-) -> subprocess.Popen[bytes]:
+) -> ForkedProgram:
     """Start the process and do not wait; of settings that are given twice the later one counts."""
     own = (f"listeners=PLAINTEXT://{address[0]}:{address[1]}", f"log.dirs={directory / 'logs'}")
     settings = [*own, *overrides]
-    command = [sys.executable, *program, "serve"]
+    command = [*program, "serve"]
     for setting in settings:
         command += ["--override", setting]
-    with (directory / "server.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    return fork_server().fork(command, os.environ, directory / "server.log")
 
 
 def wait_until_it_answers(broker: BrokerProcess) -> None:

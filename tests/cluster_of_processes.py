@@ -17,14 +17,14 @@ from tests.wire import Wire
 
 CONTROLLER = 1
 NODE_ID = "{node.id}"
-"""In a setting for all brokers: what differs."""
+"""Text in a setting of all brokers that stands for the id of each."""
 Found = TypeVar("Found")
 OwnSettings: TypeAlias = Callable[[int, tuple[str, int]], list[str]]
-"""What one node is told, by its id and address, in place of what makes node 1 the controller of the others."""
+"""Function that returns the settings of one node, from its id and address; by default node 1 is the controller."""
 
 
 class ClusterOfProcesses:
-    """Running brokers by node id; each may be killed, stopped and started again (`BrokerProcess`)."""
+    """A set of running brokers by node id; each may be killed, stopped and started again (`BrokerProcess`)."""
 
     def __init__(self, directory: Path, count: int, *overrides: str, own_settings: OwnSettings | None = None) -> None:
         addresses = [free_address() for _ in range(count + 1)]
@@ -56,11 +56,11 @@ class ClusterOfProcesses:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def wire(self, node_id: int) -> Wire:
-        """A connection to one broker."""
+        """Return a connection to one broker."""
         return Wire(self.brokers[node_id].address)
 
     def metadata(self, node_id: int, *topics: str) -> MetadataResponse:
-        """What one broker says of these topics, or of all; it creates none."""
+        """Return one broker's metadata of these topics, or of all; create no topic."""
         wanted = [MetadataRequestTopic(name=name) for name in topics] if topics else None
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         with self.wire(node_id) as wire:
@@ -69,22 +69,22 @@ class ClusterOfProcesses:
         return answer
 
     def leaders(self, node_id: int, topic: str) -> list[int]:
-        """The leader of each partition of a topic as one broker sees it, -1 for none."""
+        """Return the leader of each partition of a topic as one broker sees it, -1 for none."""
         partitions = self.metadata(node_id, topic).topics[0].partitions
         return [found.leader_id for found in sorted(partitions, key=lambda found: found.partition_index)]
 
     def brokers_seen_by(self, node_id: int) -> list[int]:
-        """Node ids of the brokers that one broker tells clients of."""
+        """Return the node ids of the brokers in one broker's metadata."""
         return sorted(broker.node_id for broker in self.metadata(node_id).brokers)
 
     def wait_until_all_see_all(self) -> None:
-        """Return once every running broker tells clients of every running broker."""
+        """Return once the metadata of each running broker has all running brokers."""
         running = sorted(node_id for node_id, broker in self.brokers.items() if broker.process.poll() is None)
         for node_id in running:
             until(lambda node_id=node_id: self.brokers_seen_by(node_id) == running)  # type: ignore[misc]
 
     def output(self) -> str:
-        """What all of them have printed."""
+        """Return the output of all brokers."""
         return "\n".join(f"--- broker {node_id}\n{broker.output()}" for node_id, broker in self.brokers.items())
 
 
@@ -92,7 +92,7 @@ class ClusterOfProcesses:
 def running_cluster(
     directory: Path, count: int, *overrides: str, own_settings: OwnSettings | None = None
 ) -> Iterator[ClusterOfProcesses]:
-    """A cluster for the length of a block, ready for clients; what is still running then must end well."""
+    """Provide a cluster for the length of a block, ready for clients; brokers still running must then end well."""
     cluster = ClusterOfProcesses(directory, count, *overrides, own_settings=own_settings)
     try:
         for broker in cluster.brokers.values():
@@ -112,7 +112,7 @@ def running_cluster(
 
 
 def until(true: Callable[[], Found]) -> Found:
-    """Ask until the answer is true, and return it; what cannot be asked yet is asked again."""
+    """Call a function until its result is true, and return the result; OSError and AssertionError are retried."""
     deadline = time.monotonic() + PATIENCE_S
     trouble: Exception | None = None
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What all rooms share: the two builds of the compiled modules, and a running broker."""
+"""Fixtures of all rooms: the two builds of the compiled modules, and a running broker."""
 
 import importlib.util
 import sys
@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, settings
 import gregor.protocol.records
 from tests.broker_process import BrokerProcess, running_broker
 
-RECORDS = "gregor.protocol.records"
-PIPELINE = "gregor.pipeline"
 PACKAGE_FOLDER = Path(gregor.protocol.records.__file__).parents[2]
-COMPILED_SOURCES = sorted(Path(gregor.protocol.records.__file__).parent.glob("*_cy.py"))
+ROOMS_WITH_COMPILED_MODULES = ("broker/server", "protocol", "protocol/records")
+COMPILED_SOURCES = sorted(
+    source for room in ROOMS_WITH_COMPILED_MODULES for source in (PACKAGE_FOLDER / room).glob("*_cy.py")
+)
 
 # No property is about speed, and what holds here holds on any machine: `--hypothesis-profile exploring` looks further.
 settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,7 +25,7 @@ settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long the tortures go on, and which."""
+    """Add options for the length of the torture tests and for the seed of their failures."""
     parser.addoption("--failover-rounds", type=int, default=15, help="troubles that brokers get into")
     parser.addoption(
         "--job-kills", type=int, default=2, help="how often a job of the pipeline, or its broker, is killed"
@@ -32,9 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--failover-seed", type=int, default=6, help="another seed makes other troubles")
 
 
+def module_name(source: Path) -> str:
+    """Return the name of the module in a file of the package."""
+    return ".".join(("gregor", *source.with_suffix("").relative_to(PACKAGE_FOLDER).parts))
+
+
 def pure_twin(source: Path) -> ModuleType:
-    """The module that `source` is when nobody compiles it, loaded beside the one that is in use."""
-    name = ".".join(("gregor", *source.parent.relative_to(PACKAGE_FOLDER).parts, f"_pure_{source.stem}"))
+    """Return the module of `source` as plain Python, loaded beside the module in use."""
+    name = module_name(source.with_name(f"_pure_{source.name}"))
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, source)
         assert spec is not None
@@ -46,7 +52,7 @@ def pure_twin(source: Path) -> ModuleType:
 
 
 def is_up_to_date(module: ModuleType, source: Path) -> bool:
-    """Whether `module` was compiled, and after `source` and its types were written."""
+    """Return whether `module` was compiled, and after `source` and its types were written."""
     built = Path(module.__file__ or source)
     newest = max(path.stat().st_mtime for path in (source, source.with_suffix(".pxd")))
     return built.suffix != ".py" and built.stat().st_mtime >= newest
@@ -54,14 +60,14 @@ def is_up_to_date(module: ModuleType, source: Path) -> bool:
 
 @pytest.fixture
 def pure_modules() -> dict[str, ModuleType]:
-    """The `*_cy` modules as plain Python, by name, to be compared with the compiled ones."""
+    """Return the `*_cy` modules as plain Python, by name, to be compared with the compiled ones."""
     return {source.stem: pure_twin(source) for source in COMPILED_SOURCES}
 
 
 @pytest.fixture(params=["compiled", "pure python"])
 def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test twice: with the compiled modules, and with their sources as plain Python wherever they are used."""
-    modules = {source: importlib.import_module(f"{RECORDS}.{source.stem}") for source in COMPILED_SOURCES}
+    """Run a test twice: with the compiled modules, and with their sources as plain Python."""
+    modules = {source: importlib.import_module(module_name(source)) for source in COMPILED_SOURCES}
     if request.param == "compiled":
         missing = [source.name for source, module in modules.items() if not is_up_to_date(module, source)]
         if missing:
@@ -73,9 +79,9 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pure: ModuleType) -> None:
-    """Put `pure`, or what it has by that name, wherever the package or a test holds `compiled` or its own."""
+    """Replace `compiled` and its attributes by `pure` and those of `pure`, in the package and in tests."""
     for name, user in list(sys.modules.items()):
-        if not name.startswith((RECORDS, PIPELINE, "tests.")) or user in (compiled, pure):
+        if not name.startswith(("gregor.", "tests.")) or user in (compiled, pure):
             continue
         for attribute, value in list(vars(user).items()):
             if value is compiled:
@@ -86,7 +92,7 @@ def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pu
 
 @pytest.fixture(scope="module")
 def broker_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker of its own for each test module, with Kafka's defaults and one-partition internal topics."""
+    """Provide a broker of its own for each test module, with Kafka's defaults and one-partition internal topics."""
     overrides = (
         "group.initial.rebalance.delay.ms=0",
         "offsets.topic.num.partitions=1",

@@ -1,8 +1,8 @@
 """Ports for processes that are still to be started.
 
-The kernel gives ports of its own range to whoever connects or asks for any port, so one that is free now may be taken
-when the process listens at last, and between two of its lives. Those below that range it gives to nobody. Other tests
-that run beside these look for free ports too, and so each claims what it was given, for as long as it runs.
+The kernel gives ports of its ephemeral range to clients that connect and to servers that listen on any port, so a port
+that is free now may be taken before the process listens, or before it is restarted. The kernel never gives away ports
+below that range. Parallel tests look for free ports too, so each process of tests locks its ports as long as it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _claims = (Path(tempfile.gettempdir()) / f"gregor-test-ports-{os.getuid()}").ope
 
 
 def free_address() -> tuple[str, int]:
-    """An address on loopback that nobody has, and that no process of tests was given that still runs."""
+    """Return an address on loopback that is free and not reserved by another running process of tests."""
     for number in itertools.islice(_candidates, BEHIND - FIRST):
         address = ("127.0.0.1", FIRST + number % (BEHIND - FIRST))
         if _claim(address[1]) and _is_free(address):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -19,6 +20,12 @@ def module_name(path: Path, root: Path) -> str:
     return ".".join(parts) if parts[:1] == ("tests",) else ".".join((PACKAGE, *parts))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
 def import_graph(paths: Collection[Path], root: Path) -> dict[str, set[str]]:
     """Return for each module the modules among ``paths`` that its file names in import statements."""
     names = {module_name(path, root): path for path in paths}
@@ -27,7 +34,7 @@ def import_graph(paths: Collection[Path], root: Path) -> dict[str, set[str]]:
 
 def _imported(path: Path, name: str, known: Mapping[str, Path]) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (known_part for alias in node.names if (known_part := _known_part(alias.name, known)))
         elif isinstance(node, ast.ImportFrom):
@@ -40,8 +47,8 @@ def _imported(path: Path, name: str, known: Mapping[str, Path]) -> Iterator[str]
     declarations = path.with_suffix(".pxd")
     if declarations.exists():
         yield from (
-            f"{package}.{module}"
-            for module in re.findall(r"^from \.(\w+) cimport", declarations.read_text(), re.MULTILINE)
+            resolve_name(module, package)
+            for module in re.findall(r"^from (\.[\w.]+) cimport", declarations.read_text(), re.MULTILINE)
         )
 
 

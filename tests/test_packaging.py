@@ -1,10 +1,11 @@
-"""What an installation builds: wheels that say truly whether they hold compiled modules, and nothing compiled twice."""
+"""Builds: wheels whose tags are right about compiled modules, and modules that are compiled once."""
 
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -12,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+SOURCES = {".py", ".pxd", ".c", ".h"}
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of what git knows, without anything that was built."""
+    """Return a copy of the files that git tracks, without built files."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -32,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run_python(checkout: Path, *arguments: str, **environment: str) -> str:
-    """Run this Python in `checkout` and return what it writes, stderr included."""
+    """Run this Python in `checkout` and return its output, stderr included."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=checkout,
@@ -47,7 +49,7 @@ def run_python(checkout: Path, *arguments: str, **environment: str) -> str:
 
 
 def build_wheel(checkout: Path, **environment: str) -> tuple[Path, str]:
-    """Build a wheel and return it with what was written."""
+    """Build a wheel and return it with the output of the build."""
     shutil.rmtree(checkout / "dist", ignore_errors=True)
     options = ["--no-build-isolation", "--no-deps", "--verbose", "--wheel-dir", "dist"]
     written = run_python(checkout, "-m", "pip", "wheel", *options, ".", **environment)
@@ -58,6 +60,11 @@ def build_wheel(checkout: Path, **environment: str) -> tuple[Path, str]:
 def compiled_modules(wheel: Path) -> list[str]:
     with ZipFile(wheel) as archive:
         return [name for name in archive.namelist() if name.endswith(EXT_SUFFIX)]
+
+
+def compiled_sources() -> list[Path]:
+    rooms = ("broker/server", "client/producer", "protocol", "protocol/records")
+    return [path for room in rooms for path in (ROOT / room).glob("*_cy.py")]
 
 
 def is_compiled(source: Path) -> bool:
@@ -79,15 +86,29 @@ def test_a_wheel_without_compiled_modules_is_tagged_pure(
     assert reason in written
 
 
+def test_a_wheel_has_the_data_files_of_each_package(checkout: Path) -> None:
+    packages = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = [Path(*package.split(".")[1:]) for package in packages]
+    data_files = {
+        f"gregor/{folder / path.name}"
+        for folder in folders[1:]
+        for path in (checkout / folder).iterdir()
+        if path.is_file() and path.suffix not in SOURCES
+    }
+    wheel, _ = build_wheel(checkout, GREGOR_PURE_PYTHON="1")
+    assert "gregor/broker/config/ignored_keys.json" in data_files
+    with ZipFile(wheel) as archive:
+        assert data_files <= set(archive.namelist())
+
+
 def test_a_wheel_with_compiled_modules_is_tagged_binary_and_compiles_only_what_changed(checkout: Path) -> None:
-    sources = [path for room in ("client/producer", "protocol/records") for path in (ROOT / room).glob("*_cy.py")]
+    sources = compiled_sources()
     stale = [source.name for source in sources if not is_compiled(source)]
     if stale:
         pytest.skip(f"no compiled {', '.join(stale)} of today: `pip install -e .` with a C compiler builds them")
     kept = ROOT / "build" / "compiled"
     shutil.copytree(kept, checkout / "build" / "compiled")
     wheel, written = build_wheel(checkout)
-    sources = [path for room in ("client/producer", "protocol/records") for path in (ROOT / room).glob("*_cy.py")]
     assert not wheel.name.endswith("-none-any.whl")
     assert len(compiled_modules(wheel)) == len(sources) + 1
     assert "are to be compiled" not in written, "the digests of the same source differ"

@@ -1,8 +1,12 @@
-"""House rules that a machine can keep: short files, documented rooms, no junk drawers, no dead modules."""
+"""House rules that a test can check: short files, documented rooms, no junk drawers, no dead modules."""
 
 import ast
+import gc
 import re
 import subprocess
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,13 +14,33 @@ import pytest
 from gregor.command_line import COMMANDS
 from gregor.pipeline.jobs.table import JOBS
 from gregor.protocol.apis import AnyApiKey, ApiKey, ControllerApiKey, GregorApiKey
-from tests.import_graph import circles, import_graph, module_name, reached
+from tests.import_graph import circles, import_graph, module_name, parsed, reached
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("protocol", "storage", "broker", "client", "pipeline", "command_line", "bench")
+ROOMS = (
+    "protocol",
+    "security",
+    "storage",
+    "broker",
+    "gateway",
+    "client",
+    "pipeline",
+    "command_line",
+    "testing",
+    "bench",
+    "zookeeper",
+)
 LONGEST_FILE_LINES = 518
-LONGEST_FUNCTION_LINES = 78
+LONGEST_FUNCTION_LINES = 76
 """The longest file and function that there are: these figures only ever go down."""
+NO_VERBS = re.compile(
+    r"an?|the|this|that|these|those|each|every|all|any|some|no|none|both|one|two|three|its|his|her|their|it|they"
+    r"|who|whom|whose|what|which|when|where|why|how|whether|if|as|in|on|at|by|to|from|of|for|with|without|until"
+    r"|only|even|so|such|more|most|less|least|another|other|same|and|or|but|not|nor|there|here|nothing|nobody"
+)
+"""Words with which the docstring of a function does not begin: it begins with a verb ("Return the offset")."""
+QUESTIONS = re.compile(r"(?:how|what|where|when|why|who|which)\b", re.IGNORECASE)
+"""Words with which the docstring of a constant or attribute does not begin: it is a noun phrase ("Time in ms ...")."""
 JUNK_DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "stuff", "tools"}
 
 
@@ -40,33 +64,116 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", python_files(), ids=relative)
-def test_each_file_has_one_subject_and_says_which(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    assert path.stem not in JUNK_DRAWERS, "name the file after its subject"
-    assert ast.get_docstring(tree), "a file opens with a docstring that says what its subject is"
-    assert text.count("\n") <= LONGEST_FILE_LINES, "a file this long has two subjects"
+@pytest.fixture(scope="module", autouse=True)
+def _without_collections() -> Iterator[None]:
+    """Switch the garbage collector off: it would walk a million nodes of syntax trees again and again."""
+    gc.disable()
+    yield
+    parsed.cache_clear()
+    gc.enable()
 
 
-@pytest.mark.parametrize("path", python_files(), ids=relative)
-def test_functions_fit_a_screen_or_two_and_public_ones_are_documented(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Iterate over all functions of a file."""
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno
-            assert lines <= LONGEST_FUNCTION_LINES, f"{node.name} has {lines} lines"
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            assert "messages" in path.parts or ast.get_docstring(node), f"{node.name} has no docstring"
+            yield node
+
+
+def test_each_file_has_one_subject_and_says_which() -> None:
+    files = python_files()
+    assert [relative(path) for path in files if path.stem in JUNK_DRAWERS] == [], "name the file after its subject"
+    without = [relative(path) for path in files if not ast.get_docstring(parsed(path))]
+    assert without == [], "a file opens with a docstring that says what its subject is"
+    long = [relative(path) for path in files if path.read_text().count("\n") > LONGEST_FILE_LINES]
+    assert long == [], "a file this long has two subjects"
+
+
+def test_functions_fit_a_screen_or_two() -> None:
+    long = [
+        f"{relative(path)}:{node.lineno} {node.name}"
+        for path in python_files()
+        for node in functions_of(path)
+        if (node.end_lineno or node.lineno) - node.lineno > LONGEST_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_public_functions_and_classes_are_documented() -> None:
+    bare = [
+        f"{relative(path)}:{node.lineno} {node.name}"
+        for path in python_files()
+        for node in parsed(path).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if not (node.name.startswith("_") or "messages" in path.parts or ast.get_docstring(node))
+    ]
+    assert bare == []
+
+
+def test_the_docstring_of_a_function_begins_with_a_verb() -> None:
+    wrong = [
+        f"{relative(path)}:{node.lineno}: {docstring.splitlines()[0]}"
+        for path in python_files()
+        for node in functions_of(path)
+        if not is_value(node)
+        if (docstring := ast.get_docstring(node)) and not is_verb(docstring.split()[0])
+    ]
+    assert wrong == []
+
+
+def test_the_docstring_of_a_constant_is_no_question() -> None:
+    wrong = [
+        f"{relative(path)}:{line}: {text}"
+        for path in [*python_files(), *sorted((ROOT / "tests").rglob("*.py"))]
+        for line, text in docstrings_of_values(parsed(path))
+        if QUESTIONS.match(text)
+    ]
+    assert wrong == []
+
+
+def docstrings_of_values(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Iterate over the docstrings below assignments: of constants, fields and attributes, with their lines."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement, following in pairwise(body if isinstance(body, list) else ()):
+            match statement, following:
+                case ast.Assign() | ast.AnnAssign(), ast.Expr(ast.Constant(str() as text)):
+                    yield following.lineno, text
+
+
+def test_docstrings_of_values_are_found() -> None:
+    source = 'A = 1\n"""One."""\nclass B:\n    """A class that."""\n    c: int\n    """What."""\n'
+    assert list(docstrings_of_values(ast.parse(source))) == [(2, "One."), (6, "What.")]
+    assert QUESTIONS.match("What.")
+    assert not QUESTIONS.match("Whether it is open.")
+
+
+def is_value(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether users see the function as a value: a property, or a fixture of the pytest plugin."""
+    decorators = map(ast.unparse, node.decorator_list)
+    return any("property" in decorator or "fixture" in decorator for decorator in decorators)
+
+
+def is_verb(word: str) -> bool:
+    """Return whether a word can be an imperative: "Return", but neither "Returns" nor "The"."""
+    word = word.strip(".,:;").lower()
+    return word.isalpha() and not NO_VERBS.fullmatch(word) and (not word.endswith("s") or word.endswith("ss"))
+
+
+def test_verbs_are_recognised() -> None:
+    assert all(map(is_verb, ["Return", "Pass", "Wait,"]))
+    assert not any(map(is_verb, ["Returns", "The", "`size`", "What", "KIP-98"]))
 
 
 def loaded_by_name() -> set[str]:
-    """Return the modules that no import statement names: programs, commands, jobs, and the schemas of APIs."""
+    """Return the modules that no import statement names: programs, entry points, commands, jobs, schemas of APIs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    entry_points = [project["scripts"], *project["entry-points"].values()]
     programs = {path for path in python_files() if 'if __name__ == "__main__":' in path.read_text()}
     programs |= {path for path in python_files() if path.name == "__main__.py"}
     keys: list[AnyApiKey] = [*ApiKey, *ControllerApiKey, *GregorApiKey]
     return {
+        *(target.partition(":")[0] for group in entry_points for target in group.values()),
         *(module_name(path, ROOT) for path in programs),
         *(f"gregor.command_line.{module}" for module in COMMANDS.values()),
         *(f"gregor.pipeline.jobs.{module}" for module in ("table", *JOBS.values())),
@@ -76,7 +183,7 @@ def loaded_by_name() -> set[str]:
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    """The modules that each module of the product imports."""
+    """Return the modules that each module of the product imports."""
     return import_graph([ROOT / "__init__.py", *python_files()], ROOT)
 
 
@@ -100,7 +207,7 @@ def test_circles_and_unreached_modules_are_found() -> None:
 def test_every_package_is_installed() -> None:
     """A room missing from pyproject's list would work in a checkout and break for everyone else."""
     listed = (ROOT / "pyproject.toml").read_text()
-    for room in ("protocol", "storage", "broker", "client", "pipeline", "command_line"):
+    for room in ("protocol", "security", "storage", "broker", "client", "pipeline", "command_line", "zookeeper"):
         for init in (ROOT / room).rglob("__init__.py"):
             package = ".".join(("gregor", *init.parent.relative_to(ROOT).parts))
             assert f'"{package}"' in listed, f"{package} is not in [tool.setuptools] packages"

@@ -1,4 +1,4 @@
-"""Waiting for another process: nobody there could set an event."""
+"""Waiting for another process, which cannot set an event."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import trio
 
 PATIENCE_S = 120.0
-"""How long anything may take that will happen. It only ends a test that hangs: also a machine that is ten times slower
-than a developer's, and pauses for seconds, is never so late."""
+"""Longest time in seconds that a test waits for an event. Only a test that hangs reaches this limit: a machine that is
+ten times slower than a developer's, and pauses for seconds, does not."""
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
@@ -20,7 +20,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """As `eventually`, for tests without an event loop. Raises AssertionError after a long while."""
+    """Wait as `eventually` does, for tests without an event loop. Raises AssertionError after a long time."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline, f"not so within {PATIENCE_S} s"

@@ -1,4 +1,4 @@
-"""A blocking, single-connection speaker of the wire protocol for tests: typed messages in, typed messages out."""
+"""A blocking client of the wire protocol with one connection, for tests: it sends and returns typed messages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ from tests.waiting import PATIENCE_S
 
 
 class Wire:
-    """One connection to a broker at ``(host, port)``; every call waits for its answer, at most ``timeout`` seconds."""
+    """A connection to a broker at ``(host, port)``; each call waits for its answer, at most ``timeout`` seconds."""
 
     def __init__(
-        self, address: tuple[str, int], *, timeout: float = PATIENCE_S, client_id: str | None = "hostile-test"
+        self,
+        address: tuple[str, int],
+        *,
+        timeout: float = PATIENCE_S,
+        client_id: str | None = "hostile-test",
+        source: str = "",
     ) -> None:
-        self.socket = socket.create_connection(address, timeout)
+        self.socket = socket.create_connection(address, timeout, source_address=(source, 0) if source else None)
         self.client_id = client_id
         self.correlation_id = 0
 
@@ -34,7 +39,7 @@ class Wire:
         self.socket.close()
 
     def frame(self, key: AnyApiKey, version: int, request: Any) -> bytes:
-        """The length-prefixed bytes of ``request`` with the header that its version wants."""
+        """Return the length-prefixed bytes of ``request`` with the header that its version wants."""
         self.correlation_id += 1
         header = RequestHeader(
             request_api_key=int(key),
@@ -50,12 +55,12 @@ class Wire:
         self.socket.sendall(self.frame(key, version, request))
 
     def receive_frame(self) -> bytes:
-        """The next answer without its length; raises ConnectionError where the broker closed instead."""
+        """Return the next answer without its length; raises ConnectionError where the broker closed instead."""
         (size,) = struct.unpack(">i", self.read(4))
         return self.read(size)
 
     def read(self, size: int) -> bytes:
-        """Exactly ``size`` bytes off the socket."""
+        """Read exactly ``size`` bytes from the socket."""
         chunks = []
         while size:
             chunk = self.socket.recv(min(size, 1 << 20))
@@ -75,7 +80,7 @@ class Wire:
 
 
 def resident_bytes(pid: int, field: str = "VmRSS") -> int:
-    """One of the kernel's memory figures for ``pid``, in bytes; ``VmHWM`` is the peak."""
+    """Return one of the kernel's memory figures for ``pid``, in bytes; ``VmHWM`` is the peak."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -88,7 +93,7 @@ def forget_peak(pid: int) -> None:
 
 
 def produce_once_there_is_a_leader(wire: Wire, request: ProduceRequest, version: int = 7) -> int:
-    """The error of a produce request, asked again while a topic that was just created has no leader."""
+    """Return the error of a produce request, asked again while a topic that was just created has no leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         code = int(wire.ask(ApiKey.PRODUCE, version, request).responses[0].partition_responses[0].error_code)

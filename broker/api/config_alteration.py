@@ -12,8 +12,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...security.errors import SecuritySettingError
 from ..config import ConfigError
-from ..config.broker_config import check_connections_per_ip, check_faults_allowed, validate_broker_change
+from ..config.broker_config import (
+    check_connections_per_ip,
+    check_faults_allowed,
+    refused_reconfiguration,
+    validate_broker_change,
+)
 from ..config.fault_keys import InvalidFaultError
 from ..config.keys import ConfigType
 from ..config.table import SUPPORTED_KEYS
@@ -149,17 +155,48 @@ def _store(
     elif kind is ResourceType.CLIENT_METRICS:
         validate_subscription(configs)
     else:
-        for key in sorted(touched & set(configs)):
-            try:
-                validate_broker_change(key, configs[key], per_broker=bool(name))
-                check_faults_allowed(services.config, key)
-            except InvalidFaultError as error:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
-            except ConfigError as error:
-                raise _invalid(str(error)) from None
-        _check_connections_per_ip(services, configs)
+        _check_broker(services, name, configs, touched)
     if not validate_only:
-        services.metadata.set_configs(kind, name, configs)
+        again = touched if kind is ResourceType.BROKER else ()
+        services.metadata.set_configs(kind, name, configs, again)
+
+
+def _check_broker(services: Services, name: str, configs: dict[str, str], touched: set[str]) -> None:
+    """Check a broker's changed keys, and on the broker itself also the stores that they name. Raises BrokerError."""
+    for key in sorted(touched & set(configs)):
+        try:
+            validate_broker_change(key, configs[key], per_broker=bool(name))
+            check_faults_allowed(services.config, key)
+        except InvalidFaultError as error:
+            raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        except ConfigError as error:
+            raise _invalid(str(error)) from None
+    _check_connections_per_ip(services, configs)
+    if parsed_node_id(name) == services.metadata.node_id:
+        _check_stores(services, configs, touched)
+
+
+def check_own_stores(services: Services, wanted: Iterable[tuple[str, str | None]]) -> None:
+    """Check that this broker's listeners can use the stores that a whole new configuration names.
+
+    Raises BrokerError with Kafka's code and message.
+    """
+    configs = {key: value or "" for key, value in wanted}
+    _check_stores(services, configs, set(configs))
+
+
+def check_own_changed_stores(services: Services, changes: Sequence[ConfigChange]) -> None:
+    """Check as `check_own_stores` does, for changes of single keys."""
+    configs = _changed(services, ResourceType.BROKER, str(services.metadata.node_id), changes)
+    _check_stores(services, configs, {change.name for change in changes})
+
+
+def _check_stores(services: Services, configs: dict[str, str], touched: set[str]) -> None:
+    removed = services.metadata.configs_of(ResourceType.BROKER, str(services.metadata.node_id)).keys() - configs.keys()
+    try:
+        services.guards.check_change(touched | removed, configs)
+    except SecuritySettingError as error:
+        raise _invalid(refused_reconfiguration(str(error))) from None
 
 
 def _check_connections_per_ip(services: Services, configs: dict[str, str]) -> None:

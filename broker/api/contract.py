@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ...protocol.acls import SUPPORTED_OPERATIONS, AclOperation, AclResourceType, operation_bits
 from ...protocol.apis import AnyApiKey
+from ...protocol.errors import BrokerError
 from ...protocol.kafka_4_floor import KAFKA_4_FLOORS
 from ...protocol.schema import Message
+from ...security.principal import KafkaPrincipal
+from ..coordinators.internal_log.unreplicated_writes import InternalKey
 from ..quotas.work_meter import WorkMeter
 from ..server.client_connection import Address, ClientConnection, Hangup
-from ..server.late_answer import LateAnswer
+from ..server.outcome import Outcome
 from ..server.parts import Answer
+from .rights import AUTHORIZATION_ERROR, EVERYTHING, Right
 from .services import Services
 
 VersionRange: TypeAlias = tuple[int, int]
@@ -26,7 +32,7 @@ class RequestDispatch(Protocol):
     def offered(self) -> Mapping[AnyApiKey, VersionRange]:
         """The versions that ApiVersions lists, by API."""
 
-    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
         """Answer one request frame; see `Dispatcher.answer`."""
 
 
@@ -46,7 +52,7 @@ class RequestContext:
     work: WorkMeter | None = None
     """Measures the handler's time if client quotas are set."""
     throttle_ms: int = 0
-    """How long the client must wait for a quota, as found by the handler."""
+    """Time in ms that the client must wait for a quota, as found by the handler."""
 
     @property
     def api_key(self) -> AnyApiKey:
@@ -61,8 +67,20 @@ class RequestContext:
         return self.client.local_address
 
     @property
+    def host(self) -> str:
+        return self.client.host
+
+    @property
     def listener_name(self) -> str:
         return self.client.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        return self.client.security_protocol
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        return self.client.principal
 
     @property
     def connection_id(self) -> str:
@@ -84,19 +102,107 @@ class RequestContext:
     def software_version(self) -> str:
         return self.client.software_version
 
+    # --- authorization
 
-Handler: TypeAlias = Callable[[Any, RequestContext], Awaitable[Any]]
-"""Takes a typed request and returns the typed response, or None if the client expects no answer."""
+    def may(
+        self,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        mentions: int = 1,
+        is_filter: bool = False,
+        gives_access: bool = True,
+    ) -> bool:
+        """Return whether the client may perform an operation on a resource; without an authorizer it always may.
 
-ShortCut: TypeAlias = Callable[[Services, memoryview, int, int, int], bytes | LateAnswer | None]
-"""Answers common requests of an API from their bytes, without a task. Arguments: services, frame, position of the body,
-version, correlation id. Returns the frame of the answer or a pending answer, empty bytes if the client expects no
-answer, or None if the handler must answer."""
+        The audit log shows a denial at a lower level with ``is_filter`` (the client did not name the resource, or
+        another right suffices), and a permission without ``gives_access`` (KIP-430).
+        """
+        authorizer = self.services.authorizer
+        if authorizer is None or self.client.is_trusted:
+            return True
+        return authorizer.is_authorized(
+            self.principal,
+            self.host,
+            operation,
+            resource_type,
+            name,
+            api_key=self.api.key,
+            mentions=mentions,
+            logs_allowed=gives_access,
+            logs_denied=gives_access and not is_filter,
+        )
+
+    def authorize(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> None:
+        """Raise BrokerError with the code of the resource's type unless the client may perform the operation."""
+        if not self.may(operation, resource_type, name):
+            raise BrokerError(*AUTHORIZATION_ERROR[resource_type])
+
+    def authorized(
+        self, operation: AclOperation, resource_type: AclResourceType, names: Iterable[str], *, is_filter: bool = False
+    ) -> Container[str]:
+        """Return those of the resources on which the client may perform the operation; see `may`."""
+        if self.services.authorizer is None or self.client.is_trusted:
+            return EVERYTHING
+        return {
+            name
+            for name, mentions in Counter(names).items()
+            if self.may(operation, resource_type, name, mentions=mentions, is_filter=is_filter)
+        }
+
+    def may_with_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Return whether the client may perform the operation on some resource of a type (KIP-679)."""
+        authorizer = self.services.authorizer
+        if authorizer is None or self.client.is_trusted:
+            return True
+        return authorizer.may_do_with_any(self.principal, self.host, operation, resource_type, self.api.key)
+
+    def authorized_operations(self, resource_type: AclResourceType, name: str) -> int:
+        """Return the operations that the client may perform on a resource, as a bit set (KIP-430)."""
+        return operation_bits(
+            operation
+            for operation in SUPPORTED_OPERATIONS[resource_type]
+            if self.may(operation, resource_type, name, gives_access=False)
+        )
+
+
+Handler: TypeAlias = Callable[[Any, RequestContext], Outcome[Any]]
+"""Takes a typed request and returns the typed response, or None if the client expects no answer.
+
+A handler is a plain function and runs in the task that has read the request. If the answer comes later, the handler
+returns a `Pending` one. Only work that needs a task is a coroutine, which the own task of the connection awaits: plans
+of conversions, checks of large compressed batches, requests to other brokers, work in turns (`turns.py`), injected
+delays.
+"""
+
+
+class PlainCodec(NamedTuple):
+    """A second codec of an API, for its plain messages, with flat values that the API's handler takes and returns too.
+
+    It is not used where other parts of the broker read declared messages: with an authorizer, quotas or fault rules.
+    """
+
+    decode: Callable[[memoryview, int, int], Any]
+    """Takes a frame, the position of the body and the version; returns the request, or None if it is not plain."""
+    response_class: type
+    """The class of plain responses; to a plain request the handler may also answer with a declared response."""
+    encode: Callable[[Any, int, int], bytes]
+    """Takes a plain response, the version and the correlation id; returns header and body of the answer."""
 
 
 def always(request: Any) -> bool:
     """Return True: the value of `Api.is_for_controller` for an API that only the controller answers."""
     return True
+
+
+class CheckedRequest(NamedTuple):
+    """A request for the controller of which this broker has refused parts."""
+
+    rest: Message | None
+    """A request with what is left for the controller; None if nothing is."""
+    refused: Sequence[tuple[Message, BrokerError]]
+    """A request with each refused part, and its refusal."""
 
 
 class Api(NamedTuple):
@@ -106,12 +212,19 @@ class Api(NamedTuple):
     min_version: int
     max_version: int
     handler: Handler
-    short_cut: ShortCut | None = None
     is_for_controller: Callable[[Any], bool] | None = None
     """Whether only the controller may answer a request; other nodes forward such a request to the controller."""
-    waits_for_replicas: bool = False
-    """Whether a request may write to an internal topic or report such a write: in a cluster of several brokers the
-    answer waits until the write is replicated."""
+    checked_before_forwarding: Callable[[Any, RequestContext], CheckedRequest | None] | None = None
+    """Returns the parts of a request that this broker refuses before the controller gets the rest, None if there are
+    none (Kafka ``ConfigAdminManager.preprocess``)."""
+    waits_for_replicas: Callable[[Any], Iterable[InternalKey]] | None = None
+    """The groups and transactional ids that a request changes or reports, for an API of their coordinators. In a
+    cluster of several brokers the answer waits until their state is replicated."""
+    plain_codec: PlainCodec | None = None
+    """A faster codec for the plain messages of the API, which reads and writes the same bytes as the declared one."""
+    is_pipelined: bool = False
+    """Whether requests of this API are handled, in their order, while earlier ones of the same connection are pending.
+    Any other request waits for the answers before it, as in Kafka. The handler must not keep parts of the frame."""
     is_advertised: bool = True
     """Whether ApiVersions lists the API; telemetry is served but not listed, as in Kafka without a receiver plugin."""
     max_version_with_transactions_v2: int | None = None
@@ -120,6 +233,13 @@ class Api(NamedTuple):
     """Whether controllers serve the API too: Kafka's tools use the API with --bootstrap-controller."""
     changes_nothing: bool = False
     """Whether requests only read: a fault rule may refuse such a request after the handler has run."""
+    rights: tuple[Right, ...] = ()
+    """The rights without which the whole request is refused. The handler checks more rights, which depend on the other
+    resources in a request."""
+    repeats_refusals: bool = False
+    """Whether the refusal of a whole request is repeated in the response's entries (Kafka `getErrorResponse`)."""
+    topic_operations: tuple[AclOperation, ...] = ()
+    """Operations for which the client must be authorized on each topic; other topics never reach the handler."""
     strict_quota_since: int | None = None
     """The first version whose clients accept THROTTLING_QUOTA_EXCEEDED, for APIs under ``controller_mutation_rate``
     (KIP-599); clients of older versions are only delayed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
@@ -22,12 +23,13 @@ from ...protocol.codec import decode, encode_parts
 from ...protocol.errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from ...protocol.schema import Message
 from ...protocol.schema import Struct as SchemaStruct
+from ...protocol.unsigned_varint import skip_tagged_fields
 from ..server.client_connection import ClientConnection, ClientGoneError
 from ..server.connection import UnanswerableError
-from ..server.late_answer import LateAnswer
+from ..server.outcome import Outcome, then
 from ..server.parts import Answer
-from ..server.request_header import FIXED, Header, parse_header, skip_tagged_fields
-from .contract import Api, Handler, RequestContext, Route, VersionRange
+from ..server.request_header_cy import FIXED, Header, parse_header
+from .contract import Api, Handler, PlainCodec, RequestContext, Route, VersionRange
 from .handlers.api_versions import unsupported_version
 from .services import Services
 from .table import APIS
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 CORRELATION_ID = Struct(">i")
 NO_TAGGED_FIELDS = b"\0"
+UNANSWERED = (UnanswerableError, ClientGoneError, DecodeError)
+"""Exceptions of handlers that close the connection."""
 ERROR_MESSAGE = "error_message"
 LONGEST_ERROR_MESSAGE = 1000
 """Maximum length, in characters, of error messages in an answer that is too large to encode otherwise."""
@@ -46,8 +50,21 @@ def own_handler(api: Api, request: Message) -> Handler:
     return api.handler
 
 
+@dataclass(frozen=True, slots=True)
+class ServedVersion:
+    """A version of an API that the broker serves."""
+
+    api: Api
+    request_class: type[Message]
+    has_flexible_header: bool
+    plain_codec: PlainCodec | None
+
+
 class Dispatcher:
     """A responder that answers request frames for one broker (the `Responder` of its connections)."""
+
+    takes_plain_codecs = True
+    """Whether plain messages may bypass `respond`."""
 
     def __init__(self, services: Services, apis: Mapping[int, Api] = APIS, route: Route = own_handler) -> None:
         self.services = services
@@ -56,95 +73,162 @@ class Dispatcher:
 
     def serve(self, apis: Mapping[int, Api]) -> None:
         """Serve these APIs and versions from now on."""
+        if self.services.authorizer is not None:
+            # Imported on first use: most brokers have no authorizer.
+            from .authorization import with_authorization
+
+            apis = with_authorization(apis)
         self._apis = apis
         self.offered: Mapping[AnyApiKey, VersionRange] = {
             api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised
         }
         """Lowest and highest version of each API that ApiVersions lists."""
-        self._short_cuts = {
-            (api.key, version): api.short_cut
+        self._served = {
+            (int(api.key), version): ServedVersion(
+                api,
+                request_class(api.key),
+                has_flexible_header=request_header_version(api.key, version) >= 2,
+                plain_codec=api.plain_codec if self.takes_plain_codecs else None,
+            )
             for api in apis.values()
-            if api.short_cut is not None
             for version in range(api.min_version, api.max_version + 1)
         }
+        self._pipelined = frozenset(api.key for api in apis.values() if api.is_pipelined)
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
-        """Return the frame of the answer if the API has a short cut for such a request, else None; see `ShortCut`."""
-        services = self.services
-        if len(frame) < FIXED.size or services.quotas.is_active:
-            return None
-        key, version, correlation_id, client_id_length = FIXED.unpack_from(frame)
-        short_cut = self._short_cuts.get((key, version))
-        if short_cut is None:
-            return None
-        position = FIXED.size + max(client_id_length, 0)
-        if bytes(frame[FIXED.size : position]) != client.client_id_bytes:
-            return None
-        answer = short_cut(services, frame, position, version, correlation_id)
-        if answer is not None:
-            client.request_counts[key, version] += 1
-        return answer
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        """Return whether a request may be handled while earlier ones of its connection are pending."""
+        key = int.from_bytes(frame[:2], "big", signed=True)
+        return key in self._pipelined and not self.services.quotas.is_active
 
-    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """Answer one request; return None if the client expects no answer.
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
+        """Answer one request; the result is None if the client expects no answer.
 
         Raises UnanswerableError for an unsupported API or version and for a failure without an error field in the
-        response, DecodeError for malformed bytes, ClientGoneError.
+        response, DecodeError for malformed bytes, ClientGoneError; so may a pending outcome and a coroutine.
         """
-        header = parse_header(frame)
+        header = parse_header(frame, client.client_id_bytes, client.client_id)
+        served = self._served.get((header.api_key, header.api_version))
+        if served is None:
+            return self._refuse_unserved(header)
+        position = header.end
+        if served.has_flexible_header:
+            has_none = position < len(frame) and frame[position] == NO_TAGGED_FIELDS[0]
+            position = position + 1 if has_none else skip_tagged_fields(frame, position)
+        plain = served.plain_codec
+        if plain is not None and not self.services.quotas.is_active:
+            request = plain.decode(frame, position, header.api_version)
+            if request is not None:
+                return self._respond_to_plain(plain, request, self._context(served.api, header, frame, client))
+        return self._handle(served, header, position, frame, client)
+
+    def _refuse_unserved(self, header: Header) -> Answer:
+        """Answer a request of an API or version that is not served, or raise UnanswerableError."""
         api = self._apis.get(header.api_key)
         if api is None:
             raise UnanswerableError(f"unknown API key {header.api_key}")
-        if api.min_version <= header.api_version <= api.max_version:
-            return await self._handle(api, header, frame, client)
         if api.key is ApiKey.API_VERSIONS:
             refusal = unsupported_version(api.min_version, api.max_version)
-            return _answer(refusal, api.key, 0, header.correlation_id)
+            return _answer(refusal, api, 0, header.correlation_id)
         raise UnanswerableError(f"unsupported version {header.api_version} of {api.key.name}")
 
-    async def _handle(self, api: Api, header: Header, frame: memoryview, client: ClientConnection) -> Answer | None:
-        version = header.api_version
-        position = header.end
-        if request_header_version(api.key, version) >= 2:
-            position = skip_tagged_fields(frame, position)
-        request = decode(request_class(api.key), frame[position:], version)
-        if header.client_id != client.client_id:
-            self.services.clients.client_id_changed(client, header.client_id)
+    def _context(self, api: Api, header: Header, frame: memoryview, client: ClientConnection) -> RequestContext:
+        """Count a decoded request and return its context."""
+        client_id = header.client_id
+        if client_id != client.client_id or client.client_id_bytes is None:
+            self.services.clients.client_id_changed(client, client_id)
             client.client_id_bytes = bytes(frame[FIXED.size : header.end])
+        version = header.api_version
         client.request_counts[api.key, version] += 1
-        context = RequestContext(self.services, client, api, version, self, header.correlation_id, header.client_id)
-        responding = self.respond(api, request, context)
+        return RequestContext(self.services, client, api, version, self, header.correlation_id, client_id)
+
+    def _handle(
+        self, served: ServedVersion, header: Header, position: int, frame: memoryview, client: ClientConnection
+    ) -> Outcome[Answer | None]:
+        """Answer a request whose body, at ``position``, the declared codec decodes."""
+        api = served.api
+        request = decode(served.request_class, frame[position:], header.api_version)
+        context = self._context(api, header, frame, client)
         quotas = self.services.quotas
         if quotas.is_active:
-            response = await quotas.respond(responding, request, context, len(frame))
-        else:
-            response = await responding
+            return then(
+                quotas.respond(lambda: self.respond(api, request, context), request, context, len(frame)),
+                lambda response: self._encoded(response, request, context),
+            )
+        response = self.respond(api, request, context)
+        # Most outcomes are responses; the check for a coroutine takes longer.
+        if response is None or isinstance(response, Message):
+            return self._encoded(response, request, context)
+        kept = _kept(request, api)
+        return then(response, lambda response: self._encoded(response, kept, context))
+
+    def _respond_to_plain(self, plain: PlainCodec, request: Any, context: RequestContext) -> Outcome[Answer | None]:
+        """Answer a request of the second codec; its handler raises no exception for a fault of the client."""
+        try:
+            response = context.api.handler(request, context)
+        except UNANSWERED:
+            raise
+        except Exception as error:
+            return self._encoded(_failed(error, None, context), None, context)
+        if isinstance(response, plain.response_class):
+            return [plain.encode(response, context.api_version, context.correlation_id)]
+        return then(response, lambda response: self._encoded(response, None, context))
+
+    def _encoded(self, response: Message | None, request: Message | None, context: RequestContext) -> Answer | None:
+        api, version = context.api, context.api_version
         if context.closing:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         if response is None:
             return None
         try:
-            return _answer(response, api.key, version, header.correlation_id)
+            return _answer(response, api, version, context.correlation_id)
         except EncodeError as error:
             logger.info("%s v%d on %s is refused: %s", api.key.name, version, context.connection_id, error)
             refusal = _refusal(api, request, version, ErrorCode.UNKNOWN_SERVER_ERROR, "The answer cannot be encoded.")
-            return _answer(refusal, api.key, version, header.correlation_id)
+            return _answer(refusal, api, version, context.correlation_id)
 
-    async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
+    def respond(self, api: Api, request: Message, context: RequestContext) -> Outcome[Message | None]:
         """Run the handler or ask the controller, and turn an exception into the response's error field, if it has
         one."""
         try:
-            return cast(Message | None, await self._route(api, request)(request, context))
-        except (UnanswerableError, ClientGoneError, DecodeError):
+            response = self._route(api, request)(request, context)
+        except UNANSWERED:
             raise
-        except BrokerError as error:
-            return _failure(api, error.code, error.message)
-        except EncodeError as error:
-            logger.info("%s v%d on %s refused: %s", api.key.name, context.api_version, context.connection_id, error)
-            return _refusal(api, request, context.api_version, ErrorCode.INVALID_REQUEST, str(error))
-        except Exception:
-            logger.exception("%s v%d on %s failed", api.key.name, context.api_version, context.connection_id)
-            return _failure(api, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        except Exception as error:
+            return _failed(error, request, context)
+        if response is None or isinstance(response, Message):
+            return response
+        kept = _kept(request, api)
+        return then(response, _same, lambda error: _failed_later(error, kept, context))
+
+
+def _kept(request: Message, api: Api) -> Message | None:
+    """Return what may be kept of a request while its answer is pending: nothing of a pipelined API.
+
+    Such a request refers to the buffer of the connection, which meanwhile receives the next requests.
+    """
+    return None if api.is_pipelined else request
+
+
+def _same(response: Message | None) -> Message | None:
+    return response
+
+
+def _failed_later(error: Exception, request: Message | None, context: RequestContext) -> Message:
+    if isinstance(error, UNANSWERED):
+        raise error
+    return _failed(error, request, context)
+
+
+def _failed(error: Exception, request: Message | None, context: RequestContext) -> Message:
+    """Return the response to a request whose handler raised ``error``, and log errors that no handler should raise."""
+    api, version, connection_id = context.api, context.api_version, context.connection_id
+    if isinstance(error, BrokerError):
+        return _refusal(api, request, version, error.code, error.message)
+    if isinstance(error, EncodeError):
+        logger.info("%s v%d on %s refused: %s", api.key.name, version, connection_id, error)
+        return _refusal(api, request, version, ErrorCode.INVALID_REQUEST, str(error))
+    logger.error("%s v%d on %s failed", api.key.name, version, connection_id, exc_info=error)
+    return _failure(api, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
@@ -158,13 +242,19 @@ def _failure(api: Api, code: ErrorCode, message: str | None) -> Message:
     return cast(Message, response)
 
 
-def _refusal(api: Api, request: Message, version: int, code: ErrorCode, message: str) -> Message:
-    """Return a response with an error at the top level or, without such a field, in each entry."""
+def _refusal(api: Api, request: Message | None, version: int, code: ErrorCode, message: str | None) -> Message:
+    """Return a response with an error at the top level or, if that is missing or not enough, in each entry."""
     # Imported on first use: most brokers never need it.
-    from .refusals import has_top_level_error, refused
+    from ...protocol.refusals import has_top_level_error, refused
 
     cls = response_class(api.key)
-    return _failure(api, code, message) if has_top_level_error(cls, version) else refused(request, cls, version, code)
+    has_error = has_top_level_error(cls, version)
+    if request is None or (has_error and not api.repeats_refusals):
+        return _failure(api, code, message)
+    response: Any = refused(request, cls, version, code, message)
+    if has_error:
+        response.error_code = code
+    return cast(Message, response)
 
 
 def _shorten_messages(response: SchemaStruct) -> None:
@@ -187,9 +277,12 @@ def _encoded(response: Message, version: int) -> list[Any]:
         return encode_parts(response, version)
 
 
-def _answer(response: Message, key: AnyApiKey, version: int, correlation_id: int) -> Answer:
-    header = CORRELATION_ID.pack(correlation_id)
-    if response_header_version(key, version) >= 1:
-        header += NO_TAGGED_FIELDS
+def _head(api: Api, version: int, correlation_id: int) -> bytes:
+    """Return the header of a response."""
+    head = CORRELATION_ID.pack(correlation_id)
+    return head + NO_TAGGED_FIELDS if response_header_version(api.key, version) >= 1 else head
+
+
+def _answer(response: Message, api: Api, version: int, correlation_id: int) -> Answer:
     # Every part that a handler puts into a response has a method that sends it, not only a size.
-    return cast(Answer, [header, *_encoded(response, version)])
+    return cast(Answer, [_head(api, version, correlation_id), *_encoded(response, version)])

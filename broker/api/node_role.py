@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.describe_quorum import ReplicaState
     from ..controller.controller import Controller
     from ..coordinators.transactions.remote_transactions import RemoteTransactions
+    from ..peers.peer_connection import Traffic
+    from ..replicas.replication.leadership import InSyncCounts
 
 
 class NodeRole(Protocol):
@@ -21,6 +23,17 @@ class NodeRole(Protocol):
     @property
     def controller_here(self) -> Controller:
         """The controller of the cluster, if it runs on this node. Raises BrokerError NOT_CONTROLLER."""
+
+    @property
+    def in_sync_counts(self) -> InSyncCounts | None:
+        """The changes of in-sync sets that this broker has requested; None if there are no other brokers."""
+
+    def controller_traffic(self) -> Traffic | None:
+        """Return what was sent to the controller and received from it; None if the controller runs on this node."""
+
+    def replica_lag(self) -> int:
+        """Return the most records by which a partition that this broker follows was behind its leader's high
+        watermark at the last fetch; 0 if this broker follows none (Kafka `ReplicaFetcherManager` `MaxLag`)."""
 
     def observers(self, now_ms: int) -> list[ReplicaState]:
         """Return the brokers that follow the metadata log, as DescribeQuorum lists them."""

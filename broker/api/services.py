@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
     from ...storage.clock import Clock
     from ...storage.log_manager import LogManager
+    from ..authentication.delegation_tokens import DelegationTokens
+    from ..authentication.listener_guard import ListenerGuards
+    from ..authorization.standard_authorizer import StandardAuthorizer
     from ..config import BrokerConfig
+    from ..conversion.conversion_pool import ConversionPool
     from ..coordinators.groups.coordinator import GroupCoordinator
     from ..coordinators.transactions.coordinator import TransactionCoordinator
     from ..coordinators.transactions.markers import PartitionMarkers
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from ..metadata.store import MetadataStore
     from ..monitoring.metrics import Metrics
     from ..quotas.enforcement import ClientQuotas
-    from ..replicas.fetching.conversion_pool import ConversionPool
     from ..replicas.fetching.purgatory import Purgatory
     from ..replicas.fetching.sessions import FetchSessionCache
     from ..replicas.log_moves import LogMoves
@@ -41,6 +44,8 @@ class Services:
     clock: Clock
     faults: FaultInjection | None
     """The active fault rules; None unless `gregor.fault.injection.enable` is set."""
+    authorizer: StandardAuthorizer | None
+    """Decides what clients may do; None unless `authorizer.class.name` is set."""
     metrics: Metrics
     clients: ClientCensus
     quotas: ClientQuotas
@@ -56,6 +61,9 @@ class Services:
     validations: trio.CapacityLimiter
     """Limits the number of large compressed batches that are validated at a time, each in a thread."""
     producer_ids: ProducerIds | ProducerIdBlocks
+    delegation_tokens: DelegationTokens
+    guards: ListenerGuards
+    """The security of the listeners."""
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     transaction_markers: PartitionMarkers

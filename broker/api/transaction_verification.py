@@ -9,9 +9,11 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ...storage.disk.paths import TopicPartition
+from ...protocol.internal_topics import TRANSACTION_STATE
+from ...protocol.topic_partition import TopicPartition
 from ...storage.producers.producer_state import NO_OFFSET
-from ..coordinators.internal_log.request_writes import when_replicated
+from ..coordinators.internal_log.topic_partitions import InternalTopicPartitions
+from ..coordinators.internal_log.unreplicated_writes import InternalKey, partitions_led_here, replication_of
 from ..coordinators.transactions.coordinator import TransactionCoordinator
 from ..coordinators.transactions.transaction import ProducerIdentity
 from ..replicas.partition import Partition
@@ -39,6 +41,16 @@ def transaction_support(context: RequestContext) -> TransactionSupport:
     return TransactionSupport.BEFORE_KIP_890
 
 
+def must_join(
+    services: Services, partition: Partition, producer: ProducerIdentity, support: TransactionSupport
+) -> bool:
+    """Return whether a write needs `join_transaction`, which this log's records of the transaction make unnecessary."""
+    is_v2 = support is TransactionSupport.V2
+    if _is_in_transaction(partition, producer, is_v2=is_v2):
+        return False
+    return is_v2 or services.config.transaction_partition_verification_enable
+
+
 async def join_transaction(
     services: Services,
     partition: Partition,
@@ -53,19 +65,17 @@ async def join_transaction(
     now NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
     """
     is_v2 = support is TransactionSupport.V2
-    if _is_in_transaction(partition, producer, is_v2=is_v2):
+    if not must_join(services, partition, producer, support):
         return
     at = TopicPartition(partition.topic, partition.index)
-    if not is_v2 and not services.config.transaction_partition_verification_enable:
-        return
     remote = services.node.remote_transactions
     try:
         if remote is not None and remote.is_remote(transactional_id):
             is_added = await remote.join(transactional_id, producer, at, verify_only=not is_v2)
         else:
-            joining = _join_here(services.transactions, transactional_id, producer, at, is_v2=is_v2)
+            is_added = _join_here(services.transactions, transactional_id, producer, at, is_v2=is_v2)
             # If this registration were lost after the write, nothing would end the transaction in this log.
-            is_added = await when_replicated(joining, services.config.offsets_commit_timeout_ms / 1000)
+            await _wait_for_replicas(services, transactional_id)
     except BrokerError as error:
         if error.code is ErrorCode.PRODUCER_FENCED:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
@@ -76,7 +86,16 @@ async def join_transaction(
         raise BrokerError(code, f"{at.topic}-{at.partition} has not been added to the transaction")
 
 
-async def _join_here(
+async def _wait_for_replicas(services: Services, transactional_id: str) -> None:
+    """Wait until the transaction's state is replicated. Raises NotReplicatedError."""
+    topics = InternalTopicPartitions(services.metadata, services.partitions)
+    led = partitions_led_here([InternalKey(TRANSACTION_STATE, transactional_id)], topics)
+    replication = replication_of(led, services.config.offsets_commit_timeout_ms / 1000)
+    if replication is not None:
+        await replication.wait()
+
+
+def _join_here(
     coordinator: TransactionCoordinator,
     transactional_id: str,
     producer: ProducerIdentity,

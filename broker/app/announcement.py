@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..config import ConfigError
-from ..config.listeners import Endpoint
 from .broker import Broker
 
 
@@ -20,6 +20,8 @@ class Announcement:
     """A file that holds the port of the first listener while the broker is ready."""
     is_json: bool = False
     """Whether standard output gets one line of JSON, and the log goes to standard error."""
+    further: Mapping[str, object] = field(default_factory=dict)
+    """Further members of that JSON."""
 
     def ready(self, broker: Broker) -> None:
         """Announce a broker that serves clients. Raises ConfigError if the port file cannot be written."""
@@ -33,7 +35,7 @@ class Announcement:
             except OSError as fault:
                 raise ConfigError(f"port file {self.port_file}: {fault.strerror}") from None
         if self.is_json:
-            print(json.dumps(_facts(broker, listening)), flush=True)  # noqa: T201 (the line that a program reads)
+            print(json.dumps({**facts(broker), **self.further}), flush=True)  # noqa: T201 (the line that a program reads)
 
     def ended(self) -> None:
         """Remove the port file."""
@@ -44,7 +46,9 @@ class Announcement:
 UNANNOUNCED = Announcement()
 
 
-def _facts(broker: Broker, listening: list[Endpoint]) -> dict[str, object]:
+def facts(broker: Broker) -> dict[str, object]:
+    """Return what programs need to know of a broker that serves clients."""
+    listening = broker.services.serving.listening
     addresses = [str(endpoint).partition("://")[2] for endpoint in listening]
     return {
         "ready": True,

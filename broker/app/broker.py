@@ -15,27 +15,37 @@ from ...storage.disk.log_directories import unusable
 from ...storage.disk.log_directory import StorageUnavailableError
 from ...storage.log_manager import LogManager
 from ..api.contract import Api
-from ..api.dispatch import Dispatcher, own_handler
+from ..api.dispatch import Dispatcher
 from ..api.services import Services
 from ..api.table import APIS, with_transactions_v2
+from ..authentication.delegation_tokens import DelegationTokens
+from ..authentication.listener_guard import CredentialSources, ListenerGuards
 from ..config import BrokerConfig
-from ..config.listeners import ListenerError, SocketOptions, parse_counts, parse_endpoints, security_protocol
+from ..config.listeners import ListenerError, parse_counts, parse_endpoints, security_protocol
+from ..config.roles import inter_broker_listener
+from ..conversion.conversion_pool import ConversionPool
 from ..coordinators.groups.coordinator import GroupCoordinator
 from ..coordinators.internal_log.coordinator_log import CoordinatorLog
-from ..coordinators.internal_log.led_partitions import Elections, LedPartitions
+from ..coordinators.internal_log.led_partitions import LedPartitions
 from ..coordinators.internal_log.topic_partitions import InternalTopicPartitions
 from ..coordinators.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from ..coordinators.transactions.markers import PartitionMarkers
-from ..metadata.changes import BrokerConfigChanged, FeaturesChanged, MetadataChange, QuotasChanged, TopicDeleted
+from ..metadata.changes import (
+    AclsChanged,
+    BrokerConfigChanged,
+    FeaturesChanged,
+    MetadataChange,
+    QuotasChanged,
+    TopicDeleted,
+)
 from ..metadata.features import has_transactions_v2
-from ..metadata.producer_ids import ProducerIds, first_id_after
+from ..metadata.producer_ids import first_id_after
 from ..metadata.store import MetadataStore
 from ..monitoring.metrics import Metrics
 from ..node.lone_node import LoneNode
 from ..quotas.connection_rates import ConnectionRates
 from ..quotas.enforcement import ClientQuotas
 from ..replicas.directories import Directories
-from ..replicas.fetching.conversion_pool import ConversionPool
 from ..replicas.fetching.purgatory import Purgatory
 from ..replicas.fetching.sessions import FetchSessionCache
 from ..replicas.log_moves import LogMoves
@@ -43,16 +53,19 @@ from ..replicas.maintenance import compact_logs, maintain_logs
 from ..replicas.partition_registry import PartitionRegistry
 from ..replicas.replication.replicas import Replicas
 from ..server.client_census import ClientCensus
+from ..server.request_times import RequestTimes
 from ..server.server import Server
 from ..server.serving_state import ServingState
+from ..server.socket_options import socket_options
 from .initial_topics import create_alone, create_among_others
 from .loading import load_seed_data
 
 if TYPE_CHECKING:
-    from ..coordinators.transactions.producer_id_blocks import ProducerIdBlocks
+    from ..authorization.standard_authorizer import StandardAuthorizer
     from ..faults.injection import FaultInjection
-    from ..node.membership import Membership
-    from ..reporting.pages import Monitoring
+    from ..monitoring.pages import MetricPages
+    from ..node.node import Node
+    from ..zookeeper.listener import ZooKeeperListener
 
 logger = logging.getLogger(__name__)
 
@@ -67,18 +80,9 @@ class Broker:
         self._connection_rates = ConnectionRates(config, self._clock)
         metadata = MetadataStore(config, self._clock)
         partitions = PartitionRegistry(exists=metadata.has_partition)
-        logs = LogManager(
-            config.log_dirs,
-            config.log_config(),
-            self._clock,
-            node_id=config.node_id,
-            first_cluster_id=config.gregor_cluster_id,
-            files=None if self._faults is None else self._faults.files,
-        )
-        self.membership = self._new_membership(metadata, logs, partitions)
-        """The membership of this node in a cluster of several nodes; None for a lone broker."""
-        replication = self.membership.replication if self.membership else None
-        self._replicas = Replicas(metadata, logs, partitions, replication)
+        logs = self._new_logs()
+        self._node = self._new_node(metadata, logs, partitions)
+        self._replicas = Replicas(metadata, logs, partitions, self._node.replication)
         self.directories = Directories(logs, self._replicas)
         internal_topics = InternalTopicPartitions(metadata, partitions)
         groups = GroupCoordinator(config, self._clock, internal_topics, metadata)
@@ -94,51 +98,51 @@ class Broker:
             begin_reading=lambda _: transactions,
             forget=lambda index: transactions.forget_partition(index),
         )
-        producer_ids = self._new_producer_ids(metadata)
         transactions = TransactionCoordinator(
             self._transaction_log,
-            self.membership.new_markers(markers, lambda ended: transactions.markers_written(ended))
-            if self.membership
-            else markers,
-            producer_ids.next,
+            self._node.new_markers(markers, lambda ended: transactions.markers_written(ended)),
+            self._node.producer_ids.next,
             self._clock,
             CoordinatorSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms),
             self._transaction_partitions.check,
         )
+        tokens = DelegationTokens(config, metadata, self._clock)
+        self._guards = ListenerGuards(config, CredentialSources(metadata, tokens))
         self.services = Services(
             config=config,
             clock=self._clock,
             faults=self._faults,
-            metrics=Metrics(),
+            authorizer=self._new_authorizer(),
+            metrics=Metrics(RequestTimes() if config.gregor_metrics_listener else None),
             clients=ClientCensus(self._clock, config.gregor_client_census_max_clients),
             quotas=ClientQuotas(config, self._clock),
             metadata=metadata,
-            node=self.membership or LoneNode(config.node_id),
+            node=self._node,
             logs=logs,
-            log_moves=LogMoves(logs, self._clock, self.membership.assignments.check if self.membership else None),
+            log_moves=LogMoves(logs, self._clock, self._node.log_moved),
             partitions=partitions,
             replicas=self._replicas,
             purgatory=Purgatory(),
             fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots),
-            conversions=ConversionPool(
-                config.gregor_message_downconversion_chunk_bytes, config.gregor_message_codec_threads
-            ),
+            conversions=ConversionPool.of(config),
             validations=trio.CapacityLimiter(config.gregor_message_codec_threads),
-            producer_ids=producer_ids,
+            producer_ids=self._node.producer_ids,
+            delegation_tokens=tokens,
+            guards=self._guards,
             groups=groups,
             transactions=transactions,
             transaction_markers=markers,
-            leader_throttle=replication.throttles.leader if replication else None,
+            leader_throttle=self._node.leader_throttle,
             serving=ServingState(),
         )
         """The parts of this broker that handlers use."""
         self.dispatcher = self._new_dispatcher(APIS)
-        if self.membership is not None:
-            self.membership.serve(self.services, self._new_dispatcher(self.membership.controller_apis))
-            coordinators = {GROUP_METADATA: groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
-            self._replicas.listen(Elections(coordinators))
+        self._node.serve(self.services, self._new_dispatcher)
+        coordinators = {GROUP_METADATA: groups.partitions, TRANSACTION_STATE: self._transaction_partitions}
+        self._node.report_elections(self._replicas, coordinators)
         self._leaving = trio.Event()
         self._stop = trio.Event()
+        self._zookeeper: ZooKeeperListener | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the logs, serve until `stop`, then close the logs; report started once connections are accepted.
@@ -148,43 +152,45 @@ class Broker:
         """
         server = self._open_listeners()
         try:
-            if self.membership is not None:
-                self.membership.open_listener(self._connection_rates, self._socket_options())
-                self.services.logs.cluster_id = await self.membership.find_cluster_id()
+            self._node.open_listener(self._connection_rates, socket_options(self.config), self._guards)
+            self.services.logs.cluster_id = await self._node.find_cluster_id()
             self.services.logs.open_all()
             try:
                 self._open_logs()
                 if self.config.roles.is_alone:
                     await load_seed_data(self.services)
-                monitoring = self._open_monitoring()
+                monitoring = self._open_monitoring(server)
+                self._zookeeper = self._open_zookeeper()
                 async with trio.open_nursery() as upkeep:
                     upkeep.start_soon(self.directories.run)
+                    upkeep.start_soon(self._guards.sources.key_reader.run)
                     await upkeep.start(self.services.groups.run)
                     upkeep.start_soon(maintain_logs, self.services.logs, self.config, self._clock)
                     upkeep.start_soon(compact_logs, self.services.logs, self.config)
                     upkeep.start_soon(self.services.log_moves.run)
                     upkeep.start_soon(self._replicas.make_later_logs)
-                    upkeep.start_soon(self.services.purgatory.late.run)
+                    upkeep.start_soon(self.services.purgatory.run)
                     upkeep.start_soon(self._transaction_partitions.run)
                     upkeep.start_soon(self._keep_transactions)
+                    upkeep.start_soon(self._remove_expired_tokens)
                     if monitoring is not None:
                         upkeep.start_soon(monitoring.run)
-                    if self.membership is not None:
-                        await upkeep.start(
-                            self.membership.run, self._replicas.take_roles, self.directories.wait_for_change
-                        )
-                        upkeep.start_soon(self._leave_when_told)
+                    await self._node.start(upkeep, self._replicas.take_roles, self.directories.wait_for_change)
+                    upkeep.start_soon(self._leave_when_told)
                     upkeep.start_soon(self._serve, server, upkeep.cancel_scope)
-                    if self.membership is not None:
-                        await self.membership.wait_until_unfenced()
-                        await create_among_others(self.services.metadata, self.config.initial_topics)
+                    await self._node.wait_until_unfenced()
+                    # A lone broker has these topics already: it needs no other broker to create them.
+                    await create_among_others(self.services.metadata, self.config.initial_topics)
+                    if self._zookeeper is not None:
+                        upkeep.start_soon(self._serve_zookeeper, self._zookeeper)
                     self.services.serving.is_ready = True
                     task_status.started()
             finally:
                 self.services.logs.close()
         finally:
-            if self.membership is not None:
-                self.membership.close_listener()
+            self._node.close_listener()
+            if self._zookeeper is not None:
+                self._zookeeper.close()
             server.close()
 
     async def _serve(self, server: Server, upkeep: trio.CancelScope) -> None:
@@ -204,12 +210,11 @@ class Broker:
 
     def _new_dispatcher(self, apis: Mapping[int, Api]) -> Dispatcher:
         """Return a dispatcher for these APIs, which applies fault rules if fault injection is enabled."""
-        route = self.membership.route if self.membership else own_handler
         if self._faults is None:
-            return Dispatcher(self.services, apis, route)
+            return Dispatcher(self.services, apis, self._node.route)
         from ..api.faults.request_faults import FaultyDispatcher
 
-        return FaultyDispatcher(self.services, apis, route, self._faults)
+        return FaultyDispatcher(self.services, apis, self._node.route, self._faults)
 
     def stop(self) -> None:
         """Make `run` end: accept no new connections, answer delayed fetches now, finish the requests in flight.
@@ -217,7 +222,7 @@ class Broker:
         In a cluster of several brokers, this broker first hands the leadership of its partitions to other brokers.
         """
         self.services.serving.is_ready = False
-        if self.membership is not None and not self._leaving.is_set():
+        if not self._leaving.is_set():
             self._leaving.set()
             return
         self.services.purgatory.stop()
@@ -225,23 +230,39 @@ class Broker:
 
     async def _leave_when_told(self) -> None:
         await self._leaving.wait()
-        if self.membership is not None:
-            await self.membership.leave()
+        await self._node.leave()
         self.stop()
 
-    def _new_membership(
-        self, metadata: MetadataStore, logs: LogManager, partitions: PartitionRegistry
-    ) -> Membership | None:
+    def _new_logs(self) -> LogManager:
+        config = self.config
+        return LogManager(
+            config.log_dirs,
+            config.log_config(),
+            self._clock,
+            node_id=config.node_id,
+            first_cluster_id=config.gregor_cluster_id,
+            files=None if self._faults is None else self._faults.files,
+        )
+
+    def _new_node(self, metadata: MetadataStore, logs: LogManager, partitions: PartitionRegistry) -> Node:
         if self.config.roles.is_alone:
-            return None
+            return LoneNode(metadata)
         # A lone broker does not load these modules at the start.
         from ..node.membership import Membership
 
         return Membership(self.config, self._clock, metadata, logs, partitions)
 
-    def _new_producer_ids(self, metadata: MetadataStore) -> ProducerIds | ProducerIdBlocks:
-        blocks = self.membership.producer_ids if self.membership else None
-        return blocks or ProducerIds(metadata.allocate_producer_ids)
+    def _new_authorizer(self) -> StandardAuthorizer | None:
+        if not self.config.authorizer_class_name:
+            return None
+        # Most brokers have no authorizer, and do not load this module at the start.
+        from ..authorization.standard_authorizer import StandardAuthorizer
+
+        return StandardAuthorizer(
+            self.config.super_user_names,
+            allows_without_acl=self.config.allow_everyone_if_no_acl_found,
+            most_decisions=self.config.gregor_authorizer_cache_max_entries,
+        )
 
     def _open_listeners(self) -> Server:
         config = self.config
@@ -250,10 +271,12 @@ class Broker:
         endpoints = [e for e in parse_endpoints("listeners", config.listeners) if e.name not in controllers]
         if not endpoints and config.roles.is_broker:
             raise ListenerError("listeners: no listener for clients is named")
-        for endpoint in endpoints:
-            protocol = security_protocol(endpoint.name, config.security_protocols)
-            if protocol != "PLAINTEXT":
-                raise ListenerError(f"listener {endpoint.name}: {protocol} is not supported yet, only PLAINTEXT")
+        protocols = {
+            endpoint.name: security_protocol(endpoint.name, config.security_protocols) for endpoint in endpoints
+        }
+        # A broker that is alone in its cluster does not connect to itself.
+        for_brokers = None if config.roles.is_alone else inter_broker_listener(config)
+        guards = self._guards.open(protocols, for_brokers=for_brokers)
         parse_counts(config.max_connections_per_ip_overrides)
         server = Server(
             endpoints,
@@ -261,35 +284,42 @@ class Broker:
             self.services.clients,
             config,
             throttle=self._connection_rates,
-            options=self._socket_options(),
+            options=socket_options(self.config),
             drain_s=config.gregor_shutdown_timeout_ms / 1000,
+            guards=guards,
+            protected=self._node.protected_listener,
+            times=self.services.metrics.request_times,
         )
         self.services.serving.listening = server.bound
-        self.services.metrics.gauge("kafka_network_socketserver_connections", lambda: server.connection_count)
+        self.services.serving.activity |= server.activity
         return server
 
-    def _open_monitoring(self) -> Monitoring | None:
+    def _open_monitoring(self, server: Server) -> MetricPages | None:
         address = self.config.gregor_metrics_listener
         if not address:
             return None
         # A broker without a metrics listener does not load the listener's modules at the start.
-        from ..reporting.pages import Monitoring
+        from ..reporting.pages import open_monitoring
 
-        monitoring = Monitoring(self.services, address)
+        monitoring = open_monitoring(self.services, address, server)
         self.services.serving.metrics_address = monitoring.bound
         return monitoring
 
-    def _socket_options(self) -> SocketOptions:
-        """Return the options of this broker's listening sockets."""
-        config = self.config
-        # Kafka's default of 100 kB would keep the kernel from enlarging buffers for fast clients: use only sizes that
-        # are set.
-        is_set = config.is_set
-        return SocketOptions(
-            config.socket_listen_backlog_size,
-            config.socket_send_buffer_bytes if is_set("socket.send.buffer.bytes") else -1,
-            config.socket_receive_buffer_bytes if is_set("socket.receive.buffer.bytes") else -1,
-        )
+    def _open_zookeeper(self) -> ZooKeeperListener | None:
+        if not self.config.gregor_zookeeper_listeners:
+            return None
+        # Few brokers need these modules.
+        from ..zookeeper.listener import ZooKeeperListener
+
+        listener = ZooKeeperListener(self.config)
+        self.services.serving.zookeeper_addresses = listener.bound
+        return listener
+
+    async def _serve_zookeeper(self, listener: ZooKeeperListener) -> None:
+        from ..zookeeper.broker_cluster import BrokerCluster
+
+        ask_broker = self._node.peers.ask if self._node.peers else None
+        await listener.run(BrokerCluster(self.services, self.dispatcher, ask_broker))
 
     def _open_logs(self) -> None:
         try:
@@ -298,6 +328,12 @@ class Broker:
             raise StorageUnavailableError(unusable(self.config.log_dirs[0], fault)) from fault
         self._replicas.start()
         self.services.metadata.subscribe(self._follow)
+        if self.services.authorizer is not None:
+            self.services.authorizer.load(self.services.metadata.state.acls.values())
+        if self.config.broker_overrides:
+            # The listeners were opened before the dynamic configuration was known.
+            self._guards.take_changes()
+            self._node.take_certificates()
         self._take_faults()
         self._offer_apis()
         self._take_quotas()
@@ -324,8 +360,13 @@ class Broker:
             self.services.metrics.forget_topic(change.topic.name)
         elif isinstance(change, BrokerConfigChanged):
             self._take_faults()
+            self._guards.take_changes()
+            self._node.take_certificates()
         elif isinstance(change, QuotasChanged):
             self._take_quotas()
+        elif isinstance(change, AclsChanged):
+            if self.services.authorizer is not None:
+                self.services.authorizer.follow(change)
         elif isinstance(change, FeaturesChanged):
             self._offer_apis()
 
@@ -337,6 +378,12 @@ class Broker:
         self.dispatcher.serve(
             with_transactions_v2() if has_transactions_v2(self.services.metadata.state.features) else APIS
         )
+
+    async def _remove_expired_tokens(self) -> None:
+        """Remove delegation tokens that have expired, on the controller."""
+        while self.config.roles.controller is None:
+            await trio.sleep(self.config.delegation_token_expiry_check_interval_ms / 1000)
+            self.services.delegation_tokens.remove_expired()
 
     async def _keep_transactions(self) -> None:
         """Abort transactions that timed out, remove transactional ids that expired, write markers that are missing."""

@@ -14,7 +14,7 @@ from ..metadata.store import MetadataStore
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
-"""How long the start waits for a topic that needs more brokers than are registered so far."""
+"""Longest time in seconds that the start waits for a topic that needs more brokers than are registered so far."""
 PAUSE_S = 0.5
 
 
@@ -63,4 +63,4 @@ def _ask_for(metadata: MetadataStore, topic: InitialTopic) -> str:
     except BrokerError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return error.message or error.code.name
-    return "the controller has not created it"
+    return "the controller has not created the topic"

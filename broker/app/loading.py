@@ -33,7 +33,7 @@ PENDING_BYTES = 1 << 23
 """Bytes of records that may wait for their batches to be full, in all partitions together."""
 RECORD_OVERHEAD_BYTES = 64
 JSON_EXPANSION = 6
-"""How many bytes of JSON one byte of a record may take: a control character is six."""
+"""Largest number of bytes of JSON for one byte of a record: a control character takes six."""
 
 
 async def load_seed_data(services: Services) -> None:
@@ -46,7 +46,9 @@ async def load_seed_data(services: Services) -> None:
     unfinished = _names_in(marker)
     if not services.config.gregor_load:
         if unfinished:
-            logger.warning("an interrupted load has filled %s in part: left as they are", ", ".join(sorted(unfinished)))
+            logger.warning(
+                "an interrupted load has filled %s in part: these topics are not changed", ", ".join(sorted(unfinished))
+            )
             os.unlink(marker)
         return
     loading = SeedLoading(services, marker, unfinished)

@@ -37,13 +37,13 @@ def read_seed_lines(path: Path, *, max_line_bytes: int, now_ms: int) -> Iterator
                 if len(line) > max_line_bytes:
                     raise ValueError(f"longer than {max_line_bytes} bytes, which follow from message.max.bytes")
                 if line.strip():
-                    yield _parsed(line, default_topic=path.stem, now_ms=now_ms)
+                    yield parse_seed_line(line, default_topic=path.stem, now_ms=now_ms)
             except (ValueError, RecursionError) as fault:
                 raise ConfigError(f"gregor.load: {path} line {number}: {fault}") from None
 
 
-def _parsed(line: bytes, *, default_topic: str, now_ms: int) -> SeedRecord:
-    """Return the record of one line. Raises ValueError."""
+def parse_seed_line(line: bytes, *, default_topic: str | None, now_ms: int) -> SeedRecord:
+    """Return the record of one line. Raises ValueError, RecursionError for JSON that is nested too deeply."""
     fields = json.loads(line)
     if not isinstance(fields, dict) or not fields.keys() & {"value", "value_base64"}:
         raise ValueError('write a record as {"topic": "orders", "key": "a", "value": "b"}')
@@ -52,7 +52,7 @@ def _parsed(line: bytes, *, default_topic: str, now_ms: int) -> SeedRecord:
     topic, partition = fields.get("topic", default_topic), fields.get("partition")
     timestamp = fields.get("timestamp", now_ms)
     if not isinstance(topic, str):
-        raise ValueError("topic must be a text")
+        raise ValueError("topic must be a string" if "topic" in fields else "the topic is missing")
     if partition is not None and (type(partition) is not int or partition < 0):
         raise ValueError("partition must be a number from 0 on")
     if type(timestamp) is not int or not 0 <= timestamp < 2**63:

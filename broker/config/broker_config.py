@@ -2,21 +2,28 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from ...storage.disk.properties import parse_numbered_properties
 from ...storage.log.log_config import LogConfig
-from .accepted import accepted_keys
+from .authorization import super_users_in
 from .dynamic_only import DYNAMIC_ONLY_KEYS
 from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
+from .gateway_keys import is_upstream_security_key
+from .ignored_keys import ignored_keys
 from .initial_topics import parse_initial_topics
 from .keys import ConfigError, ConfigValue, Key, Update
 from .listener_rules import check_listeners
-from .listeners import check_counts, parse_protocol_map
-from .properties import parse_numbered_properties
+from .listener_security import LISTENER_PREFIX, RECONFIGURED_PER_LISTENER, unprefixed
+from .listeners import check_counts, parse_endpoints, parse_protocol_map
 from .roles import roles_of
 from .table import SUPPORTED_KEYS, SupportedKeys
 from .topic_keys import TOPIC_KEYS, milliseconds
 
+UNLIMITED = 2**31 - 1
+LIMITS_OF_LISTENERS = ("max.connections", "max.connection.creation.rate")
+"""Limits that each listener may have in addition to the broker's limits (KIP-402, KIP-612)."""
 NEVER_ZERO_AT_RUN_TIME = ("max.connections", "max.connection.creation.rate")
 """Keys that must not become 0 at run time: no client could connect to change them back (Kafka `ConnectionQuotas`)."""
 
@@ -85,16 +92,26 @@ class BrokerConfig(SupportedKeys):
     def notices(self) -> tuple[list[str], list[str]]:
         """Return messages for the operator about the configured keys: lines for info, lines for warning."""
         rules = [name for name in self.properties if name.startswith(RULE_PREFIX)]
-        others = [name for name in self.properties if name not in SUPPORTED_KEYS and name not in rules]
-        needless = sorted(name for name in others if name in accepted_keys() or _is_prefixed(name))
+        others = [
+            name
+            for name in self.properties
+            if unprefixed(name) not in SUPPORTED_KEYS and name not in rules and not is_upstream_security_key(name)
+        ]
+        needless = sorted(name for name in others if name in ignored_keys() or _is_of_plugin(name))
         info = [f"accepted without effect: {', '.join(needless)}"] if needless else []
-        known = [*SUPPORTED_KEYS, *accepted_keys(), *TOPIC_KEYS]
+        known = [*SUPPORTED_KEYS, *ignored_keys(), *TOPIC_KEYS]
         warnings = []
         for name in sorted(set(others) - set(needless)):
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             place = f"{self.places[name]}: " if name in self.places else ""
             warnings.append(f"{place}unknown configuration {name} is ignored{hint}")
+        if self.gregor_zookeeper_listeners and self.authorizer_class_name:
+            warnings.append(
+                "gregor.zookeeper.listeners and authorizer.class.name are set: clients of ZooKeeper's protocol do not "
+                "log in, so everybody who reaches these listeners sees the names of all topics and brokers; the "
+                "authorizer decides about their other requests as about those of User:ANONYMOUS"
+            )
         if rules and not self.gregor_fault_injection_enable:
             warnings.append(f"{', '.join(rules)}: without effect, as {ENABLE} is false")
         return info, warnings
@@ -119,6 +136,10 @@ class BrokerConfig(SupportedKeys):
         for layer in (self.broker_overrides, self.cluster_overrides, self.properties):
             if name in layer:
                 return layer[name]
+        return self.default_text(name)
+
+    def default_text(self, name: str) -> str | None:
+        """Return the default of a broker key as text; ``None`` if it has none."""
         key = self.key(name)
         return key.render(key.default) if key else None
 
@@ -144,6 +165,16 @@ class BrokerConfig(SupportedKeys):
     def security_protocols(self) -> dict[str, str]:
         """The security protocol by listener name."""
         return parse_protocol_map(self.listener_security_protocol_map)
+
+    def listener_limit(self, name: str, listener: str) -> int:
+        """Return a limit of one listener's connections, as of ``listener.name.LISTENER.max.connections``.
+
+        ``name`` is the key without the prefix. A listener without a limit of its own has the largest INT.
+        """
+        prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        text = self.text(prefixed) if self.is_set(prefixed) else None
+        value = SUPPORTED_KEYS[name].parse(text) if text is not None else None
+        return value if isinstance(value, int) else UNLIMITED
 
     def topic_defaults(self) -> dict[str, str]:
         """Return the configuration of a topic without properties of its own, as text by topic key."""
@@ -181,6 +212,10 @@ class BrokerConfig(SupportedKeys):
         self.log_dirs = self.log_dirs or (self.log_dir,)
         self.roles = roles_of(self)
         check_listeners(self, is_broker=self.roles.is_broker)
+        for endpoint in parse_endpoints("listeners", self.listeners):
+            for name in LIMITS_OF_LISTENERS:
+                self.listener_limit(name, endpoint.name)
+        self.super_user_names = super_users_in(self.super_users)
         self.initial_topics = parse_initial_topics(self.gregor_create_topics)
         if self.gregor_load and not self.roles.is_alone:
             raise ConfigError("gregor.load needs a broker that is a cluster of its own: produce the records instead")
@@ -198,16 +233,24 @@ def validate_broker_change(name: str, text: str, *, per_broker: bool) -> None:
         return
     if key.update is Update.READ_ONLY:
         raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+    if name in RECONFIGURED_PER_LISTENER:
+        reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        raise ConfigError(f"{reason}: Set({name})")
     if key.update is Update.PER_BROKER and not per_broker:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
         raise ConfigError(f"{reason}: Set({name})")
     value = key.parse(text)
     if name in NEVER_ZERO_AT_RUN_TIME and value == 0:
         # Kafka's own message. No client could connect to undo the change, not even after a restart.
-        reason = f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
-        raise ConfigError(f"{reason} for configuration Invalid dynamic configuration")
+        raise ConfigError(refused_reconfiguration(f"Invalid {name} 0"))
     if name == "max.connections.per.ip.overrides":
         check_counts(text)
+
+
+def refused_reconfiguration(reason: str) -> str:
+    """Return Kafka's message for a change that a part of the broker could not take (``DynamicBrokerConfig``)."""
+    exception = "org.apache.kafka.common.config.ConfigException"
+    return f"Invalid value {exception}: {reason} for configuration Invalid dynamic configuration"
 
 
 def check_connections_per_ip(most: str, overrides: str) -> None:
@@ -226,8 +269,11 @@ def check_faults_allowed(config: BrokerConfig, name: str) -> None:
 
 
 def _key_called(name: str) -> Key | None:
-    known = SUPPORTED_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or accepted_keys().get(name)
-    return known or fault_rule_key(name)
+    known = SUPPORTED_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or ignored_keys().get(name) or fault_rule_key(name)
+    if known is None and (key := unprefixed(name)) != name:
+        known = SUPPORTED_KEYS.get(key) or ignored_keys().get(key)
+        return replace(known, name=name, default=None) if known else None
+    return known
 
 
 def _rules_of_file(path: str) -> dict[str, str]:
@@ -248,9 +294,9 @@ def _may_change(name: str, text: str) -> bool:
     return True
 
 
-def _is_prefixed(name: str) -> bool:
-    """Return whether ``name`` configures one listener or a plug-in, which Kafka never reports as unknown."""
-    return name.startswith(("listener.name.", "rlmm.config.", "rsm.config.", "metrics.context."))
+def _is_of_plugin(name: str) -> bool:
+    """Return whether ``name`` configures a plug-in or its listener, which Kafka never reports as unknown."""
+    return name.startswith((LISTENER_PREFIX, "rlmm.config.", "rsm.config.", "metrics.context."))
 
 
 for _key in SUPPORTED_KEYS.values():

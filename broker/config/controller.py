@@ -8,14 +8,14 @@ class ControllerKeys:
 
     process_roles = words(
         (),
-        "What this node is: broker, controller, or both; empty for a broker that is a cluster of its own.",
+        "Roles of this node: broker, controller, or both; empty for a broker that is a cluster of its own.",
         one_of=("broker", "controller"),
     )
     controller_quorum_voters = words(
-        (), "Where the controller is, as id@host:port; of several, Gregor uses the first one only."
+        (), "Address of the controller, as id@host:port; if there are several, Gregor uses only the first."
     )
     controller_quorum_bootstrap_servers = words(
-        (), "Where the controller is, as host:port, for brokers that do not know its id."
+        (), "Address of the controller, as host:port, for brokers that do not know the controller's id."
     )
     controller_quorum_request_timeout_ms = integer(
         2000, "Milliseconds that a broker waits for an answer of the controller.", least=1
@@ -32,7 +32,7 @@ class ControllerKeys:
         60000, "Milliseconds that a broker tries to register at start, before it gives up."
     )
     controlled_shutdown_enable = boolean(
-        True, "Whether a broker that is stopped first hands its leaderships over to other brokers."
+        True, "Whether a broker moves its leaderships to other brokers before it stops."
     )
     auto_leader_rebalance_enable = boolean(True, "Whether leadership returns to preferred replicas automatically.")
     leader_imbalance_check_interval_seconds = long(

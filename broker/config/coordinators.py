@@ -48,14 +48,16 @@ class CoordinatorKeys:
     group_consumer_max_size = integer(2147483647, "Most members of a group of the consumer protocol.", least=1)
     offset_metadata_max_bytes = integer(4096, "Longest metadata text in bytes that may come with a committed offset.")
     offsets_commit_timeout_ms = integer(
-        5000, "Milliseconds that answers of a coordinator wait for the followers of its partitions.", least=1
+        5000,
+        "Milliseconds that the response of a coordinator waits for the followers of the coordinator's partitions.",
+        least=1,
     )
     offsets_retention_minutes = integer(
         10080, "Minutes that offsets are kept after their group has lost its last member.", least=1
     )
     offsets_retention_check_interval_ms = long(600000, "Milliseconds between two checks for expired offsets.", least=1)
     offsets_topic_num_partitions = integer(
-        50, "Partitions of __consumer_offsets; not to be changed once it exists.", least=1
+        50, "Partitions of __consumer_offsets; the number must not change once the topic exists.", least=1
     )
     offsets_topic_replication_factor = short(
         3, "Replicas of __consumer_offsets, but no more than there are brokers.", least=1
@@ -80,7 +82,7 @@ class CoordinatorKeys:
         update=CLUSTER_WIDE,
     )
     transaction_state_log_num_partitions = integer(
-        50, "Partitions of __transaction_state; not to be changed once it exists.", least=1
+        50, "Partitions of __transaction_state; the number must not change once the topic exists.", least=1
     )
     transaction_state_log_replication_factor = short(
         3, "Replicas of __transaction_state, but no more than there are brokers.", least=1

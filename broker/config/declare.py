@@ -8,6 +8,7 @@ and reading ``config.num_partitions`` costs no more than any attribute.
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+from ...security.password import Password
 from .keys import ConfigType, ConfigValue, Key, Update
 
 PER_BROKER: Final = Update.PER_BROKER
@@ -73,6 +74,21 @@ def string(default: str, sentence: str, **more: Any) -> str:
 def optional_string(sentence: str, **more: Any) -> str | None:
     """Declare a STRING key without a default."""
     return _declared(ConfigType.STRING, None, sentence, more)
+
+
+def optional_class(sentence: str, **more: Any) -> str | None:
+    """Declare a CLASS key without a default."""
+    return _declared(ConfigType.CLASS, None, sentence, more)
+
+
+def password(sentence: str, **more: Any) -> Password | None:
+    """Declare a PASSWORD key, whose value is never shown."""
+    return _declared(ConfigType.PASSWORD, None, sentence, more)
+
+
+def optional_words(sentence: str, **more: Any) -> tuple[str, ...] | None:
+    """Declare a LIST key without a default."""
+    return _declared(ConfigType.LIST, None, sentence, more)
 
 
 def words(default: tuple[str, ...], sentence: str, **more: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from .keys import ConfigError, ConfigType, ConfigValue, Key, Update
 FAULT_PREFIX = "gregor.fault."
 RULE_PREFIX = "gregor.fault.rule."
 ENABLE = "gregor.fault.injection.enable"
-SENTENCE = "A fault that this broker has on purpose, such as `api=Produce topic=orders delay=20ms`."
+SENTENCE = "Fault rule that this broker applies, such as `api=Produce topic=orders delay=20ms`."
 
 
 class InvalidFaultError(ConfigError):

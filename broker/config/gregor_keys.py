@@ -1,6 +1,6 @@
 """Keys that Kafka does not have; all begin with ``gregor.``."""
 
-from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, pieces, string
+from .declare import CLUSTER_WIDE, boolean, integer, long, optional_string, pieces, string, words
 
 
 class GregorKeys:
@@ -14,6 +14,35 @@ class GregorKeys:
         pattern="[A-Za-z0-9_-]*",
         otherwise="A cluster id is made of letters, digits, - and _",
     )
+    gregor_console_client_config = optional_string(
+        "Properties file with the client configurations with which the web console connects to this broker.",
+    )
+    gregor_console_hosts = words(
+        (), "Host names by which browsers may reach the web console, besides localhost and addresses."
+    )
+    gregor_console_listeners = pieces(
+        (),
+        "Addresses of the web console, as http://host:port; without a host only this machine can reach the console. "
+        "The console asks for no password.",
+    )
+    gregor_console_max_batch_bytes = integer(
+        16777216, "Largest record batch, stored and decompressed, that the web console reads.", least=4096
+    )
+    gregor_console_read_only = boolean(False, "Whether the web console refuses all changes.")
+    gregor_console_schema_dir = optional_string(
+        "Directory with Avro schemas for the web console: TOPIC-key.avsc, TOPIC-value.avsc, and ID.avsc for the ids of "
+        "a schema registry.",
+    )
+    gregor_control_hosts = words(
+        (), "Host names by which programs may reach the control port, besides localhost and addresses."
+    )
+    gregor_control_listeners = pieces(
+        (),
+        "Addresses of the control port for tests, as http://host:port; without a host only this machine can "
+        "reach the port. It asks for no password, and any program that reaches it can change and delete "
+        "topics and records.",
+    )
+    gregor_control_max_states = integer(16, "Most named states that the control port keeps.", least=1)
     gregor_create_topics = pieces(
         (),
         "Topics that are created before clients are served, as name:partitions:replication:policy; all but the name "
@@ -28,13 +57,31 @@ class GregorKeys:
     )
     gregor_gateway_advertised_listeners = pieces(
         (),
-        "Addresses, as NAME://host:port, that are told to clients who come through the default gateway of this "
-        "network, which is how a container sees whoever uses its published port; advertised.listeners wins.",
+        "Addresses, as NAME://host:port, for clients that connect through the default gateway of this "
+        "network, as the clients of a container's published port do; advertised.listeners prevails.",
+    )
+    gregor_http_max_body_bytes = integer(
+        1048576, "Most bytes of the body of a request to an HTTP listener (metrics, console).", least=1024
+    )
+    gregor_http_max_connections = integer(
+        32,
+        "Most connections of each HTTP listener; a further one disconnects the oldest without a request, else the "
+        "oldest of all.",
+        least=1,
+    )
+    gregor_http_max_header_bytes = integer(
+        16384, "Most bytes of the request line and headers of a request to an HTTP listener.", least=1024
+    )
+    gregor_http_timeout_ms = integer(
+        10000,
+        "Milliseconds in which a client of an HTTP listener must send a request, and take each 64 KiB of the answer.",
+        least=1,
     )
     gregor_load = pieces(
         (),
-        "Files of JSON lines, and directories of such files or of partitions, that are loaded into topics without "
-        "records before clients are served; a broker that is a cluster of its own can load, no other.",
+        "Files of JSON lines, and directories of such files or of partitions, that are loaded into topics "
+        "without records before clients are served; only a broker that is a cluster of its own can load "
+        "files.",
     )
     gregor_log_level = string(
         "INFO",
@@ -43,14 +90,20 @@ class GregorKeys:
     )
     gregor_message_codec_threads = integer(
         2,
-        "Threads in which large compressed batches are checked, and as many, each with a memory of its own, in which "
-        "compressed batches are converted; who finds none waits.",
+        "Threads that check large compressed batches; as many further threads, each with its own memory, "
+        "convert compressed batches. A batch waits until a thread is free.",
         least=1,
     )
     gregor_message_downconversion_chunk_bytes = integer(
         131072,
         "Bytes of stored batches that are converted at a time.",
         least=4096,
+    )
+    gregor_message_downconversion_zstd_codec = string(
+        "none",
+        "Codec that replaces zstd for consumers of Fetch v0 to v9, which cannot read zstd; with none they are refused, "
+        "as in Kafka: Fetch v0 to v3 for each such batch, v4 to v9 for topics with compression.type=zstd.",
+        one_of=("none", "gzip", "snappy", "lz4"),
     )
     gregor_message_upconversion_enable = boolean(
         True,
@@ -59,6 +112,13 @@ class GregorKeys:
     )
     gregor_metrics_listener = optional_string(
         "Address for Prometheus and probes, as http://host:port; it has /metrics, /healthz and /readyz.",
+    )
+    gregor_retention_by = string(
+        "timestamp",
+        "Time from which retention.ms counts: the timestamps of records, as in Kafka, or their receipt by the broker, "
+        "so that wrong clocks of producers neither delete records at once nor keep them for ever.",
+        one_of=("timestamp", "receipt"),
+        update=CLUSTER_WIDE,
     )
     gregor_shutdown_timeout_ms = integer(
         1500, "Milliseconds that requests in flight may take to end when the broker is stopped.", least=0

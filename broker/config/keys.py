@@ -10,13 +10,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from ...security.password import Password
+
 _TYPE_LIMITS: Final = {
     "SHORT": (-(1 << 15), (1 << 15) - 1),
     "INT": (-(1 << 31), (1 << 31) - 1),
     "LONG": (-(1 << 63), (1 << 63) - 1),
 }
 
-ConfigValue = bool | int | float | str | tuple[str, ...] | None
+ConfigValue = bool | int | float | str | Password | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
@@ -109,8 +111,10 @@ class Key:
                 value = self._double(trimmed)
             case ConfigType.STRING if not self.is_list:
                 value = trimmed
-            case ConfigType.CLASS | ConfigType.PASSWORD:
+            case ConfigType.CLASS:
                 value = trimmed
+            case ConfigType.PASSWORD:
+                value = Password(trimmed)
             case _:
                 value = tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
         self._check(value)
@@ -124,6 +128,8 @@ class Key:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, Password):
+            return value.value
         if isinstance(value, float):
             return repr(value).replace("e+", "E")
         return str(value)
@@ -154,7 +160,7 @@ class Key:
     def _check(self, value: ConfigValue) -> None:
         if isinstance(value, str | tuple):
             self._check_words((value,) if isinstance(value, str) else value)
-        elif value is not None and not isinstance(value, bool) and value != self.or_equal:
+        elif isinstance(value, int | float) and not isinstance(value, bool) and value != self.or_equal:
             self._check_range(value)
 
     def _check_words(self, values: tuple[str, ...]) -> None:

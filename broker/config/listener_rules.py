@@ -8,8 +8,7 @@ from .keys import ConfigError
 from .listeners import Endpoint, ListenerError, parse_endpoints, parse_protocol_map, security_protocol
 from .table import SupportedKeys
 
-SERVED_PROTOCOLS = ("PLAINTEXT",)
-ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (what must not be advertised)
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (addresses that must not be advertised)
 
 
 def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
@@ -29,11 +28,6 @@ def check_listeners(config: SupportedKeys, *, is_broker: bool) -> None:
         raise ConfigError(str(error)) from None
     if is_broker and not protocols:
         raise ConfigError("listeners names no listener for clients: add one, PLAINTEXT://localhost:9092 for example")
-    for name, protocol in protocols.items():
-        if protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(
-                f"listener {name} has the security protocol {protocol}, which Gregor does not serve yet: use PLAINTEXT"
-            )
     _check_advertised("advertised.listeners", advertised, protocols)
     _check_advertised("gregor.gateway.advertised.listeners", by_gateway, protocols)
 

@@ -35,9 +35,12 @@ class Endpoint:
 
 
 def parse_endpoints(key: str, items: Iterable[str]) -> list[Endpoint]:
-    """Return the endpoints in the value of the configuration ``key``. Raises ListenerError for a malformed one."""
+    """Return the endpoints in the value of the configuration ``key``; empty items are skipped, as in Kafka (`Csv`).
+
+    Raises ListenerError for a malformed one.
+    """
     endpoints = []
-    for item in items:
+    for item in filter(str.strip, items):
         found = ENDPOINT.fullmatch(item.strip())
         if found is None or not 0 <= int(found["port"]) <= 65535:
             raise ListenerError(f"{key}: {item!r} is not of the form NAME://host:port")

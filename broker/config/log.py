@@ -25,7 +25,7 @@ class LogKeys:
     num_partitions = integer(1, "Partitions of a topic that is created without a count.", least=1)
     default_replication_factor = integer(1, "Replicas of a topic that is created without a count.")
     min_insync_replicas = integer(
-        1, "In-sync replicas without which a write with acks=all is refused.", least=1, update=CLUSTER_WIDE
+        1, "Number of in-sync replicas below which a write with acks=all is refused.", least=1, update=CLUSTER_WIDE
     )
     compression_type = string(
         "producer",
@@ -52,7 +52,7 @@ class LogKeys:
     )
     log_message_timestamp_type = string(
         "CreateTime",
-        "Whether a record's timestamp is set by the producer or at its append.",
+        "Whether the timestamp of a record is set by the producer or by the broker at the append.",
         one_of=("CreateTime", "LogAppendTime"),
         update=CLUSTER_WIDE,
     )
@@ -75,14 +75,14 @@ class LogKeys:
         update=CLUSTER_WIDE,
     )
     log_segment_bytes = integer(
-        1073741824, "Size in bytes at which a new segment is begun.", least=14, update=CLUSTER_WIDE
+        1073741824, "Size in bytes at which the log begins a new segment.", least=14, update=CLUSTER_WIDE
     )
     log_roll_ms = optional_long(
-        "Age in milliseconds at which a new segment is begun; prevails over log.roll.hours.",
+        "Age in milliseconds at which the log begins a new segment; prevails over log.roll.hours.",
         least=1,
         update=CLUSTER_WIDE,
     )
-    log_roll_hours = integer(168, "Age in hours at which a new segment is begun.", least=1)
+    log_roll_hours = integer(168, "Age in hours at which the log begins a new segment.", least=1)
     log_roll_jitter_ms = optional_long(
         "Most milliseconds to take at random from a segment's age limit; prevails over log.roll.jitter.hours.",
         least=0,
@@ -100,19 +100,20 @@ class LogKeys:
     )
     log_retention_minutes = optional_integer("Minutes that records are kept; prevails over log.retention.hours.")
     log_retention_hours = integer(168, "Hours that records are kept, -1 for ever.")
-    log_retention_bytes = long(-1, "Bytes that each partition keeps; -1 sets no bound.", update=CLUSTER_WIDE)
+    log_retention_bytes = long(-1, "Bytes that each partition keeps, -1 for no limit.", update=CLUSTER_WIDE)
     log_retention_check_interval_ms = long(
         300000, "Milliseconds between two checks for segments that retention may delete.", least=1
     )
     log_local_retention_ms = long(
         -2,
-        "Milliseconds that records stay on this broker once tiered storage has them; no effect without it.",
+        "Milliseconds that records stay on this broker once tiered storage has them; without effect if tiered"
+        " storage is off.",
         least=-2,
         update=CLUSTER_WIDE,
     )
     log_local_retention_bytes = long(
         -2,
-        "Bytes that stay on this broker once tiered storage has them; no effect without it.",
+        "Bytes that stay on this broker once tiered storage has them; without effect if tiered storage is off.",
         least=-2,
         update=CLUSTER_WIDE,
     )
@@ -125,11 +126,11 @@ class LogKeys:
     delete_topic_enable = boolean(True, "Whether topics may be deleted.")
     log_cleanup_policy = words(
         ("delete",),
-        "What happens to old records: deleted, or compacted to the last one of each key.",
+        "Cleanup policy of old records: delete them, or compact the log to the last record of each key.",
         one_of=("compact", "delete"),
         update=CLUSTER_WIDE,
     )
-    log_cleaner_enable = boolean(True, "Whether topics with compaction are compacted at all.")
+    log_cleaner_enable = boolean(True, "Whether the broker compacts topics whose cleanup policy is compact.")
     log_cleaner_threads = integer(1, "Logs that may be compacted at the same time.", least=0, update=CLUSTER_WIDE)
     log_cleaner_backoff_ms = long(
         15000, "Milliseconds until the next check if no log needs compaction.", least=0, update=CLUSTER_WIDE
@@ -145,16 +146,16 @@ class LogKeys:
     )
     log_cleaner_min_cleanable_ratio = double(
         0.5,
-        "Least share of a log that must be uncompacted before it is compacted.",
+        "Smallest uncompacted share of a log at which the log is compacted.",
         least=0,
         most=1,
         update=CLUSTER_WIDE,
     )
     log_cleaner_min_compaction_lag_ms = long(
-        0, "Milliseconds that a record stays uncompacted at least.", least=0, update=CLUSTER_WIDE
+        0, "Shortest time in milliseconds that a record stays uncompacted.", least=0, update=CLUSTER_WIDE
     )
     log_cleaner_max_compaction_lag_ms = long(
-        _NO_LIMIT, "Milliseconds that a record stays uncompacted at most.", least=1, update=CLUSTER_WIDE
+        _NO_LIMIT, "Longest time in milliseconds that a record stays uncompacted.", least=1, update=CLUSTER_WIDE
     )
     log_cleaner_delete_retention_ms = long(
         86400000, "Milliseconds that compaction keeps the tombstone of a deleted key.", least=0, update=CLUSTER_WIDE
@@ -172,7 +173,7 @@ class LogKeys:
     )
     producer_id_expiration_ms = integer(
         86400000,
-        "Milliseconds after its last write at which a partition removes the state of an idempotent producer.",
+        "Milliseconds without a write after which a partition removes the state of an idempotent producer.",
         least=1,
         update=CLUSTER_WIDE,
     )

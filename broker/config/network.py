@@ -18,7 +18,9 @@ class NetworkKeys:
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         "Security protocol of each listener name, as NAME:PROTOCOL.",
     )
-    controller_listener_names = pieces((), "Listeners for controllers only; a broker on its own does not open them.")
+    controller_listener_names = pieces(
+        (), "Listeners of the controller; a broker that is a cluster of its own does not open them."
+    )
     socket_request_max_bytes = integer(
         104857600, "Largest request in bytes; a client that announces a larger one is disconnected.", least=1
     )
@@ -43,7 +45,7 @@ class NetworkKeys:
         2147483647, "Connections accepted per second, over all listeners.", least=0, update=CLUSTER_WIDE
     )
     fetch_max_bytes = integer(
-        57671680, "Most bytes that one Fetch may return, whatever the client requests.", least=1024
+        57671680, "Most bytes that one Fetch may return, even if the client requests more.", least=1024
     )
     max_incremental_fetch_session_cache_slots = integer(
         1000, "Most incremental fetch sessions (KIP-227) that the broker keeps.", least=0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .keys import ConfigError
+from .listener_security import listener_text
 from .listeners import Endpoint, ListenerError, parse_endpoints, parse_protocol_map, security_protocol
 from .table import SupportedKeys
 
@@ -100,17 +101,38 @@ def inter_broker_listener(config: SupportedKeys) -> str:
         if wanted not in names:
             raise ConfigError(f"inter.broker.listener.name must be a listener name defined in listeners, not {wanted}")
         return wanted
-    return "PLAINTEXT" if "PLAINTEXT" in names or not names else names[0]
+    by_protocol = config.security_inter_broker_protocol
+    return by_protocol if by_protocol in names or not names else names[0]
+
+
+def controller_protocols(config: SupportedKeys) -> dict[str, str]:
+    """Return the security protocols by listener; that of the listener CONTROLLER is PLAINTEXT by default."""
+    return {"CONTROLLER": "PLAINTEXT", **parse_protocol_map(config.listener_security_protocol_map)}
 
 
 def _controller_listener(config: SupportedKeys) -> Endpoint | None:
     controllers = {name.upper() for name in config.controller_listener_names}
-    protocols = {"CONTROLLER": "PLAINTEXT", **parse_protocol_map(config.listener_security_protocol_map)}
+    protocols = controller_protocols(config)
     for endpoint in parse_endpoints("listeners", config.listeners):
-        # Kafka's sample files have TLS listeners for controllers that no other node uses: such files must still work.
-        if endpoint.name in controllers and security_protocol(endpoint.name, protocols) == "PLAINTEXT":
+        if endpoint.name in controllers and _is_secured(
+            config, endpoint.name, security_protocol(endpoint.name, protocols)
+        ):
             return endpoint
     return None
+
+
+def _is_secured(config: SupportedKeys, name: str, protocol: str) -> bool:
+    """Return whether a controller's listener has what its protocol needs.
+
+    Kafka's sample files have TLS listeners for controllers that no other node uses: such files must still work.
+    """
+    has_certificate = bool(
+        listener_text(config, name, "ssl.keystore.location") or listener_text(config, name, "ssl.keystore.key")
+    )
+    has_mechanism = listener_text(config, name, "sasl.enabled.mechanisms") not in (None, "", "GSSAPI")
+    return (has_certificate or protocol in ("PLAINTEXT", "SASL_PLAINTEXT")) and (
+        has_mechanism or protocol in ("PLAINTEXT", "SSL")
+    )
 
 
 def _voter(text: str) -> Voter:

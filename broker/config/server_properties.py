@@ -6,25 +6,33 @@ import difflib
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from .accepted import accepted_keys
+from .authorization import AuthorizationKeys
 from .cluster import ClusterKeys
 from .controller import ControllerKeys
 from .coordinators import CoordinatorKeys
+from .gateway_keys import GatewayKeys
 from .gregor_keys import GregorKeys
+from .ignored_keys import ignored_keys
 from .keys import Key, Update
 from .log import LogKeys
 from .network import NetworkKeys
 from .replication import ReplicationKeys
+from .security_keys import SecurityKeys
 from .table import SECTIONS, SUPPORTED_KEYS, section_keys
+from .zookeeper_keys import ZooKeeperKeys
 
 TITLES: dict[type, str] = {
     ClusterKeys: "The node and its cluster",
     ControllerKeys: "The controller, and the brokers that follow it",
     ReplicationKeys: "Replication: copies of partitions on several brokers",
     NetworkKeys: "Listeners, connections, requests",
+    SecurityKeys: "Encryption and authentication (for one listener: listener.name.NAME.KEY)",
     LogKeys: "Topics and their logs (most are defaults that a topic may override)",
     CoordinatorKeys: "Groups, offsets, transactions",
-    GregorKeys: "What only Gregor has",
+    AuthorizationKeys: "Authorization",
+    GregorKeys: "Keys that only Gregor has",
+    ZooKeeperKeys: "ZooKeeper's protocol, for consumers of Kafka 0.8 and 0.9",
+    GatewayKeys: "The gateway (docs/gateway.md)",
 }
 UPDATES = {
     Update.READ_ONLY: "",
@@ -54,14 +62,29 @@ def described(words: Iterable[str] = ()) -> Iterator[str]:
             yield f"{_assignment(key)}\n    {key.sentence} ({'; '.join(notes)})"
 
 
+def as_objects(words: Iterable[str] = ()) -> Iterator[dict[str, object]]:
+    """Yield the keys that `described` describes, as JSON objects."""
+    wanted = list(words)
+    for key in SUPPORTED_KEYS.values():
+        if not key.internal and (not wanted or any(word in key.name for word in wanted)):
+            yield {
+                "name": key.name,
+                "type": key.type.name,
+                "default": key.render(key.default),
+                "valid_values": key.valid_values or None,
+                "update": key.update.name.lower(),
+                "description": key.sentence,
+            }
+
+
 def why_none(word: str) -> str | None:
     """Return a message why no key is described for ``word``; None if some are."""
     if any(word in key.name for key in SUPPORTED_KEYS.values() if not key.internal):
         return None
-    accepted = [name for name in accepted_keys() if word in name]
-    if accepted:
-        return f"{', '.join(accepted)}: accepted for Kafka's sake, without effect"
-    nearest = difflib.get_close_matches(word, [*SUPPORTED_KEYS, *accepted_keys()], n=1)
+    ignored = [name for name in ignored_keys() if word in name]
+    if ignored:
+        return f"{', '.join(ignored)}: accepted for Kafka's sake, without effect"
+    nearest = difflib.get_close_matches(word, [*SUPPORTED_KEYS, *ignored_keys()], n=1)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"no configuration has {word} in its name{hint}"
 

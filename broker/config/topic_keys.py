@@ -1,4 +1,4 @@
-"""The configuration of one topic: Kafka's 36 keys, most of which share type, range and sentence with a broker key.
+"""The configuration of one topic: Kafka's 36 keys and one of Gregor's; most share type and range with a broker key.
 
 Kafka's ``LogConfig`` and ``ServerTopicConfigSynonyms`` define the broker keys that are a topic's fallbacks.
 """
@@ -68,6 +68,7 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
         _like("flush.messages", "log.flush.interval.messages"),
         _like("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", default=_NO_LIMIT, least=0),
         _throttled("follower.replication.throttled.replicas", "follower's"),
+        _like("gregor.retention.by", "gregor.retention.by"),
         _like("index.interval.bytes", "log.index.interval.bytes"),
         _throttled("leader.replication.throttled.replicas", "leader's"),
         _like("local.retention.bytes", "log.local.retention.bytes"),
@@ -85,10 +86,16 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
         _like("min.insync.replicas", "min.insync.replicas"),
         _like("preallocate", "log.preallocate"),
         _alone(
-            "remote.log.copy.disable", ConfigType.BOOLEAN, False, "Whether tiered storage gets no more of the topic."
+            "remote.log.copy.disable",
+            ConfigType.BOOLEAN,
+            False,
+            "Whether no further records of the topic are copied to tiered storage.",
         ),
         _alone(
-            "remote.log.delete.on.disable", ConfigType.BOOLEAN, False, "Whether tiered data goes with tiered storage."
+            "remote.log.delete.on.disable",
+            ConfigType.BOOLEAN,
+            False,
+            "Whether a topic's data in tiered storage is deleted when tiered storage is switched off for the topic.",
         ),
         _alone("remote.storage.enable", ConfigType.BOOLEAN, False, "Tiered storage, which Gregor does not offer."),
         _like("retention.bytes", "log.retention.bytes"),
@@ -115,7 +122,7 @@ TOPIC_KEYS: Final[dict[str, TopicKey]] = {
             "log.roll.ms",
             "log.roll.hours",
             default=_WEEK_MS,
-            sentence="Age in milliseconds at which a new segment is begun.",
+            sentence="Age in milliseconds at which the log begins a new segment.",
         ),
         _like("unclean.leader.election.enable", "unclean.leader.election.enable"),
     )

@@ -33,7 +33,7 @@ from ..config import BrokerConfig
 from ..metadata.changes import BrokerConfigChanged, MetadataChange, TopicConfigChanged
 from ..metadata.state import BrokerState, ClusterState, PartitionState, TopicState
 from ..metadata.store import MetadataStore
-from . import directories, in_sync, liveness, registration
+from . import directories, elections, in_sync, liveness, registration
 from .sessions import BrokerSessions, Session
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,8 @@ class Controller:
         self._sessions = BrokerSessions(config.broker_session_timeout_ms / 1000)
         self._new_session = trio.Event()
         self._new_configs = trio.Event()
+        self.unclean_election_count = 0
+        """Leaders elected since the start that were not in sync."""
         metadata.subscribe(self._note)
 
     @property
@@ -135,7 +137,9 @@ class Controller:
         """Commit the decided records, if there are any. Raises BrokerError KAFKA_STORAGE_ERROR."""
         decided = list(records)
         if decided:
+            unclean_count = elections.unclean_elections(self._state, decided)
             self._metadata.commit(decided)
+            self.unclean_election_count += unclean_count
 
     def _allows_unclean(self, topic: TopicState) -> bool:
         own = topic.configs.get(UNCLEAN_ELECTION)

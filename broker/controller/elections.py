@@ -14,7 +14,8 @@ from uuid import UUID
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.cluster_metadata_records import PartitionChangeRecord
-from ..metadata.state import NO_CHANGE, NO_LEADER, PartitionState
+from ...protocol.schema import Message
+from ..metadata.state import NO_CHANGE, NO_LEADER, ClusterState, PartitionState
 
 MayLead = Callable[[int], bool]
 """Tells whether a broker is active (registered, not fenced, not in shutdown) and still has its replica."""
@@ -97,6 +98,17 @@ def electing(topic_id: UUID, partition: PartitionState, may_lead: MayLead, elect
             "Eligible topic partition leaders are not available.",
         )
     return record
+
+
+def unclean_elections(state: ClusterState, records: Iterable[Message]) -> int:
+    """Return how many of the records give a partition a leader that was not in sync (Kafka `electionWasClean`)."""
+    count = 0
+    for record in records:
+        if isinstance(record, PartitionChangeRecord) and record.leader >= 0:
+            topic = state.topics_by_id.get(record.topic_id)
+            known = topic.partitions[record.partition_id] if topic is not None else None
+            count += known is not None and record.leader not in known.isr
+    return count
 
 
 def changes_anything(record: PartitionChangeRecord) -> bool:

@@ -44,6 +44,7 @@ def cancelling(topic_id: UUID, partition: PartitionState, may_lead: MayLead) -> 
     isr = [node_id for node_id in partition.isr if node_id in replicas]
     if not isr:
         raise BrokerError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "No replica of before the reassignment is in sync: it cannot be ended"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "No replica from before the reassignment is in sync: the reassignment cannot be cancelled",
         )
     return change_of(topic_id, partition, may_lead, target=Target(isr=isr, replicas=replicas, adding=[], removing=[]))

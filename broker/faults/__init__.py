@@ -10,7 +10,7 @@
             |
     request_faults.py   a `Dispatcher` that delays, refuses, stalls, hangs up, cuts answers (`cut_answer.py`)
             |
-    ../refusals.py  an error code in the right fields of any API's response (`message_places.py`: what these are)
+    protocol/refusals.py  an error code in the right fields of any API's response (`message_places.py`: places there)
 
 Nothing of this is loaded, and no request pays for it, unless ``gregor.fault.injection.enable=true``.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ...storage.disk import paths
-from ...storage.disk.files import Buffer, Files, MappedTable, StoredFile
+from ...storage.disk.files import Buffer, Files, ForwardedFiles, MappedTable, StoredFile
 from .rule import DiskOperation
 
 
@@ -21,7 +21,7 @@ class DiskPlace(NamedTuple):
     directory: str
     """The log directory, absolute."""
     topic: str | None
-    """None for the log directory's own files."""
+    """Topic of the file, None for the log directory's own files."""
     partition: int | None
 
 
@@ -29,22 +29,12 @@ Strike: TypeAlias = Callable[[DiskOperation, DiskPlace], None]
 """Called before each operation; it may block, and raise OSError."""
 
 
-class FaultyFiles:
+class FaultyFiles(ForwardedFiles):
     """A `Files` whose operations rules may delay or fail."""
 
     def __init__(self, files: Files, strike: Strike) -> None:
-        self._files = files
+        super().__init__(files)
         self._strike = strike
-        self.read = files.read
-        self.list = files.list
-        self.exists = files.exists
-        self.is_directory = files.is_directory
-        self.size = files.size
-        self.modified_ms = files.modified_ms
-        self.make_directory = files.make_directory
-        self.rename = files.rename
-        self.remove = files.remove
-        self.remove_tree = files.remove_tree
 
     def open(self, path: str, *, create: bool = False) -> FaultyFile:
         """Open a file as `Files.open` does; creating a file counts as an append."""

@@ -51,11 +51,11 @@ class Occasions:
     seed: int = 0
     """The seed of the random choices, which depend only on it and the rule's name."""
     first: int | None = None
-    """At most this many times."""
+    """Largest number of times that the rule has an effect."""
     from_ms: float = 0.0
-    """Only after this time since the rule was set (or since its period started)."""
+    """Time in ms after which the rule has an effect, since the rule was set or its period started."""
     until_ms: float | None = None
-    """Only until this time since the same start."""
+    """Time in ms until which the rule has an effect, since the same start."""
     period_ms: float | None = None
     """Start again after this time."""
 

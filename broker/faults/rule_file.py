@@ -4,8 +4,8 @@
       slow-produce: {api: Produce, topic: orders, delay: 20ms}
       lost-acknowledgements: api=Produce disconnect at=answer first=3
 
-A rule is a mapping of its words or their text. YAML needs PyYAML (`pip install 'gregor[faults]'`); JSON, which is YAML
-too, needs nothing.
+A rule is a mapping of its words or their text. YAML needs PyYAML (`pip install 'gregor-broker[faults]'`); JSON, which
+is YAML too, needs nothing.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def _parsed(path: str, text: str) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             if path.endswith(".json"):
-                raise FaultRuleError(f"{path} is no JSON: {error}") from None
+                raise FaultRuleError(f"{path} is not JSON: {error}") from None
     try:
         import yaml
     except ImportError:
         raise FaultRuleError(
-            f"reading {path} needs PyYAML: pip install 'gregor[faults]', or write the file in JSON"
+            f"reading {path} needs PyYAML: pip install 'gregor-broker[faults]', or write the file in JSON"
         ) from None
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise FaultRuleError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise FaultRuleError(f"{path} is not YAML: {' '.join(str(error).split())}") from None

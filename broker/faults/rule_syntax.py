@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from ...protocol.apis import AnyApiKey, ApiKey, ControllerApiKey, GregorApiKey
+from ...protocol.apis import AnyApiKey, ApiKey, ControllerApiKey, GregorApiKey, api_name
 from ...protocol.errors import ErrorCode
 from .rule import Action, DiskOperation, FaultRule, Moment, Occasions
 
@@ -123,7 +123,7 @@ def rule_of_words(words: Mapping[str, str]) -> FaultRule:
         occasions=_occasions(words),
     )
     if action is Action.TRUNCATE and rule.moment is Moment.REQUEST:
-        raise FaultRuleError("truncate is about answers: leave out at=request")
+        raise FaultRuleError("truncate works on answers only: leave out at=request")
     return rule
 
 
@@ -131,7 +131,7 @@ def format_rule(rule: FaultRule) -> str:
     """Return the text that `parse_rule` parses to the same rule."""
     occasions = rule.occasions
     values: dict[str, object] = {
-        "api": ",".join(sorted(api.name.title().replace("_", "") for api in rule.apis)),
+        "api": ",".join(sorted(api_name(api) for api in rule.apis)),
         "topic": ",".join(rule.topics),
         "partition": ",".join(map(str, sorted(rule.partitions))),
         "client": ",".join(rule.clients),
@@ -184,7 +184,7 @@ def _words_of_text(text: str) -> dict[str, str]:
     for part in parts:
         word, equals, value = part.partition("=")
         if word in words:
-            raise FaultRuleError(f"{word} is there twice: give several values as {word}=A,B")
+            raise FaultRuleError(f"{word} is given twice: give several values as {word}=A,B")
         if equals and not value:
             raise FaultRuleError(f"{word} needs a value")
         words[word] = value
@@ -195,7 +195,7 @@ def _words_of_json(text: str) -> dict[str, str]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FaultRuleError(f"this begins like JSON and is none: {error}") from None
+        raise FaultRuleError(f"this begins as JSON does, but is not JSON: {error}") from None
     return words_of_mapping(values)
 
 
@@ -205,21 +205,21 @@ def _words_of_json(text: str) -> dict[str, str]:
 def _action(words: Mapping[str, str]) -> Action:
     given = [word for word in ACTIONS if word in words]
     if len(given) != 1:
-        said = f"not {' and '.join(given)} at once" if given else "and this says none of them"
-        raise FaultRuleError(f"a rule does one of {', '.join(ACTIONS)}, {said}")
+        said = f"not both {' and '.join(given)}" if given else "and this rule has none"
+        raise FaultRuleError(f"a rule has one action of {', '.join(ACTIONS)}, {said}")
     return Action(given[0])
 
 
 def _check_company(words: Mapping[str, str], action: Action, disk: DiskOperation | None) -> None:
     if disk is None:
         if "dir" in words:
-            raise FaultRuleError("dir is about disks: say disk=append, disk=fsync or disk=read as well")
+            raise FaultRuleError("dir needs disk=append, disk=fsync or disk=read")
         return
     if action not in (Action.DELAY, Action.ERROR):
-        raise FaultRuleError(f"a disk can be slow (delay) or fail (error), not {action.value}")
+        raise FaultRuleError(f"with disk only delay and error can be used, not {action.value}")
     for word in ("api", "client", "listener", "broker", "isolate", "at"):
         if word in words:
-            raise FaultRuleError(f"{word} is about requests and does not go with disk")
+            raise FaultRuleError(f"{word} is for requests and cannot be used with disk")
 
 
 def _occasions(words: Mapping[str, str]) -> Occasions:
@@ -267,7 +267,7 @@ def _list(words: Mapping[str, str], word: str) -> tuple[str, ...]:
         return ()
     values = tuple(value.strip() for value in words[word].split(","))
     if not all(values):
-        raise FaultRuleError(f"{word}={words[word]}: there is nothing beside a comma")
+        raise FaultRuleError(f"{word}={words[word]}: a value before or after a comma is missing")
     return values
 
 
@@ -285,7 +285,7 @@ def _one_of(choices: type[T]) -> Callable[[str], T]:
 def _api(text: str) -> AnyApiKey:
     key = API_KEYS.get(text.replace("_", "").lower())
     if key is None:
-        names = [key.name.title().replace("_", "") for key in API_KEYS.values()]
+        names = [api_name(key) for key in API_KEYS.values()]
         raise FaultRuleError(f"api={text}: Kafka has no such API{_nearest(text, names)}")
     return key
 
@@ -334,7 +334,7 @@ def _delay_range(text: str) -> tuple[float, float]:
     low_ms = parse_time_ms(low)
     high_ms = parse_time_ms(high) if dots else low_ms
     if high_ms < low_ms:
-        raise FaultRuleError("the shorter delay comes first")
+        raise FaultRuleError("the shorter delay must be first")
     return low_ms, high_ms
 
 

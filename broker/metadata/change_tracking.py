@@ -5,10 +5,11 @@ The controller's own changes and those that a broker reads from the controller's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from ...protocol.messages.cluster_metadata_records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -16,12 +17,14 @@ from ...protocol.messages.cluster_metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
 from ...protocol.schema import Message
 from .changes import (
+    AclsChanged,
     BrokerConfigChanged,
     BrokersChanged,
     ClientMetricsChanged,
@@ -47,6 +50,8 @@ class ChangeTracker:
         self._first_new_partition: dict[UUID, int] = {}
         self._changed_partitions: dict[UUID, set[int]] = {}
         self._configured_topics: dict[str, None] = {}
+        self._acls_before: dict[UUID, AccessControlEntryRecord | None] = {}
+        """The ACL with each id that a record of the batch names, as the ACL was before the batch."""
         self._others: dict[MetadataChange, None] = {}
 
     def apply(self, record: Message) -> None:
@@ -66,6 +71,8 @@ class ChangeTracker:
                 self._note_config(record)
             case ClientQuotaRecord():
                 self._others[QuotasChanged()] = None
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                self._acls_before.setdefault(record.id, self._state.acls.get(record.id))
             case FeatureLevelRecord():
                 self._others[FeaturesChanged()] = None
             case RegisterBrokerRecord() | UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
@@ -106,6 +113,19 @@ class ChangeTracker:
             if topic is not None and topic.topic_id not in self._new_topics:
                 yield TopicConfigChanged(topic)
         yield from (change for change in self._others if not isinstance(change, BrokersChanged))
+        if self._acls_before:
+            after = {acl_id: self._state.acls[acl_id] for acl_id in self._acls_before if acl_id in self._state.acls}
+            yield _acls_changed({k: acl for k, acl in self._acls_before.items() if acl is not None}, after)
+
+
+def _acls_changed(
+    before: Mapping[UUID, AccessControlEntryRecord], after: Mapping[UUID, AccessControlEntryRecord]
+) -> AclsChanged:
+    """Return the difference between two sets of ACLs, by id."""
+    return AclsChanged(
+        added=tuple(acl for acl_id, acl in after.items() if before.get(acl_id) is not acl),
+        removed=tuple(acl for acl_id, acl in before.items() if after.get(acl_id) is not acl),
+    )
 
 
 def differences(before: ClusterState, after: ClusterState) -> Iterator[MetadataChange]:
@@ -130,3 +150,4 @@ def differences(before: ClusterState, after: ClusterState) -> Iterator[MetadataC
             if known.configs != topic.configs:
                 yield TopicConfigChanged(topic)
     yield from (BrokerConfigChanged(), QuotasChanged(), ClientMetricsChanged(), FeaturesChanged())
+    yield _acls_changed(before.acls, after.acls)

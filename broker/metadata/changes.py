@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...protocol.messages.cluster_metadata_records import AccessControlEntryRecord
 from .state import TopicState
 
 
@@ -64,6 +65,14 @@ class ClientMetricsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AclsChanged:
+    """A change of the access control lists: the records that came into force and those that are in force no more."""
+
+    added: tuple[AccessControlEntryRecord, ...]
+    removed: tuple[AccessControlEntryRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FeaturesChanged:
     """A change of finalized feature levels."""
 
@@ -77,6 +86,7 @@ MetadataChange: TypeAlias = (
     | BrokerConfigChanged
     | QuotasChanged
     | ClientMetricsChanged
+    | AclsChanged
     | FeaturesChanged
 )
 Subscriber: TypeAlias = Callable[[MetadataChange], None]

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ..config import BrokerConfig
-from ..config.accepted import accepted_keys
 from ..config.dynamic_only import DYNAMIC_ONLY_KEYS
 from ..config.fault_keys import RULE_PREFIX
+from ..config.ignored_keys import ignored_keys
 from ..config.keys import Key, Update
+from ..config.listener_security import unprefixed
 from ..config.table import SUPPORTED_KEYS
 from ..config.topic_keys import TOPIC_KEYS
 
@@ -80,12 +81,15 @@ def describe_topic(config: BrokerConfig, own: Mapping[str, str]) -> Iterator[Con
 def describe_broker(config: BrokerConfig) -> Iterator[ConfigEntry]:
     """Yield all keys of this broker, including ignored ones; internal keys are left out, as in Kafka."""
     rules = (config.key(RULE_PREFIX + name) for name in config.fault_rules)
-    for key in (*SUPPORTED_KEYS.values(), *accepted_keys().values(), *filter(None, rules)):
+    for key in (*SUPPORTED_KEYS.values(), *ignored_keys().values(), *filter(None, rules)):
         if not key.internal or config.is_set(key.name):
             yield _broker_entry(config, key)
     yield from (_broker_entry(config, key) for key in DYNAMIC_ONLY_KEYS.values() if config.is_set(key.name))
     for name in {*config.properties, *config.cluster_overrides, *config.broker_overrides}:
-        if config.key(name) is None:
+        known = config.key(name)
+        if known is not None and unprefixed(name) != name:
+            yield _broker_entry(config, known)
+        elif known is None:
             synonyms = _broker_synonyms(config, name)
             # An unknown key may be a plug-in's password.
             yield ConfigEntry(name, None, synonyms[0].source, read_only=True, sensitive=True, synonyms=synonyms)

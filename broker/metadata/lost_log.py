@@ -56,7 +56,8 @@ def warn_of_loss(logs: LogManager) -> None:
     if end == 0 and partition_count:
         state = "is empty" if log is not None else "is in none of log.dirs"
         logger.warning(
-            "%s-0 %s, and %d partitions are: topics are taken over with the broker's default configuration. "
+            "%s-0 %s, and %d partitions are in them: topics are created from these partitions with "
+            "the broker's default configuration. "
             "If this broker had topic or broker configurations, quotas, SCRAM credentials or features, they are lost",
             CLUSTER_METADATA,
             state,
@@ -64,7 +65,7 @@ def warn_of_loss(logs: LogManager) -> None:
         )
     elif known_end is not None and end < known_end:
         logger.warning(
-            "%s-0 ends at offset %d and was on the disk up to offset %d: what was changed last is lost",
+            "%s-0 ends at offset %d and was on the disk up to offset %d: the latest changes are lost",
             CLUSTER_METADATA,
             end,
             known_end,

@@ -17,6 +17,7 @@ from ...protocol.records import v2
 from ...protocol.records.control import ControlType, encode_key
 from ...protocol.records.record import Record
 from ...protocol.schema import Message
+from ...protocol.unsigned_varint import read_unsigned_varint
 
 FRAME_VERSION = 1
 WRITTEN_VERSIONS: Mapping[type[Message], int] = {
@@ -38,26 +39,13 @@ def encode_record(record: Message) -> bytes:
 
 def decode_record(value: bytes | memoryview) -> Message | None:
     """Return the record in a frame; None for an unknown type. Raises DecodeError, BrokerError (version)."""
-    frame_version, position = _unsigned_varint(value, 0)
+    frame_version, position = read_unsigned_varint(value, 0)
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata frame version {frame_version}")
-    number, position = _unsigned_varint(value, position)
-    version, position = _unsigned_varint(value, position)
+    number, position = read_unsigned_varint(value, position)
+    version, position = read_unsigned_varint(value, position)
     record_class = RECORD_TYPES.get(number)
     return None if record_class is None else decode(record_class, memoryview(value)[position:], version)
-
-
-def _unsigned_varint(value: bytes | memoryview, position: int) -> tuple[int, int]:
-    number = 0
-    for shift in range(0, 35, 7):
-        if position >= len(value):
-            break
-        byte = value[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-    raise DecodeError("a metadata frame is cut short")
 
 
 def record_batch(records: Sequence[Message], base_offset: int, now_ms: int, epoch: int) -> bytes:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import CLUSTER_METADATA
+from ...protocol.topic_partition import TopicPartition
 from ...storage.clock import SystemClock
 from ...storage.disk import checkpoints, paths
 from ...storage.disk.files import OsFiles
@@ -24,7 +25,7 @@ from ...storage.log.partition_log import PartitionLog
 from .log import MetadataLog
 from .state import ClusterState
 
-NAME = paths.TopicPartition(CLUSTER_METADATA, 0)
+NAME = TopicPartition(CLUSTER_METADATA, 0)
 SNAPSHOT_SUFFIX = ".checkpoint"
 COPIED_SUFFIXES = (paths.LOG, SNAPSHOT_SUFFIX)
 COPIED_NAMES = (paths.LEADER_EPOCH_CHECKPOINT, paths.PARTITION_METADATA)
@@ -128,8 +129,8 @@ def _check_histories(staged: Sequence[_Staged]) -> None:
         offset, batch = last
         if not longest.metadata.read(offset, len(batch)).startswith(batch):
             raise _refused(
-                f"the metadata in {shorter.copy.source} is not a prefix of that in {longest.copy.source}: they come "
-                "from two histories. Name the brokers of one of them only"
+                f"the metadata in {shorter.copy.source} is not a prefix of that in {longest.copy.source}: they "
+                "are logs of two controllers. Name only brokers that followed the same one"
             )
 
 
@@ -158,7 +159,7 @@ def _common_cluster_id(files: OsFiles, sources: Sequence[str]) -> str:
             raise _refused(f"{source} has no {paths.partition_directory(*NAME)}: name a broker's log directory")
         cluster_id = checkpoints.read_properties(files, f"{source}/{paths.META_PROPERTIES}").get("cluster.id")
         if cluster_id is None:
-            raise _refused(f"{source}/{paths.META_PROPERTIES} tells no cluster.id")
+            raise _refused(f"{source}/{paths.META_PROPERTIES} has no cluster.id")
         found[cluster_id] = source
     if len(found) > 1:
         listed = ", ".join(f"{source} to {cluster_id}" for cluster_id, source in found.items())

@@ -1,4 +1,4 @@
-"""The state of the metadata log: topics, configurations, quotas, credentials, features.
+"""The state of the metadata log: topics, configurations, quotas, credentials, ACLs, features.
 
 Only records change the state (:meth:`ClusterState.apply`): at replay, at a change, and on a broker that follows the
 controller's log. :meth:`ClusterState.records` is the inverse: the shortest log with this state.
@@ -14,16 +14,20 @@ from uuid import UUID
 
 from ...protocol.internal_topics import is_internal
 from ...protocol.messages.cluster_metadata_records import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -131,6 +135,9 @@ class ClusterState:
         name."""
         self.quotas: dict[Entity, dict[str, float]] = {}
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        self.tokens: dict[str, DelegationTokenRecord] = {}
+        """Delegation tokens, by id."""
+        self.acls: dict[UUID, AccessControlEntryRecord] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.removed_topic_ids: set[UUID] = set()
@@ -148,6 +155,10 @@ class ClusterState:
             ClientQuotaRecord: self._set_quota,
             UserScramCredentialRecord: self._set_scram,
             RemoveUserScramCredentialRecord: self._remove_scram,
+            DelegationTokenRecord: self._set_token,
+            RemoveDelegationTokenRecord: self._remove_token,
+            AccessControlEntryRecord: self._add_acl,
+            RemoveAccessControlEntryRecord: self._remove_acl,
             FeatureLevelRecord: self._set_feature,
             ProducerIdsRecord: self._set_producer_ids,
         }
@@ -175,6 +186,8 @@ class ClusterState:
             for key, rate in values.items():
                 yield ClientQuotaRecord(entity=quota_entity(entity), key=key, value=rate)
         yield from self.scram.values()
+        yield from self.tokens.values()
+        yield from self.acls.values()
 
     def configs_of(self, kind: ResourceType, name: str) -> dict[str, str]:
         """Return the dynamic configuration of a resource, not to be changed; empty if it has none."""
@@ -306,6 +319,18 @@ class ClusterState:
 
     def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
         self.scram.pop((record.name, record.mechanism), None)
+
+    def _set_token(self, record: DelegationTokenRecord) -> None:
+        self.tokens[record.token_id] = record
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.tokens.pop(record.token_id, None)
+
+    def _add_acl(self, record: AccessControlEntryRecord) -> None:
+        self.acls[record.id] = record
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        self.acls.pop(record.id, None)
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level

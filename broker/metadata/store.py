@@ -9,7 +9,8 @@ store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from time import perf_counter
 from uuid import UUID, uuid4
 
 import trio
@@ -19,6 +20,7 @@ from ...protocol.internal_topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from ...protocol.messages.cluster_metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
@@ -35,6 +37,7 @@ from .adoption import adoption_records, delete_removed, with_epoch_after
 from .change_tracking import ChangeTracker, differences
 from .changes import BrokerConfigChanged, MetadataChange, Subscriber
 from .log import MetadataLog
+from .log_pace import LogPace
 from .lost_log import check_is_whole, warn_of_loss
 from .producer_ids import first_id_after, producer_ids_in
 from .state import (
@@ -76,11 +79,12 @@ class MetadataStore:
         self.controller_id = self.node_id if config.roles.controller is None else config.roles.controller.node_id
         """Node id of the controller, -1 while a broker knows only the controller's address."""
         self.create_elsewhere: Callable[[new_topics.NewTopic], None] | None = None
-        """On a follower: requests a topic from the controller, in the background."""
+        """Function of a follower that requests a topic from the controller, in the background."""
         self._growth = trio.lowlevel.ParkingLot()
         self._clock = clock
         self._log: MetadataLog | None = None
         self._subscribers: list[Subscriber] = []
+        self.pace = LogPace()
 
     def open(self, logs: LogManager) -> None:
         """Replay the log, which is one of ``logs``; a lone broker also adopts logs that the metadata does not contain.
@@ -326,13 +330,17 @@ class MetadataStore:
         """Return the dynamic configuration of a resource, not to be changed."""
         return self.state.configs_of(kind, name)
 
-    def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+    def set_configs(
+        self, kind: ResourceType, name: str, configs: Mapping[str, str], again: Collection[str] = ()
+    ) -> None:
         """Replace the resource's dynamic configuration by ``configs``, which must be valid.
 
+        Keys in ``again`` are recorded even if their values are unchanged: so a broker reads a changed keystore
+        (KAFKA-14136).
         Raises BrokerError POLICY_VIOLATION for more changes than Kafka's `QuorumController` allows at once.
         """
         before = self.state.configs_of(kind, name)
-        changed = {key: value for key, value in configs.items() if before.get(key) != value}
+        changed = {key: value for key, value in configs.items() if key in again or before.get(key) != value}
         removed = {key: None for key in before if key not in configs}
         records = [
             ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
@@ -364,6 +372,20 @@ class MetadataStore:
         """Return SCRAM credentials by user and mechanism, not to be changed."""
         return self.state.scram
 
+    def delegation_tokens(self) -> dict[str, DelegationTokenRecord]:
+        """Return the delegation tokens by id, not to be changed."""
+        return self.state.tokens
+
+    def change_tokens(self, records: Sequence[Message]) -> None:
+        """Add, change and remove delegation tokens, given as records."""
+        if records:
+            self.commit(records)
+
+    def change_acls(self, records: Sequence[Message]) -> None:
+        """Add and remove ACLs, given as records."""
+        if records:
+            self.commit(records)
+
     def set_features(self, levels: Mapping[str, int]) -> None:
         """Finalize features at these levels, which must be supported."""
         changed = {name: level for name, level in levels.items() if self.state.features.get(name) != level}
@@ -383,7 +405,7 @@ class MetadataStore:
         """
         if first > self.state.next_producer_id:
             logger.warning(
-                "logs know producer ids up to %d, and the metadata knows of none from %d on: the next one is %d",
+                "the logs have producer ids up to %d, and the metadata only ids below %d: the next producer id is %d",
                 first - 1,
                 self.state.next_producer_id,
                 first,
@@ -399,12 +421,16 @@ class MetadataStore:
         """
         if not self.is_controller:
             raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        began_s = perf_counter()
         self.log.append(records)
+        self.pace.commit_ms.record((perf_counter() - began_s) * 1000)
+        self.pace.appended_records.record(len(records))
         self._apply(records)
 
     def take(self, batches: Buffer) -> None:
         """Append batches of the controller's log to a follower's log, and apply each. Raises BrokerError."""
         for records in self.log.append_fetched(batches):
+            self.pace.fetched_records.record(len(records))
             self._apply(records)
 
     def start_over(self) -> None:

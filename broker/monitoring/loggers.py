@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 ROOT = "root"
-PACKAGE = __name__.partition(".")[0]
+OWN = (__name__.partition(".")[0], "kafka")
+"""The first parts of the broker's loggers: its package, and Kafka's name for the audit log of the authorizer."""
 
 LEVELS = {
     "FATAL": logging.CRITICAL,
@@ -19,7 +20,7 @@ LEVELS = {
 
 def logger_levels() -> dict[str, str]:
     """Return the level of each of the broker's loggers, and of the root logger."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == PACKAGE]
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in OWN]
     return {name: _name_of(_logger(name).getEffectiveLevel()) for name in [ROOT, *sorted(names)]}
 
 

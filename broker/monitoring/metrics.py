@@ -8,18 +8,22 @@ spells them: ``kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`` is
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
-from ...protocol.records.produced import Produced
+from ...protocol.records.produced import Produced, ProducedBatch
 from ..server.client_connection import ConversionCost
+from ..server.request_times import RequestTimes
+from .request_conversions import RequestConversions
 
 logger = logging.getLogger(__name__)
 
 Labels = Mapping[str, str]
 NO_LABELS: Labels = {}
+REFUSED_BY_CONFIG, REFUSED_ZSTD = "message.downconversion.enable", "zstd"
+"""The reasons of refused conversions."""
 
 
 class Family(NamedTuple):
@@ -103,15 +107,24 @@ EXPECTED_FETCH_ERRORS = frozenset(
 class Metrics:
     """A set of the counters that are updated where the events occur; `metric_families` adds computed metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, request_times: RequestTimes | None = None) -> None:
+        self.request_times = request_times
+        """The times of requests; None unless the metrics are served."""
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
+        self.fetch_conversions = RequestConversions()
+        self.refused_conversions: Counter[str] = Counter()
+        """Reads of a partition whose records the client cannot get in a format or codec that it reads, by reason."""
         self.recompressions_on_append = 0
         """Compressed batches that were not stored with their original bytes: there must be none (KAFKA-527)."""
         self._deleted_topics: defaultdict[str, int] = defaultdict(int)
-        self._gauges: dict[str, Callable[[], float]] = {}
+        self._gauges: dict[str, Callable[[], Iterable[tuple[Labels, float]]]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Register a value that is read on each export."""
+        self._gauges[name] = lambda: [(NO_LABELS, read())]
+
+    def labelled_gauge(self, name: str, read: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
+        """Register values with labels that are read on each export."""
         self._gauges[name] = read
 
     def count_produced(self, topic: str, produced: Produced) -> None:
@@ -119,6 +132,13 @@ class Metrics:
         counters = self.topics[topic]
         counters.messages_in += produced.record_count
         counters.bytes_in += produced.size_bytes
+
+    def count_plain_produce(self, topic: str, batch: ProducedBatch) -> None:
+        """Count a request whose only batch was appended: as `count_produced` and `count_produce_request`."""
+        counters = self.topics[topic]
+        counters.produce_requests += 1
+        counters.messages_in += batch.record_count
+        counters.bytes_in += batch.size_bytes
 
     def count_produce_request(self, topic: str, error: int) -> None:
         """Count an append to a partition of ``topic``, which exists, and its failure."""
@@ -159,4 +179,4 @@ class Metrics:
             total = self._deleted_topics[name] + sum(value for _, value in values)
             yield Family(f"kafka_server_brokertopicmetrics_{name}_total", [(NO_LABELS, total), *values])
         for gauge, read_gauge in self._gauges.items():
-            yield Family(gauge, [(NO_LABELS, read_gauge())])
+            yield Family(gauge, read_gauge())

@@ -1,4 +1,5 @@
-"""A node's membership in a cluster of several: registration, heartbeats, forwarding, the controller's listener.
+"""A node's place in its cluster: alone, or one of several with registration, heartbeats, forwarding and a controller.
 
-`membership.py` holds the state of one node. A lone broker never imports this package.
+`node.py` is the interface to the code that assembles the broker; `lone_node.py` and `membership.py` hold the two
+classes. A lone broker imports `lone_node.py` only.
 """

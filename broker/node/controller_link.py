@@ -7,11 +7,12 @@ from typing import TypeVar, cast
 
 import trio
 
-from ...client.wire.connection import api_key_of
+from ...protocol.apis import api_key_of
 from ...protocol.schema import Message
 from ..api.contract import RequestContext
 from ..api.dispatch import Dispatcher
 from ..server.client_connection import ClientConnection
+from ..server.outcome import result_of
 from .controller_apis import CONTROLLER_APIS
 
 Response = TypeVar("Response", bound=Message)
@@ -24,7 +25,7 @@ class ControllerHere:
     def __init__(self, dispatcher: Callable[[], Dispatcher]) -> None:
         """Use the dispatcher that `dispatcher` returns; it need not exist before the first request."""
         self._dispatcher = dispatcher
-        self._client = ClientConnection(NOWHERE, NOWHERE, "", "this broker", trio.Event())
+        self._client = ClientConnection(NOWHERE, NOWHERE, "", "this broker", trio.Event(), is_trusted=True)
 
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = 30.0, version: int | None = None
@@ -34,4 +35,4 @@ class ControllerHere:
         dispatcher = self._dispatcher()
         asked = api.max_version if version is None else version
         context = RequestContext(dispatcher.services, self._client, api, asked, dispatcher)
-        return cast(Response, await dispatcher.respond(api, request, context))
+        return cast(Response, await result_of(dispatcher.respond(api, request, context)))

@@ -11,22 +11,24 @@ import struct
 
 import trio
 
-from ...protocol.apis import request_header_version, response_class, response_header_version
-from ...protocol.codec import decode, decode_prefix, encode
+from ...protocol.apis import response_class
+from ...protocol.codec import decode, encode
+from ...protocol.conversation import Conversation
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
+from ...protocol.framing import LENGTH
 from ...protocol.messages.default_principal_data import DefaultPrincipalData
 from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ...protocol.messages.header import RequestHeader, ResponseHeader
 from ...protocol.schema import Message
+from ...security.principal import KafkaPrincipal
 from ..api.contract import RequestContext
 from ..peers.peers import ControllerLink
 from ..server.client_connection import ClientConnection
 from ..server.connection import UnanswerableError
+from ..server.outcome import result_of
 
 PRINCIPAL_VERSION = struct.Struct(">h")
-USER = "User"
 TIMEOUT_S = 30.0
-"""How long a request may wait for a controller that restarts; clients' own timeouts are seldom longer."""
+"""Longest time in seconds that a request waits for a controller that restarts; clients seldom wait longer."""
 
 
 class Forwarding:
@@ -38,39 +40,24 @@ class Forwarding:
     async def forward(self, request: Message, context: RequestContext) -> Message:
         """Return the controller's response to a client's request. Raises BrokerError."""
         client = context.client
+        conversation = Conversation(context.client_id, first_correlation_id=context.correlation_id)
+        conversation.submit(request, context.api_version)
         envelope = EnvelopeRequest(
-            request_data=_frame_of(request, context),
-            request_principal=PRINCIPAL_VERSION.pack(0) + encode(DefaultPrincipalData(type=USER, name=client.user), 0),
+            request_data=b"".join(conversation.take_outgoing())[LENGTH.size :],
+            request_principal=_packed_principal(client.principal),
             client_host_address=_packed_address(client.peer[0]),
         )
         answer = await self._link.ask(envelope, EnvelopeResponse, timeout_s=TIMEOUT_S)
         if answer.error_code or answer.response_data is None:
             raise BrokerError(ErrorCode(answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
-        return _response_in(memoryview(answer.response_data), context)
-
-
-def _frame_of(request: Message, context: RequestContext) -> bytes:
-    key, version = context.api_key, context.api_version
-    header = RequestHeader(
-        request_api_key=key,
-        request_api_version=version,
-        correlation_id=context.correlation_id,
-        client_id=context.client_id,
-    )
-    return encode(header, request_header_version(key, version)) + encode(request, version)
-
-
-def _response_in(frame: memoryview, context: RequestContext) -> Message:
-    key, version = context.api_key, context.api_version
-    _, position = decode_prefix(ResponseHeader, frame, response_header_version(key, version))
-    return decode(response_class(key), frame[position:], version)
+        return conversation.answer(memoryview(answer.response_data)).decode(response_class(context.api_key))
 
 
 async def open_envelope(request: EnvelopeRequest, context: RequestContext) -> EnvelopeResponse:
     """Answer the request inside an envelope, on the controller, as if its client were connected here."""
     try:
         client = _client_inside(request, context)
-        answer = await context.dispatch.answer(memoryview(request.request_data), client)
+        answer = await result_of(context.dispatch.answer(memoryview(request.request_data), client))
     except (DecodeError, ValueError, struct.error):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     except UnanswerableError:
@@ -87,7 +74,7 @@ def _client_inside(request: EnvelopeRequest, context: RequestContext) -> ClientC
     """
     principal = bytes(request.request_principal or b"")
     (version,) = PRINCIPAL_VERSION.unpack_from(principal)
-    user = decode(DefaultPrincipalData, principal[PRINCIPAL_VERSION.size :], version)
+    sender = decode(DefaultPrincipalData, principal[PRINCIPAL_VERSION.size :], version)
     host = str(ipaddress.ip_address(bytes(request.client_host_address)))
     return ClientConnection(
         (host, 0),
@@ -95,9 +82,17 @@ def _client_inside(request: EnvelopeRequest, context: RequestContext) -> ClientC
         context.listener_name,
         context.connection_id,
         trio.Event(),
-        user=user.name,
+        principal=KafkaPrincipal(sender.type, sender.name, sender.token_authenticated),
         is_forwarded=True,
     )
+
+
+def _packed_principal(principal: KafkaPrincipal) -> bytes:
+    """Return the bytes of a principal as Kafka's ``DefaultKafkaPrincipalBuilder.serialize`` writes them."""
+    data = DefaultPrincipalData(
+        type=principal.principal_type, name=principal.name, token_authenticated=principal.token_authenticated
+    )
+    return PRINCIPAL_VERSION.pack(0) + encode(data, 0)
 
 
 def _packed_address(host: str) -> bytes:

@@ -20,14 +20,13 @@ from ...protocol.messages.broker_registration import (
     Listener,
 )
 from ..config import BrokerConfig
-from ..config.listeners import Endpoint
+from ..config.listeners import SECURITY_PROTOCOLS, Endpoint, security_protocol
 from ..metadata.features import SUPPORTED_LEVELS
 from ..metadata.store import MetadataStore
 from ..peers.peers import ControllerLink
 
 logger = logging.getLogger(__name__)
 
-PLAINTEXT = 0
 NOT_REGISTERED = -1
 REGISTRATION_RETRY_S = 0.2
 SHUTDOWN_POLL_S = 0.02
@@ -107,7 +106,15 @@ class BrokerLifecycle:
             cluster_id=self._metadata.cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
-                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port, security_protocol=PLAINTEXT)
+                Listener(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    # The position is Kafka's number of the protocol.
+                    security_protocol=SECURITY_PROTOCOLS.index(
+                        security_protocol(endpoint.name, self._config.security_protocols)
+                    ),
+                )
                 for endpoint in self._advertised
             ],
             features=[

@@ -97,7 +97,7 @@ def _answer(wanted: FetchPartition, replica_id: int, metadata: MetadataStore, co
     return answer
 
 
-async def handle_fetch_snapshot(request: FetchSnapshotRequest, context: RequestContext) -> FetchSnapshotResponse:
+def handle_fetch_snapshot(request: FetchSnapshotRequest, context: RequestContext) -> FetchSnapshotResponse:
     """Return a chunk of a snapshot to a follower."""
     metadata = context.services.metadata
     if request.cluster_id not in (None, metadata.cluster_id):

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 FETCH_VERSION = 17
 MAX_WAIT_MS = 500
-"""How long the controller may delay a fetch (Kafka `KafkaRaftClient.MAX_FETCH_WAIT_MS`)."""
+"""Longest time in ms that the controller may delay a fetch (Kafka `KafkaRaftClient.MAX_FETCH_WAIT_MS`)."""
 MAX_BYTES = 8 * 1024 * 1024
 LARGEST_SNAPSHOT_BYTES = 1 << 30
 LONGEST_BACKOFF_S = 1.0

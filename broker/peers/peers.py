@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 import trio
 
-from ...client.config import ClientConfig
-from ...client.errors import ConnectionLostError
-from ...client.metrics import Metrics
-from ...client.wire.connection import Connection
+from ...protocol.apis import api_key_of
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.schema import Message
 from ..metadata.state import BrokerState
+from .peer_connection import Address, PeerConnection, SecuritySource, Traffic, connect, unsecured
+from .request_errors import UNREACHABLE
 
 Response = TypeVar("Response", bound=Message)
-Address = tuple[str, int]
 
-UNREACHABLE = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION)
-"""Errors of a request that got no answer."""
+STOPPING = "this broker has not started yet, or is being stopped"
 
 
 class KnownBrokers(Protocol):
@@ -35,51 +33,55 @@ class Line:
     A task that waits for an answer does not block other requests; requests are written in the order of the calls.
     """
 
-    def __init__(self, name: str, address: Address, config: ClientConfig, metrics: Metrics) -> None:
-        self.address = address
+    def __init__(self, name: str, client_id: str, security: SecuritySource = unsecured) -> None:
         self._name = name
-        self._config = config
-        self._metrics = metrics
-        self._connection: Connection | None = None
+        self._security = security
+        self._client_id = client_id
+        self._connection: PeerConnection | None = None
         self._dialling = trio.Lock()
         self.connection_count = 0
         """The number of connections made so far."""
+        self.traffic = Traffic()
 
     async def ask(
         self,
-        nursery: trio.Nursery,
+        address: Address,
         request: Message,
         response: type[Response],
         *,
         timeout_s: float,
         version: int | None = None,
     ) -> Response:
-        """Send a request and wait for its answer; a new connection runs in ``nursery``.
+        """Send a request and wait for its answer. A connection to another address is closed first.
 
         Raises BrokerError: BROKER_NOT_AVAILABLE if the node cannot be reached, NETWORK_EXCEPTION if the connection is
-        closed or the timeout passes first, UNSUPPORTED_VERSION.
+        closed or the timeout passes first, which closes the connection; UNSUPPORTED_VERSION.
         """
         deadline = trio.current_time() + timeout_s
-        connection = await self._connected(nursery, deadline)
-        timeout_ms = max(1, math.ceil((deadline - trio.current_time()) * 1000))
-        try:
-            return await connection.request(request, response, version=version, timeout_ms=timeout_ms)
-        except ConnectionLostError as error:
-            raise BrokerError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
+        connection = await self._connected(address, deadline, negotiated=version is None)
+        with trio.move_on_at(deadline):
+            return await connection.request(request, response, version=version)
+        reason = f"no answer to {api_key_of(request).name} within {timeout_s * 1000:.0f} ms"
+        connection.close(reason)
+        raise BrokerError(ErrorCode.NETWORK_EXCEPTION, f"{self._name}: {reason}")
 
-    async def _connected(self, nursery: trio.Nursery, deadline: float) -> Connection:
+    async def _connected(self, address: Address, deadline: float, *, negotiated: bool) -> PeerConnection:
         async with self._dialling:
-            if self._connection is None or self._connection.is_closed:
-                try:
-                    with trio.fail_at(deadline):
-                        stream = await trio.open_tcp_stream(*self.address)
-                        connection = Connection(stream, self._name, self._config, self._metrics)
-                        await nursery.start(connection.run)
-                except (OSError, trio.TooSlowError, ConnectionLostError) as error:
-                    reason = f"{self._name} at {self.address[0]}:{self.address[1]}: {error or 'no answer'}"
-                    raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from None
-                self._connection = connection
-                self.connection_count += 1
+            if self._connection is not None and self._connection.address != address:
+                self.close(f"{self._name} has moved")
+            try:
+                with trio.fail_at(deadline):
+                    if self._connection is None or not self._connection.is_open():
+                        self._connection = await connect(
+                            self._name, address, self._client_id, self._security(), self.traffic
+                        )
+                        self.connection_count += 1
+                    if negotiated:
+                        await self._connection.negotiate()
+            except trio.TooSlowError:
+                self.close("no answer")
+                reason = f"{self._name} at {address[0]}:{address[1]}: no answer"
+                raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from None
             return self._connection
 
     def close(self, reason: str) -> None:
@@ -88,23 +90,46 @@ class Line:
             self._connection.close(reason)
 
 
-class Peers:
-    """A client of the other brokers, over the listener for brokers (`inter.broker.listener.name`)."""
+class _PeerClient(ABC):
+    """A client of other nodes that sends requests only while `run` runs."""
 
-    def __init__(self, brokers: KnownBrokers, listener_name: str, client_id: str) -> None:
-        self._brokers = brokers
-        self._listener_name = listener_name
-        # No idle timeout: an unused connection may stay open until the other side closes it.
-        self._config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
-        self._metrics = Metrics()
-        self._lines: dict[tuple[int, str], Line] = {}
-        self._nursery: trio.Nursery | None = None
+    _is_running = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the connections until cancelled."""
-        async with trio.open_nursery() as self._nursery:
+        """Allow requests until cancelled, then close all connections."""
+        self._is_running = True
+        try:
             task_status.started()
             await trio.sleep_forever()
+        finally:
+            self._is_running = False
+            for line in self._open_lines():
+                line.close(STOPPING)
+
+    @abstractmethod
+    def _open_lines(self) -> Iterable[Line]:
+        """Return the lines to close at the end."""
+
+    def _check_running(self) -> None:
+        if not self._is_running:
+            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, STOPPING)
+
+
+class Peers(_PeerClient):
+    """A client of the other brokers, over the listener for brokers (`inter.broker.listener.name`)."""
+
+    def __init__(
+        self, brokers: KnownBrokers, listener_name: str, client_id: str, security: SecuritySource = unsecured
+    ) -> None:
+        self.security = security
+        """The security of connections to other brokers."""
+        self._brokers = brokers
+        self._listener_name = listener_name
+        self._client_id = client_id
+        self._lines: dict[tuple[int, str], Line] = {}
+
+    def _open_lines(self) -> Iterable[Line]:
+        return self._lines.values()
 
     async def ask(
         self,
@@ -123,10 +148,12 @@ class Peers:
         Raises BrokerError: BROKER_NOT_AVAILABLE if the broker is unknown or cannot be reached, NETWORK_EXCEPTION if the
         connection is closed or ``timeout_s`` passes before the answer, UNSUPPORTED_VERSION.
         """
-        if self._nursery is None:
-            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has not started, or stops")
-        line = self._line(node_id, purpose)
-        return await line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
+        self._check_running()
+        address = self.address(node_id)
+        line = self._lines.get((node_id, purpose))
+        if line is None:
+            line = self._lines[node_id, purpose] = Line(f"broker {node_id}", self._client_id, self.security)
+        return await line.ask(address, request, response, timeout_s=timeout_s, version=version)
 
     def address(self, node_id: int) -> Address:
         """Return the address of a broker for other brokers. Raises BrokerError BROKER_NOT_AVAILABLE if unknown."""
@@ -135,16 +162,6 @@ class Peers:
         if address is None:
             raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not registered")
         return address
-
-    def _line(self, node_id: int, purpose: str) -> Line:
-        address = self.address(node_id)
-        line = self._lines.get((node_id, purpose))
-        if line is None or line.address != address:
-            if line is not None:
-                line.close("the broker has moved")
-            line = Line(f"broker {node_id}", address, self._config, self._metrics)
-            self._lines[node_id, purpose] = line
-        return line
 
 
 class ControllerLink(Protocol):
@@ -160,33 +177,35 @@ class ControllerLink(Protocol):
         """
 
 
-class RemoteController:
-    """A link to the controller over the network (a `ControllerLink`); its connection runs in `run`."""
+class RemoteController(_PeerClient):
+    """A link to the controller over the network (a `ControllerLink`); it can be used while `run` runs."""
 
-    def __init__(self, address: Address, client_id: str, *, retry_backoff_s: float = 0.1) -> None:
-        config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
-        self._line = Line("the controller", address, config, Metrics())
+    def __init__(
+        self, address: Address, client_id: str, security: SecuritySource = unsecured, *, retry_backoff_s: float = 0.1
+    ) -> None:
+        self._address = address
+        self._line = Line("the controller", client_id, security)
         self._retry_backoff_s = retry_backoff_s
-        self._nursery: trio.Nursery | None = None
+
+    def _open_lines(self) -> Iterable[Line]:
+        return (self._line,)
 
     @property
     def connection_count(self) -> int:
         """The number of connections made so far; each may have reached a different process."""
         return self._line.connection_count
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the connection until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            task_status.started()
-            await trio.sleep_forever()
+    @property
+    def traffic(self) -> Traffic:
+        """The counts of requests, answers and bytes exchanged with the controller."""
+        return self._line.traffic
 
     async def ask_once(
         self, request: Message, response: type[Response], *, timeout_s: float, version: int | None = None
     ) -> Response:
         """Send a request as `ask` does, but without a retry. Raises BrokerError as `Peers.ask` does."""
-        if self._nursery is None:
-            raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has not started, or stops")
-        return await self._line.ask(self._nursery, request, response, timeout_s=timeout_s, version=version)
+        self._check_running()
+        return await self._line.ask(self._address, request, response, timeout_s=timeout_s, version=version)
 
     async def ask(
         self, request: Message, response: type[Response], *, timeout_s: float = 30.0, version: int | None = None

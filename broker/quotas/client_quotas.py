@@ -9,9 +9,12 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
-from ..metadata.state import Entity
+
+if TYPE_CHECKING:
+    from ..metadata.state import Entity
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 

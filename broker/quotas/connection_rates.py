@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...storage.clock import Clock
-from ..metadata.state import Entity
+from ..server.sampled_rate import SampledRate, Window
 from .client_quotas import IP
-from .rates import Rates, SampledRate, Window
+from .rates import Rates
+
+if TYPE_CHECKING:
+    from ..metadata.state import Entity
 
 CONNECTION_CREATION_RATE = "connection_creation_rate"
 UNLIMITED = (1 << 31) - 1
@@ -27,6 +30,9 @@ class RateSettings(Protocol):
     quota_window_num: int
     quota_window_size_seconds: int
 
+    def listener_limit(self, name: str, listener: str) -> int:
+        """Return the limit of one listener alone."""
+
 
 class ConnectionRates:
     """A meter of the rates of new connections, with their limits."""
@@ -37,6 +43,7 @@ class ConnectionRates:
         window = Window(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
         self._longest_wait_ms = window.sample_ms
         self._of_broker = SampledRate(window)
+        self._by_listener = Rates[str, SampledRate](lambda: SampledRate(window))
         self._by_address = Rates[str, SampledRate](lambda: SampledRate(window))
         self._limits: dict[str | None, float] = {}
 
@@ -49,10 +56,16 @@ class ConnectionRates:
             if kind == IP and CONNECTION_CREATION_RATE in values
         }
 
-    def connected(self) -> int:
-        """Count a connection to this broker; return how many milliseconds it must wait."""
+    def connected(self, listener: str, *, is_protected: bool = False) -> int:
+        """Count a connection to a listener of this broker; return how many milliseconds it must wait.
+
+        Connections to the protected listener, which other brokers use, wait only for the rate of that listener.
+        """
+        own = self._settings.listener_limit("max.connection.creation.rate", listener)
+        wait_ms = 0 if own >= UNLIMITED else self._count(self._by_listener.of(listener), own)
         limit = self._settings.max_connection_creation_rate
-        return 0 if limit >= UNLIMITED else self._count(self._of_broker, limit)
+        of_broker_ms = 0 if limit >= UNLIMITED else self._count(self._of_broker, limit)
+        return wait_ms if is_protected else max(wait_ms, of_broker_ms)
 
     def connected_from(self, address: str) -> int:
         """Count a connection from an address; return after how many milliseconds to close it, 0 to keep it."""

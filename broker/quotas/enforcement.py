@@ -11,8 +11,8 @@ user (Kafka: DefaultQuotaCallback).
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ...protocol.apis import AnyApiKey, ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
@@ -22,8 +22,10 @@ from ...storage.clock import Clock
 from ..config import BrokerConfig
 from ..metadata.state import Entity
 from ..server.client_connection import ClientConnection
+from ..server.outcome import Outcome, then
+from ..server.sampled_rate import SampledRate, Window
 from .client_quotas import CLIENT_ID, USER
-from .rates import Rates, SampledRate, TokenBucket, Window
+from .rates import Rates, TokenBucket
 from .work_meter import WorkMeter, metered
 
 PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
@@ -89,12 +91,24 @@ class ClientQuotas:
                     self._limits[kind][binding] = values[kind]
         self.is_active = any(self._limits.values())
 
-    async def respond(
-        self, respond: Coroutine[Any, Any, Message | None], request: Message, context: MeteredRequest, frame_bytes: int
+    def respond(
+        self,
+        respond: Callable[[], Outcome[Message | None]],
+        request: Message,
+        context: MeteredRequest,
+        frame_bytes: int,
+    ) -> Outcome[Message | None]:
+        """Return the response; if a quota is exceeded, set its throttle time and mute the connection."""
+        meter = context.work = WorkMeter()
+        with meter:
+            outcome = respond()
+        if isinstance(outcome, Coroutine):
+            outcome = metered(outcome, meter)
+        return then(outcome, lambda response: self._enforced(response, request, context, frame_bytes))
+
+    def _enforced(
+        self, response: Message | None, request: Message, context: MeteredRequest, frame_bytes: int
     ) -> Message | None:
-        """Await the response; if a quota is exceeded, set its throttle time and mute the connection."""
-        context.work = WorkMeter()
-        response = await metered(respond, context.work)
         throttle_ms = context.throttle_ms
         is_unanswered = False
         if isinstance(request, ProduceRequest):
@@ -183,7 +197,7 @@ def _binding(limits: Mapping[Binding, float], context: MeteredRequest) -> Found 
 
 def _candidates(client: ClientConnection, client_id: str) -> Iterator[Found]:
     """Yield the entities whose quotas may apply to a client, the most specific first."""
-    user = client.user
+    user = client.principal.name
     both, user_alone, client_alone = (user, client_id), (user, NOBODY), (NOBODY, client_id)
     yield Found((user, client_id), both)
     yield Found((user, DEFAULT), both)

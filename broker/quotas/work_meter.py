@@ -1,7 +1,7 @@
 """Measurement of the time for which a request occupies the event loop, without waits.
 
 Kafka measures the time of the threads that serve a request. Here one thread serves all requests, so each step of a
-request's coroutine is timed, from its resumption by the loop to its next wait.
+request is timed: its handler, and the steps of a coroutine from its resumption by the loop to its next wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class WorkMeter:
-    """A sum of a coroutine's steps in nanoseconds, including the present one."""
+    """A sum of the steps of a request's work in nanoseconds, including the present one.
+
+    As a context manager it times one step.
+    """
 
     __slots__ = ("_finished_ns", "_resumed_ns")
 
@@ -29,6 +32,12 @@ class WorkMeter:
         present = 0 if self._resumed_ns is None else time.perf_counter_ns() - self._resumed_ns
         return self._finished_ns + present
 
+    def __enter__(self) -> None:
+        self.resumed()
+
+    def __exit__(self, *_: object) -> None:
+        self.paused()
+
     def resumed(self) -> None:
         """Start the time of a step."""
         self._resumed_ns = time.perf_counter_ns()
@@ -39,9 +48,13 @@ class WorkMeter:
         self._resumed_ns = None
 
 
-@coroutine
-def metered(work: Coroutine[Any, Any, T], meter: WorkMeter) -> Generator[Any, Any, T]:
+async def metered(work: Coroutine[Any, Any, T], meter: WorkMeter) -> T:
     """Await ``work`` and time its steps."""
+    return await _steps(work, meter)
+
+
+@coroutine
+def _steps(work: Coroutine[Any, Any, T], meter: WorkMeter) -> Generator[Any, Any, T]:
     resume, argument = work.send, None
     while True:
         meter.resumed()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,18 +14,19 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.internal_topics import is_internal
 from ...protocol.records.produced import Produced
 from ...protocol.records.record import Buffer, TimestampType
+from ...protocol.records.tag_runs import NO_TAG_RUNS, TagRuns
 from ...protocol.records.validation import AppendRules
 from ...storage.log.log_config import LogConfig
 from ...storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
 from ..metadata.state import PartitionState
-from ..server.promise import Promise
+from ..server.pending import Pending, completed
 from .replication.leadership import Leadership, ReplicationRules
 
 NO_LEADER_EPOCH = -1
 
 
 class PartitionWaiter(Protocol):
-    """A waiter that is notified of a partition's changes (such as `purgatory.ParkedFetch`)."""
+    """A waiter that is notified of a partition's changes (such as `purgatory.DelayedFetch`)."""
 
     def appended(self, size_bytes: int) -> None:
         """Handle an append of so many bytes."""
@@ -35,38 +35,29 @@ class PartitionWaiter(Protocol):
         """Handle any other change: deletion, truncation, a new leader, or a moved stable offset."""
 
 
-Settle = Callable[[ErrorCode], None]
-"""Called with NONE once a record is replicated, or with the error."""
 REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """Codes for a record below the high watermark, also if in-sync replicas were lost meanwhile."""
 
 
 @dataclass(order=True, slots=True)
 class UnreplicatedAppend:
-    """A callback that waits for the high watermark to pass ``offset``."""
+    """A pending operation that waits until the high watermark passes ``offset``."""
 
     offset: int
     order: int
     deadline: float = field(compare=False)
     """In trio's clock."""
-    settle: Settle = field(compare=False)
+    outcome: Pending[ErrorCode] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRecord:
-    """A record that this broker has appended as leader; in a later leader epoch the offset may hold another record."""
+class Undeleted:
+    """A pending operation that waits until no replica has records below ``offset``."""
 
-    partition: Partition
     offset: int
-    leader_epoch: int
-
-    async def replicated(self, timeout_s: float) -> None:
-        """Wait as `Partition.replicated` does; a record of a former leader epoch counts as lost, if there are
-        followers."""
-        partition = self.partition
-        if partition.role is not None and partition.leader_epoch != self.leader_epoch:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        await partition.replicated(self.offset, timeout_s)
+    deadline: float
+    """In trio's clock."""
+    outcome: Pending[ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +100,7 @@ class Partition:
         self._followers_waiting: set[PartitionWaiter] = set()
         self._unreplicated: list[UnreplicatedAppend] = []
         """A heap."""
-        self._undeleted: list[tuple[int, Promise[bool]]] = []
-        """Promises that wait until the followers have deleted the records below an offset."""
+        self._undeleted: list[Undeleted] = []
         self._order = itertools.count()
         self._rules_config: LogConfig | None = None
         self._rules = AppendRules()
@@ -232,13 +222,13 @@ class Partition:
             self._tell_followers(len(produced.data))
         return result
 
-    def append_numbered(self, records: Buffer) -> AppendResult:
-        """Append batches that have their offsets already, as `gregor mirror` sends them.
+    def append_numbered(self, records: Buffer, tags: TagRuns = NO_TAG_RUNS) -> AppendResult:
+        """Append batches that have their offsets already, as `gregor mirror` sends them, with the source's tags.
 
         Raises BrokerError as `PartitionLog.append_as_follower` does, and NOT_LEADER_OR_FOLLOWER.
         """
         self.check_leader()
-        result = self.log.append_as_follower(records)
+        result = self.log.append_as_follower(records, tags=tags)
         if self.role is None:
             for waiter in list(self._waiters):
                 waiter.appended(len(records))
@@ -265,64 +255,71 @@ class Partition:
                 f"of {leadership.min_in_sync} for partition {self.topic}-{self.index}",
             )
 
-    async def replicated(self, offset: int, timeout_s: float) -> None:
-        """Wait until all in-sync replicas have the record at ``offset``, which this one has appended as leader.
+    def replicated(self, offset: int, timeout_s: float = math.inf) -> Pending[ErrorCode]:
+        """Return a pending NONE, completed when all in-sync replicas have the record at ``offset``, appended here as
+        leader; or a pending error.
 
-        Raises BrokerError: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another broker becomes leader first,
+        The errors: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER if another broker becomes leader first,
         NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few in-sync replicas are left.
         """
-        if self.role is None:
-            return
-        self.check_leader()
-        promise: Promise[ErrorCode] = Promise()
-        self.when_replicated(offset, promise.keep)
-        code = ErrorCode.REQUEST_TIMED_OUT
-        with trio.move_on_after(timeout_s):
-            code = await promise.wait()
-        if code is not ErrorCode.NONE:
-            raise BrokerError(code)
-
-    def when_replicated(self, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
-        """Call ``settle``, perhaps at once, when the record at ``offset`` is replicated, or with the error."""
-        if self.log.high_watermark > offset:
-            settle(self._code_of_replicated())
-            return
+        if self.is_replicated(offset):
+            return completed(self._code_of_replicated())
+        if not self.is_leader:
+            return completed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        outcome: Pending[ErrorCode] = Pending()
         deadline = trio.current_time() + timeout_s
-        heapq.heappush(self._unreplicated, UnreplicatedAppend(offset, next(self._order), deadline, settle))
+        heapq.heappush(self._unreplicated, UnreplicatedAppend(offset, next(self._order), deadline, outcome))
+        return outcome
 
     def _code_of_replicated(self) -> ErrorCode:
         leadership = self.leadership
         is_safe = leadership is None or leadership.has_enough_in_sync
         return ErrorCode.NONE if is_safe else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    @property
+    def unreplicated_count(self) -> int:
+        """The number of appends whose answers wait for replicas."""
+        return len(self._unreplicated)
+
     def give_up_late(self, now: float) -> None:
-        """Fail appends whose deadline has passed; call this periodically with trio's time."""
+        """Fail operations whose deadline has passed; call this periodically with trio's time."""
+        if not self._unreplicated and not self._undeleted:
+            # This is so for nearly all partitions, of which there may be thousands.
+            return
         late = [waiting for waiting in self._unreplicated if waiting.deadline <= now]
         if late:
             self._unreplicated = [waiting for waiting in self._unreplicated if waiting.deadline > now]
             heapq.heapify(self._unreplicated)
             for waiting in late:
-                waiting.settle(ErrorCode.REQUEST_TIMED_OUT)
+                waiting.outcome.complete(ErrorCode.REQUEST_TIMED_OUT)
+        for undeleted in self._undeleted:
+            if undeleted.deadline <= now:
+                undeleted.outcome.complete(ErrorCode.REQUEST_TIMED_OUT)
+        self._forget_deleted()
 
     def is_replicated(self, offset: int) -> bool:
-        """Return whether `replicated` would return at once."""
+        """Return whether all in-sync replicas have the record at ``offset``."""
         return self.role is None or self.log.high_watermark > offset
 
-    async def deleted_everywhere(self, offset: int, timeout_s: float) -> int:
-        """Wait until no replica has records below ``offset``; return the smallest log start offset of all replicas.
-
-        Raises BrokerError REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER.
-        """
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of all replicas, as far as this leader knows."""
         leadership = self.leadership
-        if leadership is not None and leadership.low_watermark < offset:
-            promise: Promise[bool] = Promise()
-            self._undeleted.append((offset, promise))
-            with trio.move_on_after(timeout_s):
-                if not await promise.wait():
-                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if not promise.is_kept:
-                raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
         return self.log.log_start_offset if leadership is None else leadership.low_watermark
+
+    def deleted_everywhere(self, offset: int, timeout_s: float) -> Pending[ErrorCode]:
+        """Return a pending NONE, completed when no replica has records below ``offset``, or a pending error.
+
+        The errors: REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER.
+        """
+        if self.leadership is None or self.low_watermark >= offset:
+            return completed(ErrorCode.NONE)
+        outcome: Pending[ErrorCode] = Pending()
+        self._undeleted.append(Undeleted(offset, trio.current_time() + timeout_s, outcome))
+        return outcome
+
+    def _forget_deleted(self) -> None:
+        self._undeleted = [undeleted for undeleted in self._undeleted if not undeleted.outcome.is_complete]
 
     # --- the high watermark ---
 
@@ -338,10 +335,10 @@ class Partition:
         self.advance_high_watermark()
         if self._undeleted:
             low_watermark = leadership.low_watermark
-            for wanted, promise in self._undeleted:
-                if wanted <= low_watermark:
-                    promise.keep(True)
-            self._undeleted = [entry for entry in self._undeleted if not entry[1].is_kept]
+            for undeleted in self._undeleted:
+                if undeleted.offset <= low_watermark:
+                    undeleted.outcome.complete(ErrorCode.NONE)
+            self._forget_deleted()
 
     def drop_laggards(self) -> None:
         """Request an in-sync set without followers that lag; call this periodically, as lag grows with time."""
@@ -361,17 +358,15 @@ class Partition:
         waiting = self._unreplicated
         code = self._code_of_replicated() if waiting else ErrorCode.NONE
         while waiting and waiting[0].offset < high_watermark:
-            heapq.heappop(waiting).settle(code)
+            heapq.heappop(waiting).outcome.complete(code)
         for waiter in list(self._waiters):
             waiter.changed()
 
     def _fail_waiting(self) -> None:
         unreplicated, self._unreplicated = self._unreplicated, []
         undeleted, self._undeleted = self._undeleted, []
-        for waiting in unreplicated:
-            waiting.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for _, promise in undeleted:
-            promise.keep(False)
+        for outcome in [waiting.outcome for waiting in unreplicated] + [waiting.outcome for waiting in undeleted]:
+            outcome.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # --- waiters ---
 

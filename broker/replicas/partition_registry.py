@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.topic_partition import AnyTopicPartition
 from .partition import Partition
 
 
@@ -18,7 +19,7 @@ class PartitionRegistry:
         self._exists = exists
         self._topics: dict[str, dict[int, Partition]] = {}
         self._encoded: dict[bytes, dict[int, Partition]] = {}
-        self._offline: set[tuple[str, int]] = set()
+        self._offline: set[AnyTopicPartition] = set()
         for partition in partitions:
             self.add(partition)
 

@@ -5,94 +5,65 @@ Everything is computed on export; requests and records cost only a few additions
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from ...protocol.errors import BrokerError
-from ...protocol.kafka_4_floor import api_name
 from ...protocol.messages.list_groups import ListedGroup
-from ...storage.disk.paths import TopicPartition
+from ...protocol.topic_partition import TopicPartition
 from ..api.services import Services
 from ..metadata.state import NO_LEADER, PartitionState
-from ..monitoring.metrics import NO_LABELS, Family, Labels
+from ..monitoring.client_families import client_families, request_families
+from ..monitoring.listener_families import listener_families
+from ..monitoring.metrics import NO_LABELS, REFUSED_BY_CONFIG, REFUSED_ZSTD, Family, Labels
+from ..monitoring.process_families import process_families
+from ..monitoring.request_conversions import QUANTILES, quantile
 from ..replicas.partition import Partition
-from ..server.client_census import ClientUsage
+from ..replicas.replication.leadership import InSyncCounts
+from .coordinator_families import coordinator_families, waiting_families
 from .log_families import log_families
+from .partition_families import partition_families, place_of
+from .quorum_families import quorum_families
+from .request_families import request_time_families
 
 CONSUMER_GROUP = "consumer"
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
+REFUSALS = (REFUSED_BY_CONFIG, REFUSED_ZSTD)
+STARTING, RUNNING = 1, 3
+"""Kafka's numbers of a broker's states (`BrokerState`)."""
 
 
 def broker_families(services: Services) -> Iterator[Family]:
     """Yield every metric, family by family; long families are computed while they are read."""
     yield from services.metrics.families()
-    yield from _request_families(services)
-    yield from _client_families(services)
+    yield from request_families(services.clients)
+    if services.metrics.request_times is not None:
+        yield from request_time_families(services.metrics.request_times)
+    yield from _conversion_families(services)
+    yield from client_families(services.clients)
+    yield from listener_families(services.serving.activity)
     yield from _server_families(services)
     yield from log_families(services)
+    yield from partition_families(services)
+    yield from quorum_families(services)
+    yield from coordinator_families(services)
+    yield from waiting_families(services)
     yield from _topic_families(services)
     yield from _group_families(services)
     yield from _fault_families(services)
-    yield from _process_families()
+    yield from process_families()
 
 
-def _request_families(services: Services) -> Iterator[Family]:
-    """Yield ``kafka.network:type=RequestMetrics``, with KIP-896's DeprecatedRequestsPerSec."""
-    yield Family(
-        "kafka_network_requestmetrics_requests_total",
-        [
-            ({"request": api_name(key), "version": str(version)}, count)
-            for (key, version), count in services.clients.request_counts().items()
-        ],
-    )
-    yield Family(
-        "kafka_network_requestmetrics_deprecatedrequests_total",
-        [
-            (
-                {
-                    "request": api_name(key),
-                    "version": str(version),
-                    "clientSoftwareName": name,
-                    "clientSoftwareVersion": software_version,
-                },
-                count,
-            )
-            for (key, version, name, software_version), count in services.clients.deprecated_request_counts().items()
-        ],
-    )
-    cpu_ns = sum(counters.fetch_conversion.cpu_ns for counters in services.metrics.topics.values())
-    yield Family(
-        "kafka_network_requestmetrics_messageconversionstimems_total", [({"request": "Fetch"}, cpu_ns / NS_PER_MS)]
-    )
-
-
-def _client_families(services: Services) -> Iterator[Family]:
-    """Yield metrics by client, which Kafka has only in its request log: clients with old versions."""
-    usages = services.clients.usages()
-    old = [usage for usage in usages if usage.deprecated_count]
-    yield Family("gregor_client_deprecated_requests_total", [(_client(usage), usage.deprecated_count) for usage in old])
-    converting = [usage for usage in usages if usage.down_conversion.record_count]
-    yield Family(
-        "gregor_client_down_converted_records_total",
-        [(_client(usage), usage.down_conversion.record_count) for usage in converting],
-    )
-    yield Family(
-        "gregor_client_down_conversion_cpu_seconds_total",
-        [(_client(usage), usage.down_conversion.cpu_ns / NS_PER_S) for usage in converting],
-    )
-    yield Family("gregor_clients_forgotten_total", [(NO_LABELS, services.clients.forgotten_clients)])
-
-
-def _client(usage: ClientUsage) -> Labels:
-    client_id, host, software_name, software_version = usage.identity
-    return {
-        "clientId": client_id,
-        "clientAddress": host,
-        "clientSoftwareName": software_name,
-        "clientSoftwareVersion": software_version,
-    }
+def _conversion_families(services: Services) -> Iterator[Family]:
+    """Yield Kafka's histograms of ``kafka.network:type=RequestMetrics`` for Fetch (Produce converts nothing)."""
+    conversions = services.metrics.fetch_conversions
+    for name, values in conversions.samples().items():
+        family = f"kafka_network_requestmetrics_{name.lower()}"
+        yield Family(f"{family}_count", [({"request": "Fetch"}, conversions.request_count)])
+        yield Family(
+            family,
+            [({"request": "Fetch", "quantile": share}, quantile(values, float(share))) for share in QUANTILES],
+        )
+    refused = services.metrics.refused_conversions
+    yield Family("gregor_refused_conversions_total", [({"reason": reason}, refused[reason]) for reason in REFUSALS])
 
 
 def _server_families(services: Services) -> Iterator[Family]:
@@ -109,11 +80,28 @@ def _server_families(services: Services) -> Iterator[Family]:
         ("kafka_brokers", len(services.metadata.broker_ids)),
     ):
         yield Family(name, [(NO_LABELS, value)])
+    yield from _in_sync_families(services)
     yield from _controller_families(services)
+    state = RUNNING if services.serving.is_ready else STARTING
+    yield Family("kafka_server_kafkaserver_brokerstate", [(NO_LABELS, state)])
     if services.serving.listening:
         endpoint = services.serving.listening[0]
         address = f"{endpoint.host or 'localhost'}:{endpoint.port}"
         yield Family("kafka_broker_info", [({"id": str(services.config.node_id), "address": address}, 1)])
+
+
+def _in_sync_families(services: Services) -> Iterator[Family]:
+    """Yield `IsrShrinksPerSec`, `IsrExpandsPerSec` and `FailedIsrUpdatesPerSec`, and how far this broker lags."""
+    counts = services.node.in_sync_counts or InSyncCounts()
+    for name, value in (
+        ("isrshrinks", counts.shrinks),
+        ("isrexpands", counts.expands),
+        ("failedisrupdates", counts.failed_updates),
+    ):
+        yield Family(f"kafka_server_replicamanager_{name}_total", [(NO_LABELS, value)])
+    # One rule file keeps the label's name, another one writes it in lower case.
+    copier = {"clientId": "Replica", "clientid": "Replica"}
+    yield Family("kafka_server_replicafetchermanager_maxlag", [(copier, services.node.replica_lag())])
 
 
 def _controller_families(services: Services) -> Iterator[Family]:
@@ -134,6 +122,8 @@ def _controller_families(services: Services) -> Iterator[Family]:
         ("fencedbrokercount", registered - active),
     ):
         yield Family(f"kafka_controller_kafkacontroller_{name}", [(NO_LABELS, value)])
+    unclean = 0 if metadata.is_alone else services.node.controller_here.unclean_election_count
+    yield Family("kafka_controller_controllerstats_uncleanleaderelections_total", [(NO_LABELS, unclean)])
 
 
 def _led(services: Services) -> Iterator[tuple[Partition, PartitionState]]:
@@ -162,12 +152,8 @@ def _topic_families(services: Services) -> Iterator[Family]:
         ("under_replicated_partition", lambda _, state: len(state.isr) < len(state.replicas)),
     )
     for name, read in readers:
-        values = ((_place(partition), int(read(partition, state))) for partition, state in _led(services))
+        values = ((place_of(partition), int(read(partition, state))) for partition, state in _led(services))
         yield Family(f"kafka_topic_partition_{name}", values)
-
-
-def _place(partition: Partition) -> Labels:
-    return {"topic": partition.topic, "partition": str(partition.index)}
 
 
 def _group_families(services: Services) -> Iterator[Family]:
@@ -208,9 +194,13 @@ def _committed(services: Services, group_id: str) -> dict[TopicPartition, int]:
 
 
 def _member_count(services: Services, group: ListedGroup) -> int:
-    if group.group_type == CONSUMER_GROUP:
-        return len(services.groups.describe_consumer_group(group.group_id).members)
-    return len(services.groups.describe(group.group_id).members)
+    """Return the number of members; 0 while the group is being loaded."""
+    try:
+        if group.group_type == CONSUMER_GROUP:
+            return len(services.groups.describe_consumer_group(group.group_id).members)
+        return len(services.groups.describe(group.group_id).members)
+    except BrokerError:
+        return 0
 
 
 def _fault_families(services: Services) -> Iterator[Family]:
@@ -218,12 +208,3 @@ def _fault_families(services: Services) -> Iterator[Family]:
     if services.faults is not None:
         counts = services.faults.strike_counts().items()
         yield Family("gregor_fault_injections_total", [({"rule": rule}, count) for rule, count in counts])
-
-
-def _process_families() -> Iterator[Family]:
-    """Yield the process metrics of Prometheus' own client libraries."""
-    times = os.times()
-    yield Family("process_cpu_seconds_total", [(NO_LABELS, times.user + times.system)])
-    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
-    yield Family("process_resident_memory_bytes", [(NO_LABELS, resident_pages * os.sysconf("SC_PAGE_SIZE"))])
-    yield Family("process_open_fds", [(NO_LABELS, len(os.listdir("/proc/self/fd")))])

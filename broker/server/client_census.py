@@ -53,6 +53,8 @@ class ClientUsage:
     up_conversion: ConversionCost = field(default_factory=ConversionCost)
     refused_down_conversions: int = 0
     """Fetches of partitions that ``message.downconversion.enable=false`` refused."""
+    refused_zstd: int = 0
+    """Fetches of partitions that were refused because the client does not read zstd (KIP-110)."""
 
     @property
     def deprecated_count(self) -> int:
@@ -103,6 +105,10 @@ class ClientCensus:
                 topic,
             )
 
+    def zstd_refused(self, client: ClientConnection) -> None:
+        """Count a fetch that was refused because the client does not read zstd."""
+        self._usage_of(client).refused_zstd += 1
+
     def usages(self) -> list[ClientUsage]:
         """Return the usage of every recorded client, in the order of last connection, the oldest first."""
         self._fold_all()
@@ -126,6 +132,9 @@ class ClientCensus:
             self._fold(client)
 
     def _fold(self, client: ClientConnection) -> None:
+        if not client.is_admitted:
+            # Names that anybody can send must not push known clients out of the census.
+            return
         # Short cuts count API keys as integers.
         counts = {(api_key(key), version): count for (key, version), count in client.request_counts.items()}
         if not counts and identity_of(client) not in self._usages:

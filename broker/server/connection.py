@@ -1,30 +1,36 @@
 """A client's connection: it reads frames and sends answers, strictly in order.
 
 Two tasks can serve a connection. As long as its requests can be answered at once, `_work` serves them in the task of
-`readiness.py`, and the connection's own task sleeps. A request that must wait, or an answer that the socket does not
-accept, wakes the connection's task; until it sleeps again no other task uses the connection.
+`readiness.py`, and the connection's own task sleeps. A coroutine, an answer of many bytes, and bytes that the socket
+does not accept wake the connection's task; until it sleeps again no other task uses the connection.
 
-An answer may also be pending (`LateAnswer`): later requests are served meanwhile, as far as they need no handler, and
-their answers are queued. The task that completes the pending answer sends the queued ones.
+An answer may also be pending (`pending.py`). The task that completes it sends it, with the complete answers behind it.
+Meanwhile later requests are handled only if their API is pipelined, as Produce is; others wait, as in Kafka.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from enum import Enum, auto
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, Protocol
 
 import trio
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import DecodeError
-from .client_connection import ClientConnection, ClientGoneError
-from .late_answer import LateAnswer
-from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, Sink, total_size
+from .admission import Admission, ListenerGuard
+from .client_connection import ClientConnection, ClientGoneError, not_connected
+from .need import ASLEEP, INPUT, TURN, Need
+from .outcome import Outcome, result_of
+from .parts import BUFFERS, Answer, BrokenPromiseError, Buffer, FileSlice, Sink, total_size
+from .pending import Pending, completed
 from .readiness import HANGUP, Readiness
-from .receive_buffer import LENGTH, InvalidFrameError, ReceiveBuffer
-from .transport import WOULD_BLOCK
+from .receive_buffer_cy import LENGTH, InvalidFrameError, ReceiveBuffer
+from .request_times import ConnectionTimes, RequestTimes
+from .transport import COPIED_BYTES, GATHERED_BYTES, WOULD_BLOCK
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +39,12 @@ class UnanswerableError(Exception):
     """An error for a request that Kafka answers by closing the connection; its text is the one line in the log."""
 
 
-MOST_LATE_ANSWERS = 64
+TURN_S = 0.005
+"""The time for which one connection may be served before other connections and tasks get their turn."""
+MOST_PENDING = 64
 """Most pending answers of a connection; with more it serves no further requests."""
+LOGIN_KEYS = tuple(key.to_bytes(2, "big") for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+"""The first bytes of the requests that an expired session may send."""
 REFUSALS = (InvalidFrameError, DecodeError, UnanswerableError)
 DEPARTURES = (OSError, trio.ClosedResourceError, trio.BrokenResourceError, ClientGoneError)
 
@@ -43,9 +53,12 @@ class Transport(Protocol):
     """A transport of bytes; `SocketTransport` is the one for plain sockets."""
 
     descriptor: int
+    has_ended: bool
 
     def receive_now(self, space: memoryview) -> int: ...
-    def gather(self, data: Buffer) -> bool: ...
+    def gather(self, data: Buffer) -> None: ...
+    @property
+    def is_full(self) -> bool: ...
     def flush_now(self) -> bool: ...
     async def flush(self) -> None: ...
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None: ...
@@ -56,30 +69,14 @@ class Transport(Protocol):
 class Responder(Protocol):
     """A responder that turns a request frame into an answer (`dispatch.Dispatcher`)."""
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
-        """Return the answer with its length if it needs no task, else None; empty bytes if none is expected."""
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        """Return whether the request may be handled while earlier ones are pending, and later ones while it is."""
 
-    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        """Return the answer, or None if the client expects none.
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
+        """Return the answer, None if the client expects none, a pending answer, or a coroutine for the answer.
 
-        Raises UnanswerableError, DecodeError or ClientGoneError.
+        Raises UnanswerableError, DecodeError or ClientGoneError, as may the coroutine and the pending answer.
         """
-
-
-class Need(Enum):
-    """A condition without which a connection cannot continue."""
-
-    INPUT = auto()
-    TURN = auto()
-    """A turn: other connections are served first."""
-    HANDLER = auto()
-    """The present frame needs its handler."""
-    LATE_ANSWERS = auto()
-    """Too many answers are pending."""
-    OUTPUT = auto()
-    """The socket accepts no more of the gathered bytes."""
-    END = auto()
-    """The client has closed its side, or the broker drains: all received requests are answered."""
 
 
 class Connection:
@@ -96,35 +93,70 @@ class Connection:
         readiness: Readiness,
         *,
         frame_limit_bytes: int,
+        guard: ListenerGuard | None = None,
+        admitted: Callable[[Connection], None] = lambda _: None,
+        times: RequestTimes | None = None,
+        grown: Callable[[Connection], None] = lambda _: None,
     ) -> None:
+        """Take the parts; with a guard nothing is served before `admitted` is called, and `grown` with the buffer."""
         self._transport = transport
+        self._guard = guard
+        self._admitted = admitted
+        self._grown = grown
+        self._admission = trio.CancelScope()
+        self._frame_limit_bytes = frame_limit_bytes
         self._responder = responder
         self._readiness = readiness
         self._buffer = ReceiveBuffer(frame_limit_bytes)
         self._frame: memoryview | None = None
+        """A request that is not handled before the pending answers are sent."""
+        self._in_hand: Answer | Coroutine[Any, Any, Answer | None] | None = None
+        """The present answer, or the coroutine for it, if the connection's own task must send it."""
         self._life = trio.CancelScope()
         self._muted = trio.CancelScope()
         self._sleeper: trio.lowlevel.Task | None = None
         self._failure: Exception | None = None
-        self._late: deque[LateAnswer] = deque()
-        """Answers that are not sent yet, in order; the first of them is pending."""
-        self._none_late = trio.Event()
+        self._pending: deque[Pending[Any]] = deque()
+        """Answers that are not sent yet, in order."""
+        self._waits_for_all = False
+        """Whether the next request is not handled before all pending answers are sent."""
+        self._is_working = False
         self._may_have_input = True
+        self._is_at_end = False
+        """Whether the client has closed its side and all its bytes are read."""
         self._draining = False
+        self._times = None if times is None else ConnectionTimes(times, client)
         self.client = client
+        client.disconnect = self.disconnect
         self.last_active = trio.current_time()
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of the receive buffer."""
+        return self._buffer.capacity_bytes
 
     @property
     def waits_for_input(self) -> bool:
         """Whether no request is in progress."""
-        return self._sleeper is not None and not self._late
+        return self._sleeper is not None and not self._pending
+
+    @property
+    def has_unhandled(self) -> bool:
+        """Whether a request is received, at least in part, and not handled yet."""
+        return self._frame is not None or not self._buffer.is_empty
+
+    @property
+    def unsent_count(self) -> int:
+        """The number of complete answers that are not sent yet."""
+        return sum(pending.is_complete for pending in self._pending) + (self._in_hand is not None)
 
     async def run(self) -> None:
         """Serve the client until the connection ends, then close the transport; never raise for a client's fault."""
-        self._readiness.watch(self._transport.descriptor, self._on_ready)
         try:
             with self._life:
-                await self._serve_and_flush()
+                if self._guard is None or await self._admit(self._guard):
+                    self._readiness.watch(self._transport.descriptor, self._on_ready)
+                    await self._serve_and_flush()
         except REFUSALS as error:
             logger.info("closing %s: %s", self._description(), error)
         except DEPARTURES as error:
@@ -134,8 +166,11 @@ class Connection:
         except Exception:
             logger.exception("closing %s after an unexpected error", self._description())
         finally:
-            self._late.clear()
+            self._abandon()
             self._failure = None
+            # The two would form a reference cycle.
+            self.client.disconnect = not_connected
+            close(self._in_hand)
             self._readiness.forget(self._transport.descriptor)
             self._transport.close()
 
@@ -143,6 +178,7 @@ class Connection:
         """Stop after the requests that have been received completely."""
         self._draining = True
         self._muted.cancel()
+        self._admission.cancel()
         self._wake()
 
     def disconnect(self) -> None:
@@ -156,6 +192,27 @@ class Connection:
 
     # --- in the connection's own task
 
+    async def _admit(self, guard: ListenerGuard) -> bool:
+        """Authenticate the client; return whether the connection may serve it."""
+        self._buffer.limit_frames(guard.login_frame_limit_bytes)
+        admission = Admission(guard, self.client, self._transport, self._buffer, lambda: self._grown(self))
+        with self._admission:
+            if not await admission.run(self._respond_before_admission, self._send_at_once):
+                return False
+        if self._admission.cancelled_caught:
+            return False
+        self._buffer.limit_frames(self._frame_limit_bytes)
+        self.last_active = trio.current_time()
+        self._admitted(self)
+        return True
+
+    async def _respond_before_admission(self, frame: memoryview) -> Answer | None:
+        return await result_of(self._responder.answer(frame, self.client))
+
+    async def _send_at_once(self, answer: Answer) -> None:
+        await self._send(answer)
+        await self._transport.flush()
+
     async def _serve_and_flush(self) -> None:
         try:
             await self._serve()
@@ -167,18 +224,18 @@ class Connection:
     async def _serve(self) -> None:
         while True:
             need = self._work()
-            if need is Need.INPUT:
+            if need in ASLEEP:
                 await self._sleep()
             elif need is Need.TURN:
                 await trio.lowlevel.checkpoint()
             elif need is Need.OUTPUT:
                 await self._transport.flush()
-            elif need is Need.LATE_ANSWERS:
-                await self._wait_for_late_answers()
-            elif need is Need.HANDLER:
+                self._note_sent()
+            elif need is Need.TASK:
                 await self._answer_in_hand()
+            elif need is Need.QUOTA:
+                await self._wait_for_quota()
             else:
-                await self._wait_for_late_answers()
                 await self._transport.flush()
                 return
 
@@ -200,22 +257,18 @@ class Connection:
                 del failure
 
     async def _answer_in_hand(self) -> None:
-        await self._wait_for_late_answers()
-        frame, self._frame = self._frame, None
-        assert frame is not None
-        # The handler may wait long; answers that are ready must not wait with it.
+        # The coroutine may wait long; answers that are ready must not wait with it.
         await self._transport.flush()
-        answer = await self._responder.answer(frame, self.client)
+        answer, self._in_hand = self._in_hand, None
+        if isinstance(answer, Coroutine):
+            answer = await answer
         if answer is not None:
             await self._send(answer)
-        if self.client.throttle_ms:
-            await self._wait_for_quota()
+        if self.client.is_refused and self._guard is not None:
+            await trio.sleep(self._guard.failure_delay_s)
+            await self._transport.flush()
+            raise UnanswerableError("the client failed to authenticate again")
         self.last_active = trio.current_time()
-
-    async def _wait_for_late_answers(self) -> None:
-        while self._late:
-            self._none_late = trio.Event()
-            await self._none_late.wait()
 
     async def _wait_for_quota(self) -> None:
         """Read nothing from this client during its throttle time, which the answer contains (KIP-219)."""
@@ -239,79 +292,194 @@ class Connection:
 
     # --- in the task that serves the connection
 
-    def _work(self) -> Need:
+    def _work(self, *, has_rest: bool = True) -> Need:
         """Answer the requests that can be answered at once, reading at most once; return the condition to continue.
 
-        Raises REFUSALS, OSError.
+        Without ``has_rest`` no earlier request is left. Raises REFUSALS, DEPARTURES, and what no handler should raise.
         """
-        need = self._answer_received()
-        if need is not None:
-            return need
-        if self._draining:
-            return Need.END
+        self._is_working = True
+        try:
+            if has_rest:
+                if self.client.hangup.is_set() and any(pending.ends_with_client for pending in self._pending):
+                    raise ClientGoneError("disconnected while its request was pending")
+                need = self._answer_received()
+                if need is not None:
+                    return need
+            return self._read_and_answer()
+        finally:
+            self._is_working = False
+
+    def _read_and_answer(self) -> Need:
+        if self._draining or self._is_at_end:
+            return Need.ANSWER if self._pending else Need.END
         if not self._may_have_input:
-            return Need.INPUT
+            return INPUT
         space = self._buffer.space()
         count = self._transport.receive_now(space)
         if count == WOULD_BLOCK:
             self._may_have_input = False
-            return Need.INPUT
+            return INPUT
         if count == 0:
-            return Need.END
+            self._is_at_end = True
+            return Need.ANSWER if self._pending else Need.END
         self._buffer.received(count)
+        if self._times is not None:
+            self._times.received()
         self.last_active = trio.current_time()
         # Fewer bytes than fit: the socket is empty, and the next bytes, except for the end, cause an event.
-        self._may_have_input = count == len(space) or self.client.hangup.is_set()
-        return self._answer_received() or (Need.TURN if self._may_have_input else Need.INPUT)
+        self._may_have_input = count == len(space) or self.client.hangup.is_set() or self._transport.has_ended
+        return self._answer_received() or (TURN if self._may_have_input else INPUT)
 
     def _answer_received(self) -> Need | None:
         """Answer the complete frames and send the answers; return the condition to continue, None if done."""
-        if self._frame is not None:
-            return Need.HANDLER
-        if len(self._late) >= MOST_LATE_ANSWERS:
-            return Need.LATE_ANSWERS
-        transport, client, next_frame = self._transport, self.client, self._buffer.next_frame
-        answer_now, late = self._responder.answer_now, self._late
-        while (frame := next_frame()) is not None:
-            answer = answer_now(frame, client)
-            if answer is None:
-                self._frame = frame
-                return Need.HANDLER
-            if isinstance(answer, LateAnswer) or late:
-                self._queue(answer)
-                if len(late) >= MOST_LATE_ANSWERS:
-                    return Need.LATE_ANSWERS
-            elif transport.gather(answer) and not transport.flush_now():
+        transport, pending, client, times = self._transport, self._pending, self.client, self._times
+        answer, next_frame = self._responder.answer, self._buffer.next_frame
+        turn_end = perf_counter() + TURN_S
+        while True:
+            # Without pending answers, which is usual, the next frame is handled at once.
+            if pending or self._in_hand is not None or client.throttle_ms or self._frame is not None:
+                need = self._send_completed()
+                if need is not None:
+                    return need
+                frame = None if self._is_blocked else self._next_frame()
+            else:
+                frame = next_frame()
+            if frame is None:
+                break
+            if client.session_expires_at is not None:
+                self._check_session(frame, client.session_expires_at)
+            if times is not None:
+                times.begin(frame)
+            outcome = answer(frame, client)
+            if times is not None:
+                outcome = times.handled(outcome)
+            if pending or isinstance(outcome, Pending):
+                self._queue(outcome, frame)
+            elif outcome is not None:
+                self._deliver(outcome)
+            if transport.is_full and not transport.flush_now():
                 return Need.OUTPUT
-        return None if transport.flush_now() else Need.OUTPUT
+            if perf_counter() >= turn_end:
+                return Need.TURN if transport.flush_now() else Need.OUTPUT
+        if not transport.flush_now():
+            return Need.OUTPUT
+        self._note_sent()
+        return Need.ANSWER if pending and self._is_blocked else None
 
-    def _queue(self, answer: Buffer | LateAnswer) -> None:
-        """Queue an answer behind the pending ones, unless it is empty."""
-        if not isinstance(answer, LateAnswer):
-            if not answer:
-                return
-            answer = LateAnswer(bytes(answer))
-        self._late.append(answer)
-        answer.then(self._answered_late)
+    def _note_sent(self) -> None:
+        if self._times is not None:
+            self._times.sent()
 
-    # --- in the task that completes a pending answer
+    def _check_session(self, frame: memoryview, expires_at: float) -> None:
+        """Raise UnanswerableError for a request of an expired session that does not authenticate again (KIP-368)."""
+        if trio.current_time() > expires_at and bytes(frame[:2]) not in LOGIN_KEYS:
+            self.client.activity.expired_connections_killed_count += 1
+            raise UnanswerableError("its SASL session has expired, and the client has not authenticated again")
 
-    def _answered_late(self) -> None:
-        """Send the answers that are complete up to the first pending one."""
-        late, transport = self._late, self._transport
-        if not late or late[0].frame is None:
+    def _next_frame(self) -> memoryview | None:
+        """Return the next request that may be handled now."""
+        frame, self._frame = self._buffer.next_frame() if self._frame is None else self._frame, None
+        if frame is not None and self._pending and not self._responder.is_pipelined(frame, self.client):
+            self._frame, self._waits_for_all = frame, True
+            return None
+        return frame
+
+    def _deliver(self, outcome: Answer | Coroutine[Any, Any, Answer | None]) -> None:
+        """Gather an answer, or leave it to the connection's own task."""
+        if self._times is not None:
+            self._times.delivering()
+        if (not isinstance(outcome, list) and isinstance(outcome, Coroutine)) or not self._send_now(outcome):
+            self._in_hand = outcome
+
+    def _send_now(self, answer: Answer) -> bool:
+        """Gather an answer of few bytes that needs no wait; return False, with nothing done, for any other answer."""
+        if self.client.is_refused:
+            return False
+        if len(answer) == 1 and isinstance(only := answer[0], bytes) and len(only) <= GATHERED_BYTES:
+            # The promised size is that of the bytes, so no sink has to enforce it.
+            self._transport.gather(LENGTH.pack(len(only)) + only)
+            return True
+        size_bytes = 0
+        for part in answer:
+            if isinstance(part, BUFFERS):
+                size_bytes += len(part)
+            elif isinstance(part, FileSlice) and part.size <= COPIED_BYTES:
+                size_bytes += part.size
+            else:
+                return False
+        if size_bytes > GATHERED_BYTES:
+            return False
+        sink = Sink(self._transport, size_bytes)
+        self._transport.gather(LENGTH.pack(size_bytes))
+        for part in answer:
+            if isinstance(part, BUFFERS):
+                sink.write_now(part)
+            elif isinstance(part, FileSlice):
+                part.send_now(sink)
+        sink.finish()
+        return True
+
+    # --- pending answers
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether no request may be handled before a pending answer is sent."""
+        return bool(self._pending) and (self._waits_for_all or len(self._pending) >= MOST_PENDING)
+
+    def _queue(self, outcome: Outcome[Answer | None], frame: memoryview) -> None:
+        """Queue an answer behind the pending ones. Raises ClientGoneError if the client has gone."""
+        pending = outcome if isinstance(outcome, Pending) else completed(outcome)
+        self._pending.append(pending)
+        # A coroutine begins only when it is the first in the queue: no later request may overtake it.
+        self._waits_for_all = isinstance(outcome, Coroutine) or not self._responder.is_pipelined(frame, self.client)
+        if pending.ends_with_client and self.client.hangup.is_set():
+            self._transport.flush_now()
+            raise ClientGoneError("disconnected while its request was pending")
+        if not pending.is_complete:
+            on_complete = self._on_complete
+            pending.when_complete(on_complete if self._times is None else self._times.pending(on_complete))
+
+    def _send_completed(self) -> Need | None:
+        """Send the answers that are complete up to the first pending one; return the condition to continue if any."""
+        pending = self._pending
+        while self._in_hand is None and pending and pending[0].is_complete:
+            outcome = pending.popleft().result()
+            if outcome is not None:
+                self._deliver(outcome)
+        if not pending:
+            self._waits_for_all = False
+        if self._in_hand is not None:
+            return Need.TASK
+        return Need.QUOTA if self.client.throttle_ms and not pending else None
+
+    def _on_complete(self) -> None:
+        """Send answers, in the task that has completed one of them."""
+        is_first = bool(self._pending) and self._pending[0].is_complete
+        if self._sleeper is None or self._is_working or not is_first:
             return
-        while late and (frame := late[0].frame) is not None:
-            transport.gather(frame)
-            late.popleft()
-        if not late:
-            self._none_late.set()
         try:
-            is_sent = transport.flush_now()
-        except OSError as failure:
-            self._failure, is_sent = failure, False
-        if not is_sent:
+            need = self._send_completed()
+            if need is None and not self._transport.flush_now():
+                need = Need.OUTPUT
+            if need is None:
+                self._note_sent()
+        except Exception as failure:
+            self._failure = failure
+            need = Need.END
+        has_more = not self._is_blocked and (
+            self._frame is not None or not self._buffer.is_empty or self._may_have_input
+        )
+        if need is not None or has_more or self._draining or self._is_at_end:
             self._wake()
+
+    def _abandon(self) -> None:
+        """Give up the pending answers, as the connection ends."""
+        while self._pending:
+            pending = self._pending.popleft()
+            pending.cancel()
+            if pending.is_complete:
+                with suppress(Exception):
+                    close(pending.result())
 
     # --- in the task of `Readiness`
 
@@ -322,14 +490,17 @@ class Connection:
             self.client.hangup.set()
         if self._sleeper is None:
             return False
+        has_rest = bool(self._pending) or self._in_hand is not None or self._frame is not None
+        has_rest = has_rest or not self._buffer.is_empty or self.client.throttle_ms > 0 or events & HANGUP != 0
         try:
-            need = self._work()
+            need = self._work(has_rest=has_rest)
         except Exception as failure:
             self._failure = failure
             need = Need.END
-        if need in (Need.INPUT, Need.TURN):
-            return need is Need.TURN
-        self._wake()
+        if need is TURN:
+            return True
+        if need not in ASLEEP:
+            self._wake()
         return False
 
     def _wake(self) -> None:
@@ -338,5 +509,10 @@ class Connection:
             trio.lowlevel.reschedule(task)
 
     def _description(self) -> str:
-        host, port = self.client.peer
-        return f"connection {self.client.connection_id} from {host}:{port}"
+        return "connection {} from {}:{}".format(self.client.connection_id, *self.client.peer)
+
+
+def close(outcome: object) -> None:
+    """Close a coroutine that is never awaited; do nothing with anything else."""
+    if isinstance(outcome, Coroutine):
+        outcome.close()

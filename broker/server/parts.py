@@ -8,10 +8,12 @@ others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ...storage.log.partition_log import LogSlice
+if TYPE_CHECKING:
+    from ...storage.log.partition_log import LogSlice
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BUFFERS = (bytes, bytearray, memoryview)
@@ -19,6 +21,9 @@ BUFFERS = (bytes, bytearray, memoryview)
 
 class Outlet(Protocol):
     """An outlet to one client, as a `Sink` uses it."""
+
+    def gather(self, data: Buffer) -> None:
+        """Add a copy of ``data``, which must be small, to the bytes that are sent next."""
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         """Send all of ``data``, now or together with the following data.
@@ -50,6 +55,11 @@ class Sink:
     def remaining_bytes(self) -> int:
         """The number of promised bytes that have not been sent yet."""
         return self._remaining_bytes
+
+    def write_now(self, data: Buffer) -> None:
+        """Send a small piece of ``data``, without a wait."""
+        self._take(len(data))
+        self._outlet.gather(data)
 
     async def write(self, data: Buffer) -> None:
         """Send ``data``, which must not change afterwards."""
@@ -125,6 +135,15 @@ class FileSlice:
     async def send_to(self, sink: Sink) -> None:
         with self._slice as held:
             await sink.send_file(held.descriptor, held.position, held.size_bytes)
+
+    def send_now(self, sink: Sink) -> None:
+        """Copy the bytes, of a small part. Raises EOFError if the file is shorter."""
+        with self._slice as held:
+            data = os.pread(held.descriptor, held.size_bytes, held.position)
+            end = held.position + len(data)
+            if len(data) < held.size_bytes:
+                raise EOFError(f"a segment ends at {end}, expected {held.position + held.size_bytes}")
+            sink.write_now(data)
 
 
 Answer: TypeAlias = Sequence[Buffer | Part]

@@ -61,10 +61,12 @@ class Readiness:
 
     def _call(self, events: list[tuple[int, int]], unfinished: list[int]) -> list[int]:
         """Call each ready descriptor's callback once; return those to be called again."""
-        ready = dict.fromkeys(unfinished, INPUT)
-        ready.update(events)
+        if unfinished:
+            ready = dict.fromkeys(unfinished, INPUT)
+            ready.update(events)
+            events = list(ready.items())
         again = []
-        for descriptor, mask in ready.items():
+        for descriptor, mask in events:
             callback = self._callbacks.get(descriptor)
             if callback is not None and callback(mask):
                 again.append(descriptor)

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
 import itertools
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import trio
 
 from ..config.listeners import Endpoint, SocketOptions, known_counts, open_sockets, plain_address
+from .admission import ListenerGuard
 from .client_census import ClientCensus
 from .client_connection import ClientConnection
 from .connection import Connection, Responder
+from .listener_activity import ListenerActivity
 from .readiness import Readiness
+from .receive_buffer_cy import INITIAL_BYTES
+from .request_times import RequestTimes
 from .transport import SocketTransport
 
 logger = logging.getLogger(__name__)
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 RETRY_ACCEPT_S = 0.1
+UNKNOWN_SOFTWARE = "unknown"
+"""The software name and version of clients that tell none (Kafka `ClientInformation`)."""
 MAX_THROTTLED = 1000
 """Most throttled connections that are held open; further ones are closed at once."""
 IDLE_SWEEPS = 10
@@ -41,13 +48,18 @@ class ConnectionLimits(Protocol):
     max_connections_per_ip: int
     max_connections_per_ip_overrides: str
     connections_max_idle_ms: int
+    gregor_max_unauthenticated_connections: int
+    gregor_unauthenticated_buffer_bytes: int
+
+    def listener_limit(self, name: str, listener: str) -> int:
+        """Return the limit of one listener alone."""
 
 
 class ConnectionThrottle(Protocol):
     """A throttle of new connections (`quotas.connection_rates.ConnectionRates`), in milliseconds."""
 
-    def connected(self) -> int:
-        """Count a connection; return how long it must wait."""
+    def connected(self, listener: str, *, is_protected: bool) -> int:
+        """Count a connection; return how long it must wait. Only its listener's rate delays a protected one."""
 
     def connected_from(self, address: str) -> int:
         """Count a connection from an address; return the time after which to close it, 0 to keep it."""
@@ -66,20 +78,32 @@ class Server:
         throttle: ConnectionThrottle,
         options: SocketOptions,
         drain_s: float,
+        guards: Mapping[str, ListenerGuard] | None = None,
+        protected: str | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
         """Open the listeners; ``drain_s`` limits the time of requests in flight after the broker starts to stop.
 
+        ``guards`` are the secured listeners, by name; any other is PLAINTEXT. ``protected`` is the listener of the
+        other brokers: clients of other listeners never take its slots (KIP-402). With ``times`` all requests are timed.
         Raises ListenerError.
         """
         self._responder = responder
         self._census = census
         self._limits = limits
         self._throttle = throttle
+        self._times = times
         self._throttled_count = 0
         self._drain_s = drain_s
         self._readiness = Readiness()
+        self._guards = guards or {}
         self._connections: set[Connection] = set()
+        self._unauthenticated: dict[Connection, None] = {}
+        """The connections that are not authenticated yet, the oldest first."""
         self._clients_per_ip: Counter[str] = Counter()
+        self.activity = {endpoint.name: ListenerActivity() for endpoint in endpoints}
+        """Traffic and logins of each listener, by name."""
+        self._protected = protected if len(endpoints) > 1 else None
         self._waiting_for_slots = trio.lowlevel.ParkingLot()
         self._connection_numbers = itertools.count()
         self._listening = {endpoint: open_sockets(endpoint, options) for endpoint in endpoints}
@@ -92,6 +116,26 @@ class Server:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    def software_counts(self) -> dict[tuple[str, str, str], int]:
+        """Return the number of connections by listener, and by the client's software name and version (KIP-511)."""
+        return Counter(
+            (
+                client.listener_name,
+                client.software_name or UNKNOWN_SOFTWARE,
+                client.software_version or UNKNOWN_SOFTWARE,
+            )
+            for client in (connection.client for connection in self._connections)
+            if client.is_admitted
+        )
+
+    def unhandled_count(self) -> int:
+        """Return the number of connections whose next request is received and not handled yet."""
+        return sum(connection.has_unhandled for connection in self._connections)
+
+    def unsent_count(self) -> int:
+        """Return the number of answers that are complete and wait for earlier ones of their connection."""
+        return sum(connection.unsent_count for connection in self._connections)
 
     async def run(self, stop: trio.Event) -> None:
         """Serve until ``stop`` is set, then finish the requests in flight, for a limited time."""
@@ -125,16 +169,37 @@ class Server:
 
     async def _accept(self, listening: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
         while True:
-            while len(self._connections) >= self._limits.max_connections:
+            while not self._has_slot(endpoint.name):
                 await self._waiting_for_slots.park()
             client_socket = await _next_client(listening)
             if client_socket is None:
                 continue
-            wait_ms = self._throttle.connected()
+            with _closing_if_cancelled(client_socket):
+                # Another listener may have taken the slot meanwhile.
+                while not self._has_slot(endpoint.name):
+                    await self._waiting_for_slots.park()
+            wait_ms = self._throttle.connected(endpoint.name, is_protected=endpoint.name == self._protected)
             if wait_ms:
                 with _closing_if_cancelled(client_socket):
                     await trio.sleep(wait_ms / 1000)
             self._admit(client_socket, endpoint, serving)
+            # A flood of connections must not keep the loop: there may always be another one to accept.
+            await trio.lowlevel.checkpoint()
+
+    def _has_slot(self, listener: str) -> bool:
+        """Return whether a listener may have one more connection (Kafka `ConnectionQuotas.connectionSlotAvailable`)."""
+        if self.activity[listener].connection_count >= self._limits.listener_limit("max.connections", listener):
+            return False
+        return listener == self._protected or len(self._connections) < self._limits.max_connections
+
+    def _close_excess(self) -> None:
+        """Close the connections that were idle for longest, above ``max.connections``, except protected ones."""
+        excess = len(self._connections) - self._limits.max_connections
+        if excess <= 0:
+            return
+        others = [open_ for open_ in self._connections if open_.client.listener_name != self._protected]
+        for connection in heapq.nsmallest(excess, others, key=lambda open_: open_.last_active):
+            connection.disconnect()
 
     def _admit(self, client_socket: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
         try:
@@ -152,16 +217,67 @@ class Server:
         if throttle_ms:
             serving.start_soon(self._close_later, client_socket, throttle_ms)
             return
-        transport = SocketTransport(client_socket)
+        guard = self._guards.get(endpoint.name)
+        try:
+            transport = SocketTransport(client_socket) if guard is None else guard.transport(client_socket)
+        except OSError:
+            client_socket.close()
+            return
         number = next(self._connection_numbers)
         connection_id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{number}"
-        client = ClientConnection(peer, local, endpoint.name, connection_id, trio.Event())
-        frame_limit = self._limits.socket_request_max_bytes
-        connection = Connection(transport, self._responder, client, self._readiness, frame_limit_bytes=frame_limit)
+        activity = self.activity[endpoint.name]
+        client = ClientConnection(peer, local, endpoint.name, connection_id, trio.Event(), activity=activity)
+        connection = Connection(
+            transport,
+            self._responder,
+            client,
+            self._readiness,
+            frame_limit_bytes=self._limits.socket_request_max_bytes,
+            guard=guard,
+            admitted=self._admitted,
+            times=self._times,
+            grown=self._limit_login_memory,
+        )
+        if guard is not None:
+            client.is_admitted = False
+            client.security_protocol = guard.security_protocol
+            self._make_room_for_unauthenticated()
+            self._unauthenticated[connection] = None
         self._connections.add(connection)
         self._census.connected(client)
         self._clients_per_ip[peer[0]] += 1
+        activity.connection_creation.record()
+        if endpoint.name == self._protected:
+            self._close_excess()
         serving.start_soon(self._serve, connection)
+
+    def _make_room_for_unauthenticated(self) -> None:
+        """Close the oldest connections that are not authenticated, so that one more fits into their limit.
+
+        A client that never completes its login so makes room for one that does.
+        """
+        while len(self._unauthenticated) >= self._limits.gregor_max_unauthenticated_connections:
+            oldest = next(iter(self._unauthenticated))
+            del self._unauthenticated[oldest]
+            oldest.disconnect()
+
+    def _limit_login_memory(self, growing: Connection) -> None:
+        """Close the oldest connections with large buffers that are not authenticated, until all fit into the limit."""
+        limit = self._limits.gregor_unauthenticated_buffer_bytes
+        large = [
+            open_ for open_ in self._unauthenticated if open_.buffer_bytes > INITIAL_BYTES and open_ is not growing
+        ]
+        used = growing.buffer_bytes + sum(open_.buffer_bytes for open_ in large)
+        for connection in (*large, growing):
+            if used <= limit:
+                return
+            used -= connection.buffer_bytes
+            self._unauthenticated.pop(connection, None)
+            connection.disconnect()
+
+    def _admitted(self, connection: Connection) -> None:
+        self._unauthenticated.pop(connection, None)
+        connection.client.is_admitted = True
 
     async def _close_later(self, client_socket: socket.socket, throttle_ms: int) -> None:
         """Refuse a client that connects too often, with a delay, so that it does not reconnect at once."""
@@ -182,7 +298,9 @@ class Server:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            self._unauthenticated.pop(connection, None)
             self._census.disconnected(connection.client)
+            connection.client.activity.connection_close.record()
             self._clients_per_ip[ip] -= 1
             if not self._clients_per_ip[ip]:
                 del self._clients_per_ip[ip]
@@ -197,6 +315,7 @@ class Server:
         while True:
             await trio.sleep(pause_s)
             now = trio.current_time()
+            self._close_excess()
             for connection in list(self._connections):
                 silent_s = now - connection.last_active
                 if silent_s > idle_s:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..config.listeners import Endpoint
+from .listener_activity import ListenerActivity
 
 
 @dataclass(slots=True)
@@ -17,3 +18,7 @@ class ServingState:
     """Whether clients are served."""
     metrics_address: Endpoint | None = None
     """The address of the metrics pages; None without `gregor.metrics.listener`."""
+    activity: dict[str, ListenerActivity] = field(default_factory=dict)
+    """The connections and logins of each listener, by name, with the controller's listener if this node has it."""
+    zookeeper_addresses: list[Endpoint] = field(default_factory=list)
+    """The addresses of ZooKeeper's protocol; empty without `gregor.zookeeper.listeners`."""

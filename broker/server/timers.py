@@ -17,6 +17,10 @@ import trio
 logger = logging.getLogger(__name__)
 
 
+MOST_CANCELLED = 1000
+"""Most cancelled timers in a heap whose other half is in use (Kafka: ``fetch.purgatory.purge.interval.requests``)."""
+
+
 class Timer:
     """A deadline (in trio's clock) with its callback, created by `TimerQueue.schedule`."""
 
@@ -36,7 +40,9 @@ class Timer:
 
     def cancel(self) -> None:
         """Cancel the timer. A second call, or one after its expiry, does nothing."""
-        self._callback = None
+        if self._callback is not None:
+            self._callback = None
+            self._queue.note_cancelled()
 
     def move(self, delay_ms: int) -> None:
         """Move the deadline to `delay_ms` from now, unless the timer was cancelled or has expired."""
@@ -62,10 +68,16 @@ class TimerQueue:
         self._heap: list[tuple[float, int, Timer]] = []
         self._tie_breaker = itertools.count()
         self._earlier_deadline = trio.Event()
+        self._cancelled_count = 0
+        """Cancelled timers in the heap, at least."""
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` after `delay_ms`, at the next turn of the event loop if that is 0."""
-        timer = Timer(self, trio.current_time() + max(delay_ms, 0) / 1000, callback)
+        return self.schedule_at(trio.current_time() + max(delay_ms, 0) / 1000, callback)
+
+    def schedule_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` at ``deadline``, in trio's clock."""
+        timer = Timer(self, deadline, callback)
         self.push(timer)
         return timer
 
@@ -85,6 +97,17 @@ class TimerQueue:
         heapq.heappush(self._heap, (timer.deadline, next(self._tie_breaker), timer))
         if is_first:
             self._earlier_deadline.set()
+
+    def note_cancelled(self) -> None:
+        """Count a cancelled timer; remove the cancelled ones once they are most of the heap.
+
+        A client may cancel many timers of long delays, such as those of delayed fetches.
+        """
+        self._cancelled_count += 1
+        if self._cancelled_count > MOST_CANCELLED and self._cancelled_count > len(self._heap) // 2:
+            self._heap = [entry for entry in self._heap if entry[2].is_pending]
+            heapq.heapify(self._heap)
+            self._cancelled_count = 0
 
     def _fire_due(self) -> None:
         now = trio.current_time()

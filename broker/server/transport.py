@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -18,11 +19,23 @@ from .parts import Buffer
 WOULD_BLOCK = -1
 """The result of `SocketTransport.receive_now` if no bytes have arrived."""
 TURN_S = 0.0005
-"""How long a large answer may be sent without a wait before other tasks get their turn."""
+"""Longest time in seconds that a large answer is sent without a wait, before other tasks get their turn."""
+MOST_AWAITED_BYTES = 256 * 1024
+"""Most bytes for which `SocketTransport.wake_at` waits."""
 COPIED_BYTES = 8 * 1024
 """Largest range of a file for which a copy costs less than a separate system call."""
 GATHERED_BYTES = 64 * 1024
 """Approximate limit of the answers that are gathered in memory to be sent with one call."""
+
+
+class ByteSocket(Protocol):
+    """A non-blocking socket, plain or with TLS: its methods raise BlockingIOError where they would wait."""
+
+    def send(self, data: Buffer, flags: int = ..., /) -> int: ...
+    def recv_into(self, space: memoryview, /) -> int: ...
+    def setblocking(self, flag: bool, /) -> None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 class SocketTransport:
@@ -32,12 +45,15 @@ class SocketTransport:
     same segments (MSG_MORE). Raises OSError when the client has disconnected.
     """
 
-    __slots__ = ("_gathered", "_socket", "_turn_began", "descriptor")
+    __slots__ = ("_awaited_bytes", "_gathered", "_socket", "_turn_began", "descriptor", "has_ended")
 
-    def __init__(self, client_socket: socket.socket) -> None:
+    def __init__(self, client_socket: ByteSocket) -> None:
         client_socket.setblocking(False)
         self._socket = client_socket
         self.descriptor = client_socket.fileno()
+        self.has_ended = False
+        """Whether the stream has ended although the socket is open: only TLS can say so."""
+        self._awaited_bytes = 1
         self._gathered = bytearray()
         self._turn_began = time.perf_counter()
 
@@ -48,9 +64,23 @@ class SocketTransport:
         except BlockingIOError:
             return WOULD_BLOCK
 
-    def gather(self, data: Buffer) -> bool:
-        """Add ``data`` to the next flush; return whether a flush is due."""
+    def wake_at(self, size_bytes: int) -> None:
+        """Let the socket become readable only with ``size_bytes`` of input, which must be on their way, or at its end.
+
+        The kernel enlarges the socket's receive buffer for them (SO_RCVLOWAT, tcp(7)).
+        """
+        size_bytes = min(size_bytes, MOST_AWAITED_BYTES)
+        if size_bytes != self._awaited_bytes and isinstance(self._socket, socket.socket):
+            self._awaited_bytes = size_bytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
+
+    def gather(self, data: Buffer) -> None:
+        """Add ``data`` to the next flush."""
         self._gathered += data
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many bytes are gathered that a flush is due."""
         return len(self._gathered) > GATHERED_BYTES
 
     def flush_now(self, flags: int = 0) -> bool:
@@ -92,10 +122,7 @@ class SocketTransport:
         Raises EOFError if the file is shorter.
         """
         if size_bytes <= COPIED_BYTES and size_bytes + len(self._gathered) <= GATHERED_BYTES:
-            data = os.pread(descriptor, size_bytes, position)
-            if len(data) < size_bytes:
-                raise EOFError(f"a segment ends at {position + len(data)}, expected {position + size_bytes}")
-            self._gathered += data
+            self._gather_from(descriptor, position, size_bytes)
             return
         await self._send_gathered_first()
         self._turn_began = time.perf_counter()
@@ -116,6 +143,12 @@ class SocketTransport:
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
+
+    def _gather_from(self, descriptor: int, position: int, size_bytes: int) -> None:
+        data = os.pread(descriptor, size_bytes, position)
+        if len(data) < size_bytes:
+            raise EOFError(f"a segment ends at {position + len(data)}, expected {position + size_bytes}")
+        self._gathered += data
 
     async def _send_gathered_first(self) -> None:
         """Send the gathered bytes, and let the kernel wait for more bytes to fill the segment."""

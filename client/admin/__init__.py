@@ -4,6 +4,7 @@
 the requests, and `client.py` combines them.
 """
 
+from ...protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from .base import raise_for
 from .client import Admin
 from .cluster import ClusterDescription
@@ -11,16 +12,7 @@ from .configs import AlterOperation, ResourceType
 from .groups import GroupMember, GroupOverview
 from .quotas import QuotaAlteration, QuotaEntity
 from .replicas import ElectionType
-from .security import (
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    AclResourceType,
-    PatternType,
-    ScramMechanism,
-    ScramUpsertion,
-)
+from .security import AclBinding, AclFilter, ScramMechanism, ScramUpsertion
 from .topics import BROKER_DEFAULT, NewTopic
 
 __all__ = [

@@ -12,8 +12,9 @@ import trio
 from ...protocol.apis import AnyApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.schema import Message
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import AdminConfig
-from ..consumer.subscription import TopicPartition, by_topic
+from ..consumer.subscription import by_topic
 from ..errors import COORDINATOR_MOVED_CODES, STALE_METADATA_CODES, ConnectionLostError, UnknownTopicError
 from ..lifetime import BackgroundTasks
 from ..metrics import Metrics
@@ -104,12 +105,23 @@ class AdminBase:
 
     async def speaks(self, key: AnyApiKey, *, newest: int | None = None) -> bool:
         """Return whether the brokers support an API, in a version up to `newest` if given."""
-        versions = (await self._cluster.any_connection()).versions
         try:
-            versions.version(key, newest=newest)
+            await self.version(key, newest=newest)
         except BrokerError:
             return False
         return True
+
+    async def version(self, key: AnyApiKey, *, newest: int | None = None) -> int:
+        """Return the newest version of an API in common with the brokers, up to `newest` if given.
+
+        Raises BrokerError UNSUPPORTED_VERSION; DeadlineExceededError if no broker can be reached within
+        `default_api_timeout_ms`.
+        """
+
+        async def attempt() -> int:
+            return (await self._cluster.any_connection()).versions.version(key, newest=newest)
+
+        return await self._retry(attempt, "ApiVersions")
 
     # --- for the subclasses ---
 
@@ -119,10 +131,10 @@ class AdminBase:
 
         await self._retry(attempt, "Metadata")
 
-    async def _leaders(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _leaders(self, places: Iterable[AnyTopicPartition]) -> dict[AnyTopicPartition, int]:
         wanted = list(places)
 
-        async def attempt() -> dict[TopicPartition, int]:
+        async def attempt() -> dict[AnyTopicPartition, int]:
             missing = {topic for topic, partition in wanted if self._cluster.leader(topic, partition) is None}
             if missing:
                 await self._cluster.refresh(missing)
@@ -140,15 +152,15 @@ class AdminBase:
 
     async def _ask_leaders(
         self,
-        places: Iterable[TopicPartition],
-        ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T]]],
-    ) -> dict[TopicPartition, T]:
+        places: Iterable[AnyTopicPartition],
+        ask: Callable[[int, list[AnyTopicPartition]], Awaitable[dict[AnyTopicPartition, T]]],
+    ) -> dict[AnyTopicPartition, T]:
         """Call `ask` with each leader and its partitions, again with a new leader after NOT_LEADER_OR_FOLLOWER."""
         wanted = list(places)
-        found: dict[TopicPartition, T] = {}
+        found: dict[AnyTopicPartition, T] = {}
 
         async def attempt() -> None:
-            by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+            by_leader: defaultdict[int, list[AnyTopicPartition]] = defaultdict(list)
             missing = [place for place in wanted if place not in found]
             for place, leader in (await self._leaders(missing)).items():
                 by_leader[leader].append(place)
@@ -204,7 +216,7 @@ def raise_for(code: int, message: str | None) -> None:
         raise BrokerError(ErrorCode(code), message)
 
 
-def by_topic_with(values: Mapping[TopicPartition, T]) -> dict[str, Sequence[tuple[int, T]]]:
+def by_topic_with(values: Mapping[AnyTopicPartition, T]) -> dict[str, Sequence[tuple[int, T]]]:
     """Return the partitions of each topic with their values, both in order."""
     return {
         topic: [(partition, values[topic, partition]) for partition in partitions]

@@ -24,7 +24,7 @@ from ...protocol.messages.describe_quorum import (
 from ...protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ...protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ...protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from ..wire.connection import SOFTWARE_NAME
+from ...protocol.spoken_versions import SOFTWARE_NAME
 from .base import AdminBase, raise_for
 
 CLUSTER_METADATA = "__cluster_metadata"

@@ -21,7 +21,8 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from ..consumer.subscription import TopicPartition, by_topic
+from ...protocol.topic_partition import AnyTopicPartition
+from ..consumer.subscription import by_topic
 from ..wire.group_offsets import CommittedOffset, commit_offsets, fetch_committed
 from .base import AdminBase, raise_for
 
@@ -38,7 +39,7 @@ class GroupMember:
     instance_id: str | None
     client_id: str
     host: str
-    partitions: list[TopicPartition]
+    partitions: list[AnyTopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,27 +138,29 @@ class GroupAdmin(AdminBase):
     # --- offsets ---
 
     async def committed_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, CommittedOffset]:
+        self, group_id: str, partitions: Iterable[AnyTopicPartition] | None = None
+    ) -> dict[AnyTopicPartition, CommittedOffset]:
         """Return a group's committed offsets with their metadata texts, for these partitions or all."""
         return await fetch_committed(
             self._cluster, group_id, partitions, self.config, timeout_ms=self.config.default_api_timeout_ms
         )
 
     async def group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, int]:
+        self, group_id: str, partitions: Iterable[AnyTopicPartition] | None = None
+    ) -> dict[AnyTopicPartition, int]:
         """Return a group's committed offsets without metadata texts, for these partitions or all."""
         committed = await self.committed_offsets(group_id, partitions)
         return {place: entry.offset for place, entry in committed.items()}
 
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[AnyTopicPartition, int | CommittedOffset]
+    ) -> None:
         """Commit offsets for a group without members."""
         await commit_offsets(
             self._cluster, group_id, offsets, self.config, timeout_ms=self.config.default_api_timeout_ms
         )
 
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[AnyTopicPartition]) -> None:
         """Delete a group's offsets of these partitions."""
         request = OffsetDeleteRequest(
             group_id=group_id,
@@ -179,7 +182,7 @@ class GroupAdmin(AdminBase):
         await self._ask_coordinator(group_id, attempt, "OffsetDelete")
 
 
-def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
+def assigned_partitions(assignment: bytes) -> list[AnyTopicPartition]:
     """Return the partitions in a member's assignment, encoded as in `describe_group` (protocol type consumer)."""
     if len(assignment) < ASSIGNMENT_VERSION_SIZE:
         return []

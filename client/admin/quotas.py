@@ -27,7 +27,7 @@ class _Match(IntEnum):
 
 
 ANY_NAME = "*"
-"""In a filter of `describe_client_quotas`: matches any name."""
+"""Name in a filter of `describe_client_quotas` that matches any name."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -16,8 +16,8 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ..consumer.subscription import TopicPartition
-from ..wire.offset_lookup import OffsetAndTimestamp, list_offsets
+from ...protocol.topic_partition import AnyTopicPartition
+from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .base import AdminBase, by_topic_with, raise_for
 
 CONSUMER_REPLICA_ID = -1
@@ -27,8 +27,8 @@ class RecordAdmin(AdminBase):
     """The methods of the admin client for records."""
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        self, wanted: Mapping[AnyTopicPartition, int], *, read_committed: bool = False
+    ) -> dict[AnyTopicPartition, OffsetAndTimestamp | None]:
         """Return the offsets for LATEST, EARLIEST, MAX_TIMESTAMP or a time in ms; see `offset_lookup.list_offsets`."""
         return await list_offsets(
             self._cluster,
@@ -38,10 +38,24 @@ class RecordAdmin(AdminBase):
             read_committed=read_committed,
         )
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def offsets_since(self, places: Iterable[AnyTopicPartition], timestamp: int) -> dict[AnyTopicPartition, int]:
+        """Return the offsets for LATEST, EARLIEST or a time in ms; the log's end where no record is that young."""
+        wanted = dict.fromkeys(places, timestamp)
+        found = await self.list_offsets(wanted)
+        offsets = {place: entry.offset for place, entry in found.items() if entry is not None}
+        missing = [place for place in wanted if place not in offsets]
+        return offsets | (await self.offsets_since(missing, LATEST) if missing else {})
+
+    async def within_log(self, wanted: Mapping[AnyTopicPartition, int]) -> dict[AnyTopicPartition, int]:
+        """Return the offsets, moved to the nearer end of the log if outside, as kafka-consumer-groups does."""
+        first = await self.offsets_since(wanted, EARLIEST)
+        last = await self.offsets_since(wanted, LATEST)
+        return {place: min(max(offset, first[place]), last[place]) for place, offset in wanted.items()}
+
+    async def delete_records(self, before: Mapping[AnyTopicPartition, int]) -> dict[AnyTopicPartition, int]:
         """Delete the records before these offsets (-1: all up to the high watermark); returns the new first offsets."""
 
-        async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        async def ask(leader: int, places: list[AnyTopicPartition]) -> dict[AnyTopicPartition, int]:
             request = DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
@@ -63,13 +77,13 @@ class RecordAdmin(AdminBase):
         return await self._ask_leaders(before, ask)
 
     async def end_offsets_of_epochs(
-        self, epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, tuple[int, int]]:
+        self, epochs: Mapping[AnyTopicPartition, int]
+    ) -> dict[AnyTopicPartition, tuple[int, int]]:
         """Return (largest leader epoch up to the given one, offset after its last record); (-1, -1) if unknown
         (KIP-320).
         """
 
-        async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        async def ask(leader: int, places: list[AnyTopicPartition]) -> dict[AnyTopicPartition, tuple[int, int]]:
             request = OffsetForLeaderEpochRequest(
                 replica_id=CONSUMER_REPLICA_ID,
                 topics=[

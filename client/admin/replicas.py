@@ -31,7 +31,8 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
 )
-from ..consumer.subscription import TopicPartition, by_topic
+from ...protocol.topic_partition import AnyTopicPartition
+from ..consumer.subscription import by_topic
 from .base import AdminBase, by_topic_with, raise_for
 
 
@@ -46,7 +47,7 @@ class ReplicaAdmin(AdminBase):
     """The methods of the admin client for replicas."""
 
     async def describe_log_dirs(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[AnyTopicPartition] | None = None
     ) -> dict[int, list[DescribeLogDirsResult]]:
         """Return the log directories of each broker with the size in bytes of these partitions, or of all."""
         wanted = None
@@ -60,9 +61,9 @@ class ReplicaAdmin(AdminBase):
             raise_for(answer.error_code, "DescribeLogDirs")
         return {node: answer.results for node, answer in answers.items()}
 
-    async def alter_replica_log_dirs(self, node: int, moves: Mapping[TopicPartition, str]) -> None:
+    async def alter_replica_log_dirs(self, node: int, moves: Mapping[AnyTopicPartition, str]) -> None:
         """Move a broker's replicas to other log directories of its own (KIP-113)."""
-        directories: dict[str, list[TopicPartition]] = {}
+        directories: dict[str, list[AnyTopicPartition]] = {}
         for place, path in moves.items():
             directories.setdefault(path, []).append(place)
         request = AlterReplicaLogDirsRequest(
@@ -82,7 +83,7 @@ class ReplicaAdmin(AdminBase):
             for part in topic.partitions:
                 raise_for(part.error_code, f"{topic.topic_name}-{part.partition_index}")
 
-    async def alter_partition_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    async def alter_partition_reassignments(self, wanted: Mapping[AnyTopicPartition, Sequence[int] | None]) -> None:
         """Reassign partitions to these brokers, the preferred leader first; None cancels a reassignment (KIP-455)."""
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self.config.request_timeout_ms,
@@ -104,8 +105,8 @@ class ReplicaAdmin(AdminBase):
                 raise_for(part.error_code, part.error_message or f"{topic.name}-{part.partition_index}")
 
     async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OngoingPartitionReassignment]:
+        self, partitions: Iterable[AnyTopicPartition] | None = None
+    ) -> dict[AnyTopicPartition, OngoingPartitionReassignment]:
         """Return the ongoing reassignments of these partitions or all."""
         wanted = None
         if partitions is not None:
@@ -119,8 +120,8 @@ class ReplicaAdmin(AdminBase):
         return {(topic.name, part.partition_index): part for topic in answer.topics for part in topic.partitions}
 
     async def elect_leaders(
-        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
-    ) -> set[TopicPartition]:
+        self, election_type: ElectionType, partitions: Iterable[AnyTopicPartition] | None = None
+    ) -> set[AnyTopicPartition]:
         """Elect leaders of these partitions or all; return the partitions that have a new leader now.
 
         Partitions that needed no election are left out. Raises BrokerError for the first other refusal.

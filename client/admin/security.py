@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ...protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -55,54 +56,6 @@ MIN_ITERATIONS = 4096
 SALT_BYTES = 16
 
 
-class AclResourceType(IntEnum):
-    """The type of the resource that an ACL protects (Kafka's ResourceType)."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """The interpretation of an ACL's resource name (KIP-290); ANY and MATCH are for filters."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """The operation that an ACL allows or denies."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class AclPermission(IntEnum):
-    """The permission of an ACL: allow or deny."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
 @dataclass(frozen=True, slots=True)
 class AclBinding:
     """An ACL: a principal (`User:alice`, from a host or "*"), an operation, a resource, and allow or deny."""
@@ -147,7 +100,7 @@ class ScramUpsertion:
 
     user: str
     mechanism: ScramMechanism
-    password: bytes
+    password: bytes = field(repr=False)
     iterations: int = MIN_ITERATIONS
     salt: bytes | None = None
 

@@ -24,7 +24,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ..consumer.subscription import TopicPartition, by_topic
+from ...protocol.topic_partition import AnyTopicPartition
+from ..consumer.subscription import by_topic
 from ..wire.cluster import CoordinatorType
 from .base import AdminBase, raise_for
 
@@ -60,11 +61,11 @@ class TransactionAdmin(AdminBase):
         )
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ProducerState]]:
+        self, partitions: Iterable[AnyTopicPartition]
+    ) -> dict[AnyTopicPartition, list[ProducerState]]:
         """Return the active producers of these partitions, as described by their leaders."""
 
-        async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
+        async def ask(leader: int, places: list[AnyTopicPartition]) -> dict[AnyTopicPartition, list[ProducerState]]:
             request = DescribeProducersRequest(
                 topics=[
                     TopicRequest(name=topic, partition_indexes=indexes) for topic, indexes in by_topic(places).items()
@@ -94,11 +95,11 @@ class TransactionAdmin(AdminBase):
         return await self._ask_coordinator(transactional_id, attempt, "InitProducerId", CoordinatorType.TRANSACTION)
 
     async def abort_transaction(
-        self, place: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        self, place: AnyTopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         """Write an abort marker to one partition, for a transaction that its coordinator does not have any more."""
 
-        async def ask(leader: int, places: list[TopicPartition]) -> dict[TopicPartition, None]:
+        async def ask(leader: int, places: list[AnyTopicPartition]) -> dict[AnyTopicPartition, None]:
             marker = WritableTxnMarker(
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,

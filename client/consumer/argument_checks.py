@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..producer.record_checks import check_offset, check_partition, check_topic
-from .subscription import TopicPartition
 
 
-def check_places(places: Iterable[TopicPartition]) -> list[TopicPartition]:
+def check_places(places: Iterable[AnyTopicPartition]) -> list[AnyTopicPartition]:
     """Return the (topic, partition) pairs as tuples.
 
     Raises TypeError for what is no iterable of such pairs, InvalidTopicError for a name that no topic can have
@@ -20,7 +20,7 @@ def check_places(places: Iterable[TopicPartition]) -> list[TopicPartition]:
     return [_check_place(place) for place in places]
 
 
-def _check_place(place: TopicPartition) -> TopicPartition:
+def _check_place(place: AnyTopicPartition) -> AnyTopicPartition:
     if not isinstance(place, Sequence) or isinstance(place, str | bytes) or len(place) != 2:
         raise TypeError(f"a partition must be a (topic, partition) pair, not {place!r}")
     topic, partition = place
@@ -28,7 +28,7 @@ def _check_place(place: TopicPartition) -> TopicPartition:
     return topic, check_partition(partition)
 
 
-def check_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def check_offsets(offsets: Mapping[AnyTopicPartition, int]) -> dict[AnyTopicPartition, int]:
     """Return the offset of each (topic, partition).
 
     Raises as `check_places`, and TypeError or ValueError for an offset that is none (Kafka's `OffsetAndMetadata`).

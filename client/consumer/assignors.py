@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Protocol
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import ConfigError
-from .subscription import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class MemberWish:
     """The subscription of one member: its topics, and the partitions that it still owns."""
 
     topics: Sequence[str]
-    owned: Sequence[TopicPartition] = field(default=())
+    owned: Sequence[AnyTopicPartition] = field(default=())
 
 
 Members = Mapping[str, MemberWish]
-Assignment = dict[str, list[TopicPartition]]
+Assignment = dict[str, list[AnyTopicPartition]]
 
 
 class Assignor(Protocol):
@@ -92,7 +92,7 @@ class CooperativeStickyAssignor:
             for member, places in target.items()
         }
 
-    def _balance(self, partitions: Sequence[TopicPartition], members: Members) -> Assignment:
+    def _balance(self, partitions: Sequence[AnyTopicPartition], members: Members) -> Assignment:
         free = dict.fromkeys(partitions)
         target: Assignment = {member: [] for member in sorted(members)}
         for member in target:
@@ -109,7 +109,7 @@ class CooperativeStickyAssignor:
             target[taker].append(place)
         return target
 
-    def _unfair_place(self, target: Assignment, members: Members) -> tuple[str, str, TopicPartition] | None:
+    def _unfair_place(self, target: Assignment, members: Members) -> tuple[str, str, AnyTopicPartition] | None:
         """Return a partition whose move between two members makes the shares more even, as (giver, taker, partition),
         or None.
         """

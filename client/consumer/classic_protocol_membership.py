@@ -21,13 +21,14 @@ from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import Membership
 from .assignors import Assignment, Assignor, MemberWish, assignors_named
 from .group_membership import AssignmentListener, GroupMembership
 from .poll_boundary import PollBoundary
-from .subscription import Subscription, TopicPartition, by_topic
+from .subscription import Subscription, by_topic
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 1
@@ -198,7 +199,7 @@ class ClassicProtocolMembership(GroupMembership):
 
     async def _sync(
         self, protocol_name: str, assignments: list[SyncGroupRequestAssignment]
-    ) -> Sequence[TopicPartition]:
+    ) -> Sequence[AnyTopicPartition]:
         connection = await self._coordinator()
         version = connection.versions.version(ApiKey.SYNC_GROUP)
         request = SyncGroupRequest(

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..errors import ClientError, ConfigError
 from ..wire.cluster import Cluster
 from ..wire.group_offsets import NO_MEMBERSHIP, GroupMetadata, Membership, commit_offsets
 from .group_membership import GroupMembership
-from .subscription import Subscription, TopicPartition
+from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Committer:
 
     async def run(self) -> None:
         """Commit processed offsets every `auto.commit.interval.ms`, until cancelled; failures are logged."""
-        last: dict[TopicPartition, int] = {}
+        last: dict[AnyTopicPartition, int] = {}
         while True:
             await trio.sleep(self._config.auto_commit_interval_ms / 1000)
             processed = self._subscription.processed()
@@ -51,7 +52,7 @@ class Committer:
             except (ClientError, BrokerError) as failure:
                 logger.info("auto commit: %s", failure)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(self, offsets: Mapping[AnyTopicPartition, int]) -> None:
         """Commit the next offsets to read, with retries for as long as the partitions are assigned to this member.
 
         A rebalance changes the generation and a heartbeat the member epoch (KIP-848), both possibly while a request
@@ -68,7 +69,7 @@ class Committer:
                 if trio.current_time() >= deadline:
                     raise refusal
 
-    async def _try_to_commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> BrokerError | None:
+    async def _try_to_commit(self, group_id: str, offsets: Mapping[AnyTopicPartition, int]) -> BrokerError | None:
         """Commit once; return a refusal that may be retried, raise any other."""
         member = self.membership()
         try:
@@ -90,7 +91,7 @@ class Committer:
             return refusal
         return None
 
-    async def commit_before_revocation(self, places: list[TopicPartition]) -> None:
+    async def commit_before_revocation(self, places: list[AnyTopicPartition]) -> None:
         """Commit the processed offsets of partitions that are revoked; a failure is logged, as the records are read
         again.
         """

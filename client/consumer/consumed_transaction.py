@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.topic_partition import AnyTopicPartition
 from .committer import Committer
 from .fetcher import Fetcher
-from .subscription import DoubtfulOffsets, PartitionPosition, Subscription, TopicPartition
+from .subscription import DoubtfulOffsets, PartitionPosition, Subscription
 
 if TYPE_CHECKING:
     from ..producer.producer import Producer
@@ -58,13 +59,13 @@ class _InHand:
     """The offsets of the records that the consumer's last poll returned."""
 
     def __init__(self, subscription: Subscription) -> None:
-        self._ranges: dict[TopicPartition, tuple[PartitionPosition, int, int]] = {
+        self._ranges: dict[AnyTopicPartition, tuple[PartitionPosition, int, int]] = {
             place: (position, position.in_hand, position.offset)
             for place, position in subscription.positions.items()
             if position.in_hand is not None and position.offset is not None
         }
 
-    def ends(self) -> dict[TopicPartition, int]:
+    def ends(self) -> dict[AnyTopicPartition, int]:
         """Return the offset after the last record of each partition."""
         return {place: end for place, (_, _, end) in self._ranges.items()}
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import trio
 
 from ...protocol.errors import BrokerError
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..errors import ClientError, ClosedError, ConfigError
 from ..lifetime import BackgroundTasks
@@ -39,7 +40,7 @@ from .fetcher import Fetcher
 from .poll_boundary import PollBoundary
 from .position_finder import PositionFinder
 from .rebalance_listener import RebalanceListener, UserListener
-from .subscription import PartitionPosition, Subscription, TopicPartition
+from .subscription import PartitionPosition, Subscription
 from .topic_watch import TopicWatch
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class Consumer:
         if self._committer.group is not None and self._committer.group.topics_changed():
             self._committer.group.rejoin()
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[AnyTopicPartition]) -> None:
         """Read exactly these (topic, partition)s, without a group's assignment.
 
         Raises TypeError, ValueError or InvalidTopicError for an invalid partition; the assignment is unchanged then.
@@ -187,7 +188,7 @@ class Consumer:
         self._fetcher.drop_stale()
         self._position_finder.wake()
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> list[AnyTopicPartition]:
         """Return the assigned partitions; none while the group has removed this member."""
         group = self._committer.group
         return [] if group is not None and group.is_lost else list(self._subscription.positions)
@@ -201,7 +202,7 @@ class Consumer:
         self._fetcher.forget((topic, partition))
         self._fetcher.wake()
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions: AnyTopicPartition) -> None:
         """Move to the first record of these partitions, or of all assigned ones.
 
         Raises the errors of `beginning_offsets`.
@@ -209,7 +210,7 @@ class Consumer:
         for place, offset in (await self.beginning_offsets(partitions or self.assignment())).items():
             self.seek(*place, offset)
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(self, *partitions: AnyTopicPartition) -> None:
         """Move behind the last record of these partitions, or of all assigned ones.
 
         Raises the errors of `end_offsets`.
@@ -217,7 +218,7 @@ class Consumer:
         for place, offset in (await self.end_offsets(partitions or self.assignment())).items():
             self.seek(*place, offset)
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: AnyTopicPartition) -> None:
         """Return no records of these partitions until `resume`.
 
         Raises KeyError, and pauses no partition, if one of the partitions is not assigned.
@@ -225,14 +226,14 @@ class Consumer:
         for position in self._assigned(partitions):
             position.is_paused = True
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: AnyTopicPartition) -> None:
         """Undo `pause`. Raises as `pause`."""
         for position in self._assigned(partitions):
             position.is_paused = False
         self._fetcher.wake()
         self._boundary.wake()
 
-    def _assigned(self, places: Iterable[TopicPartition]) -> list[PartitionPosition]:
+    def _assigned(self, places: Iterable[AnyTopicPartition]) -> list[PartitionPosition]:
         return [self._subscription.assigned(place) for place in check_places(places)]
 
     # --- reading ---
@@ -353,7 +354,7 @@ class Consumer:
 
     # --- offsets ---
 
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    async def commit(self, offsets: Mapping[AnyTopicPartition, int] | None = None) -> None:
         """Commit these offsets (of the next records to read), or the offsets after all returned records.
 
         Commits take effect in the order of their calls. Records before these offsets count as processed. Raises
@@ -373,7 +374,7 @@ class Consumer:
         """
         return self._committer.group_metadata()
 
-    async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+    async def committed(self, *partitions: AnyTopicPartition) -> dict[AnyTopicPartition, int]:
         """Return the group's committed offsets of these or of the assigned partitions, without partitions that have
         none.
         """
@@ -388,12 +389,12 @@ class Consumer:
         )
         return {place: entry.offset for place, entry in found.items()}
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Iterable[AnyTopicPartition]) -> dict[AnyTopicPartition, int]:
         """Return the first offset of each partition. Raises BrokerError or DeadlineExceededError."""
         found = await self._list_offsets(dict.fromkeys(check_places(partitions), EARLIEST))
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(self, partitions: Iterable[AnyTopicPartition]) -> dict[AnyTopicPartition, int]:
         """Return the offset after the last record (with read_committed: the last stable offset) of each partition.
 
         Raises BrokerError or DeadlineExceededError.
@@ -402,8 +403,8 @@ class Consumer:
         return {place: entry.offset for place, entry in found.items() if entry is not None}
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        self, timestamps_ms: Mapping[AnyTopicPartition, int]
+    ) -> dict[AnyTopicPartition, OffsetAndTimestamp | None]:
         """Return the offset of the first record of each partition that is not older than the given time, or None.
 
         Raises BrokerError or DeadlineExceededError.
@@ -411,8 +412,8 @@ class Consumer:
         return await self._list_offsets(timestamps_ms)
 
     async def _list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        self, wanted: Mapping[AnyTopicPartition, int]
+    ) -> dict[AnyTopicPartition, OffsetAndTimestamp | None]:
         return await list_offsets(
             self._cluster,
             wanted,

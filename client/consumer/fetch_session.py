@@ -7,13 +7,11 @@ from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
+from ...protocol.fetch_session import IncrementalFetchSession
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ...protocol.schema import NO_UUID
-from .subscription import TopicPartition
+from ...protocol.topic_partition import AnyTopicPartition
 
-NO_SESSION = 0
-FIRST_EPOCH = 0
-LAST_EPOCH = -1
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
@@ -26,21 +24,16 @@ class FetchPosition(NamedTuple):
 
 
 class FetchSession:
-    """The session with one broker: its id, the epoch of the next request, and the partitions in the broker's
-    session.
-    """
+    """The session with one broker, whose requests name topics by id where all ids are known (KIP-516)."""
 
     def __init__(self) -> None:
-        self._id = NO_SESSION
-        self._epoch = FIRST_EPOCH
-        self._remembered: dict[TopicPartition, FetchPosition] = {}
-        self._asked: dict[TopicPartition, FetchPosition] = {}
+        self._session = IncrementalFetchSession[AnyTopicPartition, FetchPosition]()
         self._topic_ids: dict[str, UUID] = {}
 
     def fill(
         self,
         request: FetchRequest,
-        positions: Mapping[TopicPartition, FetchPosition],
+        positions: Mapping[AnyTopicPartition, FetchPosition],
         partition_max_bytes: int,
         version: int,
         topic_ids: Mapping[str, UUID],
@@ -52,18 +45,12 @@ class FetchSession:
         closed.
         """
         ids = {topic: topic_ids[topic] for topic, _ in positions} if version >= FIRST_VERSION_WITH_TOPIC_IDS else {}
-        kept_topics = {topic for topic, _ in self._remembered.keys() & positions.keys()}
+        kept_topics = {topic for topic, _ in self._session.known() & positions.keys()}
         if any(ids.get(topic) != self._topic_ids.get(topic) for topic in kept_topics):
             self.reset()
-        self._asked = dict(positions)
-        if version < FIRST_VERSION_WITH_SESSIONS or self._id == NO_SESSION:
-            changed, forgotten = self._asked, []
-            self._topic_ids = ids
-        else:
-            changed = {place: asked for place, asked in self._asked.items() if self._remembered.get(place) != asked}
-            forgotten = sorted(self._remembered.keys() - self._asked.keys())
-            self._topic_ids |= ids
-        known = self._topic_ids
+        self._topic_ids |= ids
+        known = self._topic_ids if ids else {}
+        changed = sorted(place for place, position in positions.items() if self._session.is_news(place, position))
         request.topics = [
             FetchTopic(
                 topic=topic,
@@ -71,17 +58,18 @@ class FetchSession:
                 partitions=[
                     FetchPartition(
                         partition=place[1],
-                        current_leader_epoch=changed[place].leader_epoch,
-                        fetch_offset=changed[place].offset,
+                        current_leader_epoch=positions[place].leader_epoch,
+                        fetch_offset=positions[place].offset,
                         partition_max_bytes=partition_max_bytes,
                     )
                     for place in places
                 ],
             )
-            for topic, places in groupby(sorted(changed), key=lambda place: place[0])
+            for topic, places in groupby(changed, key=lambda place: place[0])
         ]
+        forgotten = sorted(self._session.forget_others(positions))
         if version >= FIRST_VERSION_WITH_SESSIONS:
-            request.session_id, request.session_epoch = self._id, self._epoch
+            self._session.stamp(request)
             request.forgotten_topics_data = [
                 ForgottenTopic(
                     topic=topic, topic_id=known.get(topic, NO_UUID), partitions=[place[1] for place in places]
@@ -90,17 +78,10 @@ class FetchSession:
             ]
 
     def answered(self, session_id: int) -> None:
-        """Note an answer without error: the broker's session now has the partitions of the request, if it keeps a
-        session.
-        """
-        if session_id == NO_SESSION:
-            self.reset()
-            return
-        self._id = session_id
-        self._epoch = self._epoch + 1 if self._epoch < 2**31 - 1 else 1
-        self._remembered = self._asked
+        """Note the session id of an answer without an error."""
+        self._session.answered(session_id)
 
     def reset(self) -> None:
         """Start a new session, after an error of the session or a lost connection."""
-        self._id, self._epoch = NO_SESSION, FIRST_EPOCH
-        self._remembered = {}
+        self._session.reset()
+        self._topic_ids.clear()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import PartitionData
-from ...protocol.records.batches import BatchView, iter_batches, iter_records
-from ...protocol.records.control import ControlType, control_type
+from ...protocol.records.aborted import AbortedFilter
+from ...protocol.records.batches import BatchView, iter_batches
+from ...protocol.records.tag_runs import TagRuns
 from ...protocol.records.tagged_batches import TaggedBatch, decode_tagged_batches
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from .consumer_record import ConsumerRecord, decode_batch
-from .subscription import PartitionPosition, TopicPartition
+from .subscription import PartitionPosition
 
 
 class FetchedBatches(NamedTuple):
@@ -29,6 +29,8 @@ class FetchedBatches(NamedTuple):
     next_offset: int
     tags: list[TaggedBatch]
     """The enriched tags of all stored batches that were fetched, with `fetch_batch_tags` from a Gregor broker."""
+    tag_runs: TagRuns
+    """The tags that the source's index has for `batches`, with `fetch_as_stored` from a Gregor broker."""
 
 
 class FetchedPartition:
@@ -42,13 +44,14 @@ class FetchedPartition:
         "_hides_aborted",
         "_next",
         "_records",
+        "_tag_runs",
         "_tags",
         "place",
         "position",
     )
 
     def __init__(
-        self, place: TopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
+        self, place: AnyTopicPartition, position: PartitionPosition, data: PartitionData, config: ConsumerConfig
     ) -> None:
         self.place = place
         self.position = position
@@ -59,6 +62,7 @@ class FetchedPartition:
         self._check_crcs = config.check_crcs
         self._hides_aborted = config.is_read_committed
         self._tags = data.gregor_batch_tags or b""
+        self._tag_runs = data.gregor_tag_runs or b""
         aborted = sorted(data.aborted_transactions or (), key=lambda item: item.first_offset)
         self._aborted = AbortedFilter([(item.first_offset, item.producer_id) for item in aborted])
 
@@ -114,6 +118,10 @@ class FetchedPartition:
         """Return the enriched tags that were fetched with the batches. Raises BrokerError if they cannot be decoded."""
         return decode_tagged_batches(self._tags)
 
+    def tag_runs(self) -> TagRuns:
+        """Return the tags of the source's index. Raises BrokerError if they cannot be decoded."""
+        return TagRuns.decode(self._tag_runs)
+
     def _open(self, batch: BatchView) -> None:
         """Open a batch, or skip it."""
         from_offset = self.position.offset or 0
@@ -134,27 +142,3 @@ class FetchedPartition:
         return batch.last_offset >= (self.position.offset or 0) and not (
             self._hides_aborted and self._aborted.hides(batch)
         )
-
-
-class AbortedFilter:
-    """A filter of batches of aborted transactions, for batches in order (Kafka's CompletedFetch)."""
-
-    def __init__(self, transactions: Sequence[tuple[int, int]]) -> None:
-        self._coming = deque(transactions)
-        self._open: set[int] = set()
-
-    def hides(self, batch: BatchView) -> bool:
-        """Return whether the batch was written in a transaction that was aborted later."""
-        self._open_up_to(batch)
-        return batch.is_transactional and batch.producer_id in self._open
-
-    def pass_marker(self, batch: BatchView) -> None:
-        """Note the end of a transaction."""
-        # A fetch may begin with the marker itself: then the transaction has ended before any batch of it was passed.
-        self._open_up_to(batch)
-        if control_type(next(iter_records(batch)).key) is ControlType.ABORT:
-            self._open.discard(batch.producer_id)
-
-    def _open_up_to(self, batch: BatchView) -> None:
-        while self._coming and self._coming[0][0] <= batch.last_offset:
-            self._open.add(self._coming.popleft()[1])

@@ -17,17 +17,19 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ...protocol.records.batches import iter_batches
 from ...protocol.schema import NO_UUID
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..errors import STALE_METADATA_CODES, ConnectionLostError, RecordTooLargeError, is_retriable
 from ..metrics import Metrics
 from ..wire.cluster import Cluster
 from ..wire.connection import Connection
+from ..wire.leader_hints import LeaderHints
 from .consumer_record import ConsumerRecord
 from .fetch_session import FIRST_VERSION_WITH_TOPIC_IDS, FetchPosition, FetchSession
 from .fetched_partition import FetchedBatches, FetchedPartition
 from .poll_boundary import PollBoundary
 from .preferred_replicas import PreferredReplicas
-from .subscription import PartitionPosition, Subscription, TopicPartition
+from .subscription import PartitionPosition, Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class Fetcher:
         metrics: Metrics,
         boundary: PollBoundary,
     ) -> None:
-        self.resets: set[TopicPartition] = set()
+        self.resets: set[AnyTopicPartition] = set()
         """The partitions whose position is out of range: the position finder finds a new one."""
         self._buffer: deque[FetchedPartition] = deque()
         self._boundary = boundary
@@ -82,9 +84,9 @@ class Fetcher:
                         nursery.start_soon(self._fetch, leader, positions)
                 await self._wanted.wait()
 
-    def _fetchable(self) -> dict[int, dict[TopicPartition, FetchPosition]]:
+    def _fetchable(self) -> dict[int, dict[AnyTopicPartition, FetchPosition]]:
         buffered = {fetched.place for fetched in self._buffer}
-        by_node: defaultdict[int, dict[TopicPartition, FetchPosition]] = defaultdict(dict)
+        by_node: defaultdict[int, dict[AnyTopicPartition, FetchPosition]] = defaultdict(dict)
         for place, position in self._subscription.positions.items():
             if position.offset is None or not position.is_handed_out or place in buffered or place in self.resets:
                 continue
@@ -103,7 +105,7 @@ class Fetcher:
             return NO_LEADER_EPOCH
         return metadata.partitions[partition].leader_epoch
 
-    async def _fetch(self, leader: int, positions: dict[TopicPartition, FetchPosition]) -> None:
+    async def _fetch(self, leader: int, positions: dict[AnyTopicPartition, FetchPosition]) -> None:
         try:
             if leader == NO_LEADER:
                 await self._cluster.refresh({topic for topic, _ in positions})
@@ -128,7 +130,7 @@ class Fetcher:
             self.wake()
 
     async def _exchange(
-        self, connection: Connection, leader: int, positions: dict[TopicPartition, FetchPosition]
+        self, connection: Connection, leader: int, positions: dict[AnyTopicPartition, FetchPosition]
     ) -> FetchResponse:
         topic_ids = {topic: self._topic_id(topic) for topic, _ in positions}
         newest = FIRST_VERSION_WITH_TOPIC_IDS - 1 if NO_UUID in topic_ids.values() else None
@@ -141,6 +143,7 @@ class Fetcher:
             rack_id=self._config.client_rack,
             gregor_as_stored=self._config.fetch_as_stored,
             gregor_with_tags=self._config.fetch_batch_tags,
+            gregor_with_tag_runs=self._config.fetch_as_stored,
         )
         self._sessions[leader].fill(request, positions, self._config.max_partition_fetch_bytes, version, topic_ids)
         self._metrics.count("fetch")
@@ -148,7 +151,7 @@ class Fetcher:
         return await connection.request(request, FetchResponse, version=version, timeout_ms=timeout_ms)
 
     async def _take_in(
-        self, answer: FetchResponse, leader: int, positions: dict[TopicPartition, FetchPosition]
+        self, answer: FetchResponse, leader: int, positions: dict[AnyTopicPartition, FetchPosition]
     ) -> None:
         if answer.error_code:
             code = ErrorCode(answer.error_code)
@@ -157,6 +160,7 @@ class Fetcher:
                 raise BrokerError(code, "Fetch")
             return
         self._sessions[leader].answered(answer.session_id)
+        hints = LeaderHints(self._cluster, answer.node_endpoints)
         names = {self._topic_id(topic): topic for topic, _ in positions}
         stale_topics = set()
         refusals: list[BrokerError | RecordTooLargeError] = []
@@ -165,7 +169,7 @@ class Fetcher:
             for data in topic.partitions:
                 place = (name, data.partition_index)
                 try:
-                    if not self._take_partition(place, data, positions.get(place)):
+                    if not self._take_partition(place, data, positions.get(place), hints):
                         stale_topics.add(name)
                 except (BrokerError, RecordTooLargeError) as refusal:
                     refusals.append(refusal)
@@ -181,7 +185,9 @@ class Fetcher:
         metadata = self._cluster.topics.get(topic)
         return NO_UUID if metadata is None else metadata.topic_id
 
-    def _take_partition(self, place: TopicPartition, data: PartitionData, asked: FetchPosition | None) -> bool:
+    def _take_partition(
+        self, place: AnyTopicPartition, data: PartitionData, asked: FetchPosition | None, hints: LeaderHints
+    ) -> bool:
         """Buffer the fetched data; return False if the partition's metadata must be refreshed first.
 
         Raises BrokerError for a permanent refusal, RecordTooLargeError.
@@ -191,11 +197,14 @@ class Fetcher:
             # The assignment or the position has changed while the request was in flight.
             return True
         code = ErrorCode(data.error_code)
+        is_moved = hints.take(*place, code, data.current_leader)
         if code is not ErrorCode.NONE and self._preferred.forget(place):
-            logger.info("%s-%d: %s, so it is read from the leader again", *place, code.name)
+            logger.info("%s-%d: %s, so the partition is read from the leader again", *place, code.name)
         elif data.preferred_read_replica >= 0:
             logger.debug("%s-%d is read from broker %d, in the same rack", *place, data.preferred_read_replica)
             self._preferred.prefer(place, data.preferred_read_replica)
+        elif is_moved:
+            logger.debug("%s-%d is read from broker %s, its new leader", *place, self._cluster.leader(*place))
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.resets.add(place)
             self._boundary.wake()
@@ -211,7 +220,7 @@ class Fetcher:
                 self._keep(place, position, data)
         return True
 
-    def _keep(self, place: TopicPartition, position: PartitionPosition, data: PartitionData) -> None:
+    def _keep(self, place: AnyTopicPartition, position: PartitionPosition, data: PartitionData) -> None:
         if next(iter_batches(data.records), None) is None:  # type: ignore[arg-type]
             # Only before Fetch v3 can a limit truncate the very first batch (KIP-74).
             limit = self._config.max_partition_fetch_bytes
@@ -262,7 +271,7 @@ class Fetcher:
             first_offset = position.offset or 0
             self._drop(fetched)
             try:
-                tags = fetched.tags()
+                tags, tag_runs = fetched.tags(), fetched.tag_runs()
                 batches = fetched.take_batches()
             except BrokerError:
                 # The intact batches are returned first, as in `take`.
@@ -271,7 +280,7 @@ class Fetcher:
                 raise
             next_offset = position.offset or 0
             self._subscription.hand_out(position, first_offset, next_offset)
-            taken.append(FetchedBatches(*fetched.place, first_offset, batches, next_offset, tags))
+            taken.append(FetchedBatches(*fetched.place, first_offset, batches, next_offset, tags, tag_runs))
         return taken
 
     def _first_ready(self) -> FetchedPartition | None:
@@ -295,7 +304,7 @@ class Fetcher:
         self._buffer.remove(fetched)
         self.wake()
 
-    def forget(self, place: TopicPartition) -> None:
+    def forget(self, place: AnyTopicPartition) -> None:
         """Drop the fetched records of a partition whose position was moved."""
         self._buffer = deque(item for item in self._buffer if item.place != place)
         self.resets.discard(place)

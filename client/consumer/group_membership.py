@@ -17,13 +17,14 @@ from typing import ClassVar, Protocol
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
-from ..errors import COORDINATOR_MOVED_CODES, ClientError, is_retriable
+from ..errors import COORDINATOR_MOVED_CODES, AuthenticationFailedError, ClientError, is_retriable
 from ..wire.cluster import Cluster, CoordinatorType
 from ..wire.connection import Connection
 from ..wire.group_offsets import Membership
 from .poll_boundary import PollBoundary
-from .subscription import Subscription, TopicPartition
+from .subscription import Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -34,16 +35,16 @@ MIN_PAUSE_S = 0.001
 class AssignmentListener(Protocol):
     """The actions of the consumer on assignment and revocation; all but `commit_processed` run in the user's task."""
 
-    async def commit_processed(self, places: list[TopicPartition]) -> None:
+    async def commit_processed(self, places: list[AnyTopicPartition]) -> None:
         """Commit the processed offsets of partitions that are about to be revoked, with auto-commit."""
 
-    async def on_revoked(self, places: list[TopicPartition]) -> None:
+    async def on_revoked(self, places: list[AnyTopicPartition]) -> None:
         """Handle a revocation of partitions whose offsets may still be committed."""
 
-    async def on_lost(self, places: list[TopicPartition]) -> None:
+    async def on_lost(self, places: list[AnyTopicPartition]) -> None:
         """Handle the loss of partitions that may be assigned to other members already."""
 
-    async def on_assigned(self, places: list[TopicPartition]) -> None:
+    async def on_assigned(self, places: list[AnyTopicPartition]) -> None:
         """Handle the assignment of new partitions (perhaps none)."""
 
 
@@ -153,6 +154,8 @@ class GroupMembership(ABC):
         if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
             logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
             self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+            if isinstance(failure, AuthenticationFailedError):
+                await self._boundary.tell(failure)
         elif failure.code in self.START_ANEW_CODES:
             self._lose_place(failure.code)
         elif not (is_retriable(failure) or failure.code in self.PASSING_CODES):
@@ -193,7 +196,7 @@ class GroupMembership(ABC):
         """Note that other members may have the partitions: none of their records are returned or committed any more."""
         if self.is_lost:
             return
-        logger.info("%s: %s; joining again", self._group_id, code.name)
+        logger.info("%s: %s; joining the group again", self._group_id, code.name)
         self.is_lost = True
         self._forget_place(code)
         self._subscription.withhold(self._subscription.positions)
@@ -228,7 +231,7 @@ class GroupMembership(ABC):
             self._subscription.revoke(places)
             self.is_lost = False
 
-    async def _take_over(self, assigned: Iterable[TopicPartition]) -> bool:
+    async def _take_over(self, assigned: Iterable[AnyTopicPartition]) -> bool:
         """Adopt an assignment and revoke the partitions that are not in it; return whether there were such
         partitions.
         """
@@ -242,7 +245,7 @@ class GroupMembership(ABC):
         await self._boundary.hand_over(partial(self._adopt, assigned, gone))
         return bool(gone)
 
-    async def _adopt(self, assigned: list[TopicPartition], gone: list[TopicPartition]) -> None:
+    async def _adopt(self, assigned: list[AnyTopicPartition], gone: list[AnyTopicPartition]) -> None:
         try:
             if gone:
                 await self._revoke(gone)
@@ -258,7 +261,7 @@ class GroupMembership(ABC):
             await self._finish(places)
             await self._boundary.hand_over(partial(self._revoke, places))
 
-    async def _finish(self, places: list[TopicPartition]) -> None:
+    async def _finish(self, places: list[AnyTopicPartition]) -> None:
         """Withhold further records of these partitions once the user polls, and commit the processed ones, with
         auto-commit.
         """
@@ -266,11 +269,11 @@ class GroupMembership(ABC):
             await self._boundary.hand_over(partial(self._withhold, places))
             await self._listener.commit_processed(places)
 
-    async def _withhold(self, places: list[TopicPartition]) -> None:
+    async def _withhold(self, places: list[AnyTopicPartition]) -> None:
         # The user polls, so all returned records are processed.
         self._subscription.withhold(places)
 
-    async def _revoke(self, places: list[TopicPartition]) -> None:
+    async def _revoke(self, places: list[AnyTopicPartition]) -> None:
         try:
             await (self._listener.on_lost if self.is_lost else self._listener.on_revoked)(places)
         finally:

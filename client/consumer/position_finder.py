@@ -7,6 +7,7 @@ import logging
 import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..errors import ClientError, is_retriable
 from ..wire.cluster import Cluster
@@ -14,11 +15,11 @@ from ..wire.group_offsets import CommittedOffset, fetch_committed
 from ..wire.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from .fetcher import Fetcher
 from .poll_boundary import PollBoundary
-from .subscription import PartitionPosition, Subscription, TopicPartition
+from .subscription import PartitionPosition, Subscription
 
 logger = logging.getLogger(__name__)
 
-Positions = dict[TopicPartition, PartitionPosition]
+Positions = dict[AnyTopicPartition, PartitionPosition]
 
 
 class PositionFinder:
@@ -88,7 +89,7 @@ class PositionFinder:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no valid position and no auto.offset.reset: {names}")
         target = EARLIEST if self._config.auto_offset_reset == "earliest" else LATEST
 
-        def settle(place: TopicPartition, entry: OffsetAndTimestamp | None) -> None:
+        def settle(place: AnyTopicPartition, entry: OffsetAndTimestamp | None) -> None:
             if place in self._fetcher.resets and self._subscription.positions.get(place) is wanted[place]:
                 wanted[place].offset = None
                 self._fetcher.resets.discard(place)
@@ -104,7 +105,7 @@ class PositionFinder:
             on_found=settle,
         )
 
-    def _settle(self, place: TopicPartition, position: PartitionPosition, offset: int) -> None:
+    def _settle(self, place: AnyTopicPartition, position: PartitionPosition, offset: int) -> None:
         """Set a partition's first offset, unless the user has sought meanwhile, or the partition was revoked.
 
         A partition that was revoked and assigned again has another position object: the offset found for the former

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from .subscription import TopicPartition
+from ...protocol.topic_partition import AnyTopicPartition
 
 
 class PreferredReplicas:
@@ -16,13 +16,13 @@ class PreferredReplicas:
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_s = lease_ms / 1000
-        self._leased: dict[TopicPartition, tuple[int, float]] = {}
+        self._leased: dict[AnyTopicPartition, tuple[int, float]] = {}
 
-    def prefer(self, place: TopicPartition, node: int) -> None:
+    def prefer(self, place: AnyTopicPartition, node: int) -> None:
         """Read a partition from this broker from now on."""
         self._leased[place] = (node, trio.current_time() + self._lease_s)
 
-    def get(self, place: TopicPartition) -> int | None:
+    def get(self, place: AnyTopicPartition) -> int | None:
         """Return the broker to read from; None for the leader."""
         node, ends_at = self._leased.get(place, (None, 0.0))
         if node is not None and trio.current_time() >= ends_at:
@@ -30,6 +30,6 @@ class PreferredReplicas:
             return None
         return node
 
-    def forget(self, place: TopicPartition) -> bool:
+    def forget(self, place: AnyTopicPartition) -> bool:
         """Read a partition from its leader again; return whether it was read from another broker."""
         return self._leased.pop(place, None) is not None

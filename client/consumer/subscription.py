@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-TopicPartition = tuple[str, int]
+from ...protocol.topic_partition import AnyTopicPartition
 
 
 class PartitionPosition:
@@ -73,35 +73,35 @@ class Subscription:
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        self.positions: dict[TopicPartition, PartitionPosition] = {}
+        self.positions: dict[AnyTopicPartition, PartitionPosition] = {}
         self._in_hand: list[PartitionPosition] = []
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[AnyTopicPartition]) -> None:
         """Set the assigned partitions. Partitions that stay assigned keep their positions."""
         wanted = dict.fromkeys(partitions)
         self.revoke([place for place in self.positions if place not in wanted])
         self.positions = {place: self.positions.get(place) or PartitionPosition() for place in wanted}
 
-    def withhold(self, partitions: Iterable[TopicPartition]) -> None:
+    def withhold(self, partitions: Iterable[AnyTopicPartition]) -> None:
         """Withhold further records of these partitions: the group revokes them."""
         for place in partitions:
             if (position := self.positions.get(place)) is not None:
                 position.is_leaving = True
 
-    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+    def revoke(self, partitions: Iterable[AnyTopicPartition]) -> None:
         """Stop reading these partitions: none of their records are returned, fetched ones included."""
         for place in partitions:
             if (position := self.positions.pop(place, None)) is not None:
                 position.is_leaving = True
 
-    def assigned(self, place: TopicPartition) -> PartitionPosition:
+    def assigned(self, place: AnyTopicPartition) -> PartitionPosition:
         """Return the position of a partition. Raises KeyError if the partition is not assigned."""
         position = self.positions.get(place)
         if position is None:
             raise KeyError(f"{place[0]}-{place[1]} is not assigned")
         return position
 
-    def unpositioned(self) -> list[TopicPartition]:
+    def unpositioned(self) -> list[AnyTopicPartition]:
         """Return the partitions whose first offset is not found yet."""
         return [place for place, position in self.positions.items() if position.offset is None]
 
@@ -121,22 +121,22 @@ class Subscription:
                 position.in_hand = None
             self._in_hand.clear()
 
-    def note_processed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def note_processed(self, offsets: Mapping[AnyTopicPartition, int]) -> None:
         """Note that the user has processed all records before these offsets."""
         for place, offset in offsets.items():
             if (position := self.positions.get(place)) is not None:
                 position.note_processed(offset)
 
-    def consumed(self) -> dict[TopicPartition, int]:
+    def consumed(self) -> dict[AnyTopicPartition, int]:
         """Return the offset of the next record to return, for each partition that has a position."""
         return {place: position.offset for place, position in self.positions.items() if position.offset is not None}
 
-    def processed(self) -> dict[TopicPartition, int]:
+    def processed(self) -> dict[AnyTopicPartition, int]:
         """Return the offset after the processed records, for each partition that has a position."""
         return {place: offset for place, p in self.positions.items() if (offset := p.processed) is not None}
 
 
-def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(places: Iterable[AnyTopicPartition]) -> dict[str, list[int]]:
     """Return the partitions of each topic, both in order."""
     partitions: dict[str, list[int]] = {}
     for topic, partition in sorted(places):

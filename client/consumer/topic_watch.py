@@ -10,7 +10,7 @@ import trio
 
 from ...protocol.errors import BrokerError
 from ..config import ConsumerConfig
-from ..errors import ClientError, is_retriable
+from ..errors import AuthenticationFailedError, ClientError, is_retriable
 from ..wire.cluster import Cluster
 from .poll_boundary import PollBoundary
 from .subscription import Subscription
@@ -66,7 +66,7 @@ class TopicWatch:
             try:
                 await self._look()
             except (ClientError, BrokerError) as failure:
-                if isinstance(failure, BrokerError) and not is_retriable(failure):
+                if isinstance(failure, BrokerError | AuthenticationFailedError) and not is_retriable(failure):
                     await self._boundary.tell(failure)
                 else:
                     logger.info("metadata could not be fetched: %s", failure)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..producer.batch import next_sequence
+from ...protocol.records.v2 import next_sequence
 from ..wire.group_offsets import CommittedOffset
 from .errors import MirrorError
 from .outgoing import Outgoing
@@ -88,7 +88,10 @@ class Journal:
             position = Position(entry.offset, target_offset, producer_id, epoch, sequence)
             return cls(position, tuple(Step.parse(text) for text in steps.split(",") if text))
         except ValueError as fault:
-            raise MirrorError(f"{entry.metadata!r} is no mirror's journal: another use of its group?") from fault
+            raise MirrorError(
+                f"{entry.metadata!r} is not the journal of a mirror: "
+                "does another client commit offsets for the mirror's group?"
+            ) from fault
 
     def resumed(self, target_end: int) -> Position:
         """Return the position to continue at if the target's log ends at `target_end`.
@@ -104,10 +107,12 @@ class Journal:
             return position
         if target_end < self.position.target_offset:
             lost = self.position.target_offset - target_end
-            raise MirrorError(f"the target has lost {lost} records that were copied: it ends at {target_end}")
+            raise MirrorError(
+                f"the target has lost {lost} records that were copied: its log ends at offset {target_end}"
+            )
         raise MirrorError(
-            f"somebody else has written to the target: it ends at {target_end}, "
-            f"where the mirror was at {self.position.target_offset} and then at {position.target_offset}"
+            f"another client has written to the target: its log ends at offset {target_end}, "
+            f"and the mirror's batches end at {self.position.target_offset} or {position.target_offset}"
         )
 
 

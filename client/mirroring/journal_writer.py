@@ -13,9 +13,9 @@ import trio
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.topic_partition import AnyTopicPartition
 from ..admin import Admin
 from ..consumer.fetched_partition import FetchedBatches
-from ..consumer.subscription import TopicPartition
 from ..producer.appending_cy import Delivery
 from ..producer.producer import Producer
 from ..producer.sender import FIRST_VERSION_WITH_FORMAT_V2, LOST_SEQUENCE_CODES
@@ -46,13 +46,13 @@ class JournalWriter:
     """
 
     def __init__(
-        self, producer: Producer, admin: Admin, group_id: str, distrusted: set[TopicPartition], *, appends: bool
+        self, producer: Producer, admin: Admin, group_id: str, distrusted: set[AnyTopicPartition], *, appends: bool
     ) -> None:
         self._producer = producer
         self._admin = admin
         self._group_id = group_id
-        self._at: dict[TopicPartition, Position] = {}
-        self._unsettled: set[TopicPartition] = set()
+        self._at: dict[AnyTopicPartition, Position] = {}
+        self._unsettled: set[AnyTopicPartition] = set()
         self._identity = NO_PRODUCER
         self._distrusted = distrusted
         self._appends = appends
@@ -64,14 +64,14 @@ class JournalWriter:
         """Prepare for a topic that exists at the target, see `MirrorWriter.topic_ready`."""
         self._max_batch_bytes[topic] = max_batch_bytes
 
-    async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+    async def positions(self, places: Sequence[AnyTopicPartition]) -> dict[AnyTopicPartition, int | None]:
         """Return the next offsets to copy, see `MirrorWriter.positions`.
 
         A partition without a journal must be empty at the target, unless `appends` is set.
         """
         committed = await self._admin.committed_offsets(self._group_id, places)
         ends = await self._admin.list_offsets(dict.fromkeys(places, LATEST))
-        found: dict[TopicPartition, int | None] = {}
+        found: dict[AnyTopicPartition, int | None] = {}
         for place in places:
             entry = ends[place]
             end = 0 if entry is None else entry.offset
@@ -88,8 +88,8 @@ class JournalWriter:
                 found[place] = position.source_offset
             elif end and not self._appends:
                 raise MirrorError(
-                    f"{place[0]}-{place[1]} of the target has records, and group {self._group_id} has no word of them:"
-                    " they are not this mirror's, or its progress is forgotten"
+                    f"{place[0]}-{place[1]} of the target has records, and group {self._group_id} has no offset for it:"
+                    " another client has written the records, or the offsets of the mirror's group were deleted"
                 )
             else:
                 self._at[place] = await self._with_new_identity(Position(-1, end, -1, -1, 0))
@@ -98,7 +98,7 @@ class JournalWriter:
 
     async def write(self, fetched: Sequence[FetchedBatches]) -> int:
         """Append batches, see `MirrorWriter.write`."""
-        waiting: dict[TopicPartition, deque[Outgoing]] = {}
+        waiting: dict[AnyTopicPartition, deque[Outgoing]] = {}
         for item in fetched:
             place = (item.topic, item.partition)
             at = self._at[place]
@@ -106,7 +106,7 @@ class JournalWriter:
                 # The first batches of the partition, or the source has deleted the offsets in between.
                 self._at[place] = replace(at, source_offset=item.first_offset)
             self._unsettled.add(place)
-            outgoing = deque(renumbered(item.batches, item.first_offset, await self._rules(item.topic)))
+            outgoing = deque(renumbered(item.batches, item.first_offset, await self._rules(item.topic), item.tag_runs))
             if outgoing:
                 waiting[place] = outgoing
         count = 0
@@ -136,8 +136,8 @@ class JournalWriter:
 
     # --- one round: the journal, then its batches ---
 
-    async def _send_round(self, waiting: dict[TopicPartition, deque[Outgoing]]) -> int:
-        plans: dict[TopicPartition, list[tuple[Outgoing, Step]]] = {}
+    async def _send_round(self, waiting: dict[AnyTopicPartition, deque[Outgoing]]) -> int:
+        plans: dict[AnyTopicPartition, list[tuple[Outgoing, Step]]] = {}
         for place, queue in waiting.items():
             plans[place] = steps_that_fit(self._at[place], queue)
             for _ in plans[place]:
@@ -155,7 +155,7 @@ class JournalWriter:
             count += sum(step.record_count for _, step in plans[place])
         return count
 
-    async def _send(self, place: TopicPartition, entry: tuple[Outgoing, Step]) -> _Sent:
+    async def _send(self, place: AnyTopicPartition, entry: tuple[Outgoing, Step]) -> _Sent:
         """Pass a batch to the producer; until the round has ended, `_at` is the position after all batches sent, not
         all confirmed.
         """
@@ -166,7 +166,7 @@ class JournalWriter:
         self._at[place] = after = at.after(step)
         return _Sent(delivery, at.target_offset, after)
 
-    async def _arrived(self, place: TopicPartition, batches: Sequence[_Sent]) -> None:
+    async def _arrived(self, place: AnyTopicPartition, batches: Sequence[_Sent]) -> None:
         for sent in batches:
             try:
                 metadata = await sent.delivery
@@ -177,11 +177,11 @@ class JournalWriter:
             # A batch that the target had already may be acknowledged without its offset.
             if metadata.offset not in (sent.offset, -1):
                 raise MirrorError(
-                    f"somebody else writes to {place[0]}-{place[1]} of the target: "
-                    f"a batch for offset {sent.offset} got {metadata.offset}"
+                    f"another client writes to {place[0]}-{place[1]} of the target: "
+                    f"a batch for offset {sent.offset} was stored at offset {metadata.offset}"
                 )
 
-    async def _commit(self, journals: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def _commit(self, journals: Mapping[AnyTopicPartition, CommittedOffset]) -> None:
         await self._admin.alter_group_offsets(self._group_id, journals)
 
     # --- the target ---

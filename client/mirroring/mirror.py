@@ -13,9 +13,9 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.append_numbered import AppendNumberedRequest, AppendNumberedResponse
+from ...protocol.topic_partition import AnyTopicPartition
 from ..admin import BROKER_DEFAULT, Admin
 from ..consumer.consumer import Consumer
-from ..consumer.subscription import TopicPartition
 from ..errors import ClientError, ConnectionLostError, DeadlineExceededError, is_retriable
 from ..producer.producer import Producer
 from ..producer.sender import LOST_SEQUENCE_CODES
@@ -65,7 +65,7 @@ class MirrorProgress:
     records: int = 0
     size_bytes: int = 0
     recoveries: int = 0
-    lags: dict[TopicPartition, int] = field(default_factory=dict)
+    lags: dict[AnyTopicPartition, int] = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
@@ -88,7 +88,7 @@ class Mirror:
         self._target_servers = target
         self._options = options
         self._on_progress = on_progress
-        self._distrusted: set[TopicPartition] = set()
+        self._distrusted: set[AnyTopicPartition] = set()
 
     async def run(self) -> None:
         """Copy until cancelled, or with `once` until everything is copied that existed at the start.
@@ -130,7 +130,7 @@ class Mirror:
                 **self._options.source_config,
             ) as consumer,
         ):
-            ends: dict[TopicPartition, int] = {}
+            ends: dict[AnyTopicPartition, int] = {}
             refresh_at = -1.0
             while True:
                 if trio.current_time() >= refresh_at:
@@ -170,7 +170,7 @@ class Mirror:
 
     async def _take_up_topics(
         self, source: Admin, target: Admin, writer: MirrorWriter, consumer: Consumer
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[AnyTopicPartition, int]:
         """Start the copy of new topics and partitions; return the end offset of each of them now."""
         known = set(consumer.assignment())
         places = []
@@ -213,7 +213,7 @@ class Mirror:
             await trio.sleep_until(began_at + size / self._options.max_bytes_per_second)
 
 
-def _start(place: TopicPartition, found: int | None, start: int, end: int) -> int:
+def _start(place: AnyTopicPartition, found: int | None, start: int, end: int) -> int:
     """Return the offset to continue at: the writer's position, if that is within the source's log."""
     if found is None:
         return start
@@ -224,12 +224,13 @@ def _start(place: TopicPartition, found: int | None, start: int, end: int) -> in
         return start
     if found > end:
         raise MirrorError(
-            f"{place[0]}-{place[1]} of the source ends at {end}, but was copied up to {found}: it is another log now"
+            f"{place[0]}-{place[1]} of the source ends at offset {end}, but was copied up to {found}: "
+            "the topic was recreated, or has lost records"
         )
     return found
 
 
-def _is_there(consumer: Consumer, place: TopicPartition, end: int) -> bool:
+def _is_there(consumer: Consumer, place: AnyTopicPartition, end: int) -> bool:
     position = consumer.position(*place)
     return position is not None and position >= end
 
@@ -239,7 +240,7 @@ def _may_pass(failure: Exception) -> bool:
     if isinstance(failure, BrokerError):
         passing = LOST_SEQUENCE_CODES | {ErrorCode.OFFSET_OUT_OF_RANGE}
         return is_retriable(failure) or failure.code in passing
-    return isinstance(failure, ConnectionLostError | DeadlineExceededError)
+    return isinstance(failure, DeadlineExceededError) or is_retriable(failure)
 
 
 async def _check_is_gregor(target: Admin) -> None:

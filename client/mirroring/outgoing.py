@@ -9,6 +9,8 @@ costs a decompression and a compression, only
   their own;
 - where the batch holds records before the requested offset, or is larger than the target's topic allows;
 - where the batch is v0 or v1 and the target's broker does not accept these formats any more (Kafka 4).
+
+Without the tags of a Gregor source a v0 or v1 set is also decompressed, to know its first offset and number of records.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_records
 from ...protocol.records.compression import Codec
 from ...protocol.records.record import Record, TimestampType
+from ...protocol.records.tag_runs import NO_COUNT, NO_TAG_RUNS, TagRuns
 from ..consumer.consumer_record import INFLATION_LIMIT_BYTES
 from ..producer.raw_batch import produced_again
 
@@ -59,7 +62,9 @@ class Outgoing:
         return produced_again(view, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
-def renumbered(batches: Iterable[BatchView], first_offset: int, rules: TargetRules) -> Iterator[Outgoing]:
+def renumbered(
+    batches: Iterable[BatchView], first_offset: int, rules: TargetRules, tags: TagRuns = NO_TAG_RUNS
+) -> Iterator[Outgoing]:
     """Yield the batches for a target that numbers the records itself. Raises BrokerError for damaged batches."""
     run: Outgoing | None = None
     for batch in batches:
@@ -73,12 +78,12 @@ def renumbered(batches: Iterable[BatchView], first_offset: int, rules: TargetRul
         if run is not None:
             yield run
             run = None
-        yield from _renumbered(batch, first_offset, rules)
+        yield from _renumbered(batch, first_offset, rules, tags)
     if run is not None:
         yield run
 
 
-def _renumbered(batch: BatchView, first_offset: int, rules: TargetRules) -> Iterator[Outgoing]:
+def _renumbered(batch: BatchView, first_offset: int, rules: TargetRules, tags: TagRuns) -> Iterator[Outgoing]:
     if batch.magic == v2.MAGIC and batch.record_count == 0:
         # Compaction keeps an empty batch to preserve its producer's last sequence number.
         return
@@ -88,11 +93,20 @@ def _renumbered(batch: BatchView, first_offset: int, rules: TargetRules) -> Iter
     elif batch.magic == v2.MAGIC:
         yield Outgoing(batch.record_count or 0, batch.last_offset + 1, batch.size_bytes, False, source=batch)
     else:
-        records = list(iter_records(batch, limit_bytes=INFLATION_LIMIT_BYTES))
-        if records[0].offset < first_offset:
+        first, count = _first_and_count(batch, tags)
+        if first < first_offset:
             yield from _rebuilt(batch, first_offset, rules)
         else:
-            yield Outgoing(len(records), batch.last_offset + 1, batch.size_bytes, True, payload=bytes(batch.view))
+            yield Outgoing(count, batch.last_offset + 1, batch.size_bytes, True, payload=bytes(batch.view))
+
+
+def _first_and_count(batch: BatchView, tags: TagRuns) -> tuple[int, int]:
+    """Return the first offset and the number of records of a v0 or v1 batch, from its tags or else from its records."""
+    run = tags.of(batch)
+    if run is not None and run.num_messages != NO_COUNT:
+        return run.first_offset, run.num_messages
+    records = list(iter_records(batch, limit_bytes=INFLATION_LIMIT_BYTES))
+    return records[0].offset, len(records)
 
 
 def _goes_as_it_is(batch: BatchView, rules: TargetRules) -> bool:
@@ -137,7 +151,7 @@ def _built(records: list[Record], codec: Codec, source_end: int, rules: TargetRu
         yield Outgoing(len(records), source_end, len(payload), False, payload=payload)
 
 
-def with_offsets_kept(batch: BatchView, first_offset: int) -> bytes:
+def with_offsets_kept(batch: BatchView, first_offset: int, tags: TagRuns = NO_TAG_RUNS) -> bytes:
     """Return the bytes for a target that keeps the source's offsets: a v2 header without its producer and flags.
 
     The result is empty if compaction has left no records in the batch. Raises BrokerError for damaged batches.
@@ -149,10 +163,11 @@ def with_offsets_kept(batch: BatchView, first_offset: int) -> bytes:
             return produced_again(batch, base_offset=batch.stored_offset)
     elif not batch.is_compressed:
         return bytes(batch.view)
-    records = list(iter_records(batch, limit_bytes=INFLATION_LIMIT_BYTES))
-    if batch.magic < v2.MAGIC and records[0].offset >= first_offset:
+    if batch.magic < v2.MAGIC and _first_and_count(batch, tags)[0] >= first_offset:
         return bytes(batch.view)
-    kept = [record for record in records if record.offset >= first_offset]
+    kept = [
+        record for record in iter_records(batch, limit_bytes=INFLATION_LIMIT_BYTES) if record.offset >= first_offset
+    ]
     if not kept:
         return b""
     return v2.build_batch(

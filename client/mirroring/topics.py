@@ -23,7 +23,7 @@ OF_ITS_OWN_CLUSTER = re.compile(
 )
 """The settings that are not copied.
 
-The ones of time stamps would change or refuse records that the source has accepted.
+The ones of timestamps would change or refuse records that the source has accepted.
 """
 
 
@@ -65,7 +65,10 @@ async def prepare_topic(
         if len(existing.partitions) < count:
             await target.create_partitions(topic.name, count)
         elif len(existing.partitions) > count:
-            logger.warning("%s has more partitions at the target; those stay empty", topic.name)
+            logger.warning(
+                "%s has more partitions at the target than at the source: the additional partitions stay empty",
+                topic.name,
+            )
     (entry,) = await target.describe_configs(ResourceType.TOPIC, topic.name, [MAX_MESSAGE_BYTES])
     return int(entry.value or DEFAULT_MAX_MESSAGE_BYTES)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..consumer.fetched_partition import FetchedBatches
-from ..consumer.subscription import TopicPartition
 
 
 class MirrorWriter(Protocol):
@@ -15,7 +15,7 @@ class MirrorWriter(Protocol):
     def topic_ready(self, topic: str, max_batch_bytes: int) -> None:
         """Prepare for a topic that exists at the target now, and accepts batches of up to `max_batch_bytes`."""
 
-    async def positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+    async def positions(self, places: Sequence[AnyTopicPartition]) -> dict[AnyTopicPartition, int | None]:
         """Return the next source offset of each partition, None where the copy starts, also after a crash.
 
         Raises ClientError, BrokerError.

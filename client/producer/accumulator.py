@@ -8,10 +8,8 @@ and metadata.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from random import Random
 
 import trio
@@ -22,55 +20,16 @@ from .appending_cy import Delivery
 from .batch import BatchState, ProducerBatch
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
+from .partition_queue import PartitionQueue, TopicQueues
 from .partitioner import StickyPartitioner, adaptive_weights
 from .raw_batch import RawBatch
 from .record_checks import Headers
-from .sequences import PartitionSequence
+from .size_limits import SizeLimits
+from .splitting import split
 
 ANY_PARTITION = -1
-
-
-class PartitionQueue:
-    """A queue of the batches of one partition, oldest first.
-
-    Only the last batch may be open; `open_batch` is that batch.
-    """
-
-    __slots__ = ("batches", "leader", "open_batch", "partition", "sequence", "topic", "under_way")
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.leader: int | None = None
-        self.batches: deque[ProducerBatch] = deque()
-        self.open_batch: ProducerBatch | None = None
-        self.sequence = PartitionSequence()
-        self.under_way: list[ProducerBatch] = []
-
-
-class TopicQueues:
-    """The queues of one topic's partitions, and the sticky choice among them."""
-
-    __slots__ = ("available", "queues", "sticky", "topic")
-
-    def __init__(self, topic: str, sticky: StickyPartitioner) -> None:
-        self.topic = topic
-        self.sticky = sticky
-        self.queues: list[PartitionQueue] = []
-        self.available: list[int] = []
-
-    def update(self, leaders: Sequence[int | None]) -> None:
-        """Set the leaders of all partitions, by index; None for a partition without a leader.
-
-        Partitions are never removed.
-        """
-        for partition in range(len(self.queues), len(leaders)):
-            self.queues.append(PartitionQueue(self.topic, partition))
-        for queue, leader in zip_longest(self.queues, leaders):
-            # A topic that was deleted and created again may have fewer partitions: the missing partitions have no
-            # leader.
-            queue.leader = leader
-        self.available = [queue.partition for queue in self.queues if queue.leader is not None]
+ANSWER_TIME_STEP = 0.1
+"""The weight of the last answer in the mean of a broker's answer times."""
 
 
 @dataclass(slots=True)
@@ -105,12 +64,17 @@ class Accumulator:
         self.incomplete: dict[ProducerBatch, None] = {}
         self.estimator = estimator
         self.memory = memory
+        self.limits = SizeLimits(config.metadata_max_age_ms / 1000, clock)
+        self.on_split: Callable[[], None] = lambda: None
+        """Called for each batch that is split."""
         self.flushes = 0
         """The number of pending `flush` calls; while it is not 0, batches do not wait for `linger.ms`."""
         self._random = random
         self._clock = clock
         self._waiting: dict[PartitionQueue, None] = {}
         self._blocked_since: dict[int, float] = {}
+        self._answer_seconds: dict[int | None, float] = {}
+        """The damped mean of the times that each broker takes to answer a Produce request."""
         self._batch_size = config.batch_size
         self._codec = config.codec
         self._linger = config.linger_ms / 1000
@@ -136,6 +100,7 @@ class Accumulator:
         if queues is None or any(queue.batches or queue.under_way for queue in queues.queues):
             return False
         del self.topics[topic]
+        self.limits.forget(topic)
         return True
 
     # --- appending ---
@@ -198,7 +163,7 @@ class Accumulator:
             queue.partition,
             codec=self._codec,
             ratio=ratio,
-            size_limit=self._batch_size,
+            size_limit=min(self._batch_size, self.limits.configured(queue.topic) or self._batch_size),
             created_at=self._clock(),
         )
 
@@ -238,7 +203,25 @@ class Accumulator:
             return sticky.switch(partitions)
         if self._availability_timeout > 0:
             partitions = self._reachable(queues, partitions) or partitions
-        return sticky.switch(partitions, adaptive_weights([len(queues.queues[p].batches) for p in partitions]))
+        candidates = [queues.queues[partition] for partition in partitions]
+        return sticky.switch(
+            partitions,
+            adaptive_weights(
+                [self._queued_batches(queue) for queue in candidates],
+                [self._answer_seconds.get(queue.leader, 0.0) for queue in candidates],
+            ),
+        )
+
+    def _queued_batches(self, queue: PartitionQueue) -> float:
+        """Return about the bytes in a queue in units of `batch.size`: only its last batch may be less than full."""
+        if not queue.batches:
+            return 0.0
+        return len(queue.batches) - 1 + min(queue.batches[-1].estimated_size / max(self._batch_size, 1), 1.0)
+
+    def node_answered(self, node: int, seconds: float) -> None:
+        """Note the time that a broker took to answer a Produce request."""
+        known = self._answer_seconds.get(node)
+        self._answer_seconds[node] = seconds if known is None else known + (seconds - known) * ANSWER_TIME_STEP
 
     def _reachable(self, queues: TopicQueues, partitions: Iterable[int]) -> list[int]:
         """Return the partitions whose broker has accepted ready batches within
@@ -308,6 +291,9 @@ class Accumulator:
                 break
             if batch.state is BatchState.OPEN:
                 self._seal(queue, batch)
+            if self._needs_split(batch):
+                self.split(queue, batch)
+                batch = queue.batches[0]
             queue.batches.popleft()
             queue.under_way.append(batch)
             # Moving to the end of the order shares requests that are limited by max.request.size fairly.
@@ -327,17 +313,34 @@ class Accumulator:
         queue.batches.insert(queue.sequence.place_among(batch, queue.batches), batch)
         self._waiting[queue] = None
 
+    def _needs_split(self, batch: ProducerBatch) -> bool:
+        """Return whether the topic's limit is known to be too small for a batch that was never sent.
+
+        A batch that was sent may have been stored: only unchanged would the broker recognise it.
+        """
+        return (
+            batch.attempts == 0
+            and batch.record_count > 1
+            and not batch.is_raw
+            and self.limits.is_too_large(batch.topic, len(batch.payload))
+        )
+
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Replace a batch that was too large by its two halves (KIP-126)."""
-        queue.under_way.remove(batch)
-        halves = batch.split(self.estimator)
-        queue.sequence.replaced(batch, halves)
-        place = queue.sequence.place_among(halves[0], queue.batches)
-        for offset, half in enumerate(halves):
-            queue.batches.insert(place + offset, half)
-            self.incomplete[half] = None
-        del self.incomplete[batch]
+        """Replace a batch that is too large by parts that the topic accepts (KIP-126)."""
+        if batch in queue.under_way:
+            queue.under_way.remove(batch)
+        else:
+            queue.batches.remove(batch)
+        size = max(batch.sent_bytes, len(batch.payload))
+        parts = split(batch, self.limits.part_limit(batch.topic, size), self.estimator)
+        queue.sequence.replaced(batch, parts)
+        place = queue.sequence.place_among(parts[0], queue.batches)
+        for offset, part in enumerate(parts):
+            queue.batches.insert(place + offset, part)
+        # In the place of the whole: `expired` relies on the order of age.
+        self.incomplete = {new: None for old in self.incomplete for new in (parts if old is batch else (old,))}
         self._waiting[queue] = None
+        self.on_split()
 
     def complete(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Remove a batch that is delivered or failed from its queue and from `incomplete`, and release its memory."""

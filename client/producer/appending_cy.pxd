@@ -34,3 +34,9 @@ cdef class OpenBatch:
 
     @cython.locals(record=bytes, count=Py_ssize_t, base_timestamp=cython.longlong)
     cpdef append(self, long long timestamp, bytes key, bytes value, headers, Py_ssize_t reserved_bytes=*)
+
+
+@cython.locals(batch=OpenBatch, index=Py_ssize_t, room=double)
+cpdef append_to_open(
+    queues, memory, Py_ssize_t partition, long long timestamp, bytes key, bytes value, headers, Py_ssize_t size_bound
+)

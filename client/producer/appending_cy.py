@@ -1,4 +1,5 @@
-"""The work of a producer for every single record: `OpenBatch.append` encodes a record and returns its `Delivery`.
+"""The work of a producer for every single record: `append_to_open` finds the batch that a record is appended to,
+`OpenBatch.append` encodes the record and returns its `Delivery`.
 
 Ordinary Python that is also compiled, as ``protocol/records/kernel_cy`` is: ``appending_cy.pxd`` gives the C types.
 """
@@ -6,7 +7,7 @@ Ordinary Python that is also compiled, as ``protocol/records/kernel_cy`` is: ``a
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -27,8 +28,35 @@ from ..errors import anew
 from .record_metadata import RecordMetadata
 
 if TYPE_CHECKING:
+    from .buffer_memory import BufferMemory
     from .delivered_batch import DeliveredBatch
     from .record_checks import Headers
+
+    class Queue(Protocol):
+        """The queue of a partition; see `partition_queue.PartitionQueue`."""
+
+        @property
+        def open_batch(self) -> OpenBatch | None:
+            """The batch that records may be appended to."""
+
+    class Sticky(Protocol):
+        """The sticky choice of a topic; see `partitioner.StickyPartitioner`."""
+
+        partition: int
+        produced_bytes: float
+        finish_limit_bytes: int
+
+    class Queues(Protocol):
+        """The queues of a topic; see `partition_queue.TopicQueues`."""
+
+        @property
+        def sticky(self) -> Sticky:
+            """The sticky choice among the queues."""
+
+        @property
+        def queues(self) -> Sequence[Queue]:
+            """The queue of each partition."""
+
 
 MAX_RECORD_OVERHEAD = 21
 """The largest size of a record beyond its key, value and headers (Kafka DefaultRecord.MAX_RECORD_OVERHEAD)."""
@@ -155,7 +183,7 @@ class Delivery:
         """
         batch = self._whereabouts()
         if not batch.is_done:
-            raise RuntimeError("the record is still on its way; await its delivery")
+            raise RuntimeError("the record is not delivered yet: await its delivery")
         if batch.error is not None:
             raise anew(batch.record_errors.get(self._index, batch.error))
         base_offset = batch.acknowledged_base_offset
@@ -165,21 +193,20 @@ class Delivery:
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
     def _whereabouts(self) -> DeliveredBatch:
-        """Return the batch that holds the record now: a split replaces one batch by two (KIP-126)."""
-        while halves := self._batch.halves:
-            first, second = halves
-            if self._index < first.record_count:
-                self._batch = first
-            else:
-                self._batch = second
-                self._index -= first.record_count
+        """Return the batch that holds the record now: a split replaces one batch by several (KIP-126)."""
+        while parts := self._batch.parts:
+            for part in parts:
+                if self._index < part.record_count:
+                    self._batch = part
+                    break
+                self._index -= part.record_count
         return self._batch
 
 
 class OpenBatch:
     """A batch that records may still be appended to, encoded.
 
-    Sizes are in bytes and time stamps in milliseconds. `room` is the part of batch.size that is left by the estimate
+    Sizes are in bytes and timestamps in milliseconds. `room` is the part of batch.size that is left by the estimate
     of KIP-126; it is negative when the first record was larger. An appended byte counts `growth_factor` times.
     `reserved_bytes` is the part of buffer.memory that the batch will release.
     """
@@ -222,3 +249,42 @@ class OpenBatch:
         self.record_count = count + 1
         self.reserved_bytes += reserved_bytes
         return Delivery(self, count, timestamp)
+
+
+def append_to_open(
+    queues: Queues,
+    memory: BufferMemory,
+    partition: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    size_bound: int,
+) -> Delivery | None:
+    """Append a record to the open batch of its partition (negative: the sticky one), and reserve its memory.
+
+    Returns None, and has done nothing, if more than that is necessary: a new batch, another sticky partition, a wait
+    for memory, or to send the batch because it may be full now. Raises the errors of `OpenBatch.append`.
+    """
+    sticky = queues.sticky
+    index = partition
+    if partition < 0:
+        index = sticky.partition
+        if index < 0 or sticky.produced_bytes >= sticky.finish_limit_bytes:
+            return None
+    elif index >= len(queues.queues):
+        return None
+    batch: OpenBatch | None = queues.queues[index].open_batch
+    if batch is None:
+        return None
+    room = batch.room
+    if room <= size_bound or room <= size_bound * batch.growth_factor or not memory.try_reserve(size_bound):
+        return None
+    try:
+        delivery = batch.append(timestamp, key, value, headers, size_bound)
+    except BaseException:
+        memory.release(size_bound)
+        raise
+    if partition < 0:
+        sticky.produced_bytes += room - batch.room
+    return delivery

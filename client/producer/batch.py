@@ -5,17 +5,18 @@
                           ^   \\         │ │  \\
                           │    \\  retry │ │   \\ refused, given up
                           └─────────────┘ │    `─────────> FAILED   (from any state before)
-                                          │ MESSAGE_TOO_LARGE
-                                          └──────────────> SPLIT    (two SEALED batches take its place)
+                          │               │ MESSAGE_TOO_LARGE
+                          └───────────────┴──────────────> SPLIT    (SEALED batches take its place)
+                            known to be too large
 
 A sealed batch holds only the bytes that are sent, not the records; a batch that must be split is decompressed again
-(KIP-126: keeping the records for this rare case would cost more).
+(KIP-126: keeping the records for this rare case would cost more). `splitting.py` has the split.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
 import trio
@@ -44,7 +45,7 @@ class BatchState(Enum):
 
 _NEXT_STATES = {
     BatchState.OPEN: {BatchState.SEALED, BatchState.FAILED},
-    BatchState.SEALED: {BatchState.IN_FLIGHT, BatchState.FAILED},
+    BatchState.SEALED: {BatchState.IN_FLIGHT, BatchState.FAILED, BatchState.SPLIT},
     BatchState.IN_FLIGHT: {BatchState.SEALED, BatchState.DELIVERED, BatchState.FAILED, BatchState.SPLIT},
     BatchState.DELIVERED: set(),
     BatchState.FAILED: set(),
@@ -65,16 +66,17 @@ class ProducerBatch(OpenBatch):
         "error",
         "finished",
         "finished_at",
-        "halves",
         "is_raw",
         "keeps_producer",
         "magic",
         "partition",
+        "parts",
         "payload",
         "producer_epoch",
         "producer_id",
         "record_errors",
         "retry_at",
+        "sent_bytes",
         "sent_to",
         "size_limit",
         "state",
@@ -98,12 +100,14 @@ class ProducerBatch(OpenBatch):
         self.keeps_producer = False
         """Whether the batch keeps the producer id and epoch of another producer."""
         self.magic = v2.MAGIC
-        self.halves: tuple[ProducerBatch, ProducerBatch] | tuple[()] = ()
-        """The two batches that replaced this batch when it was split; deliveries find their records through it."""
+        self.parts: tuple[ProducerBatch, ...] = ()
+        """The batches that replaced this batch when it was split; deliveries find their records through it."""
         self.attempts = 0
         self.retry_at = 0.0
         self.sent_to: int | None = None
         """Node id of the broker that the last attempt was sent to."""
+        self.sent_bytes = 0
+        """The size of the batch in the last request: a broker before 0.11 is sent another format."""
         self.producer_id = v2.NO_PRODUCER_ID
         self.producer_epoch = v2.NO_PRODUCER_EPOCH
         self.base_sequence = v2.NO_SEQUENCE
@@ -209,37 +213,13 @@ class ProducerBatch(OpenBatch):
         codec = Codec.NONE if self.codec is Codec.ZSTD else self.codec
         return v1.build_message_set(list(self.records()), codec=codec)
 
-    def split(self, estimator: CompressionRatioEstimator) -> tuple[ProducerBatch, ProducerBatch]:
-        """Replace a batch that was too large by two sealed batches, in order and about equal in bytes (KIP-126).
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the sealed batch is part of a transaction."""
+        return bool(self.payload[v2.ATTRIBUTES_AT + 1] & v2.TRANSACTIONAL_FLAG)
 
-        The reserved memory and the sequence numbers are moved to the two batches; deliveries find their new batch
-        when they are read.
-        """
-        assert self.record_count > 1, "one record cannot be split"
-        records = list(self.records())
-        is_transactional = bool(self.payload[v2.ATTRIBUTES_AT + 1] & v2.TRANSACTIONAL_FLAG)
-        estimator.reset(self.topic, self.codec)
-        cut = _middle(records)
-        halves = (self._part(records, 0, cut), self._part(records, cut, len(records)))
-        self._move_to(BatchState.SPLIT)
-        reserved = self.reserved_bytes
-        for half in halves:
-            half.seal(estimator, is_transactional=is_transactional)
-            half.reserved_bytes = reserved // 2
-        # Updating the ratio from both halves would move the estimate off the 1.0 that KIP-126 sets after a split.
-        estimator.reset(self.topic, self.codec)
-        halves[0].reserved_bytes += reserved - 2 * (reserved // 2)
-        if self.has_sequence:
-            halves[0].stamp(self.producer_id, self.producer_epoch, self.base_sequence)
-            second = next_sequence(self.base_sequence, cut)
-            halves[1].stamp(self.producer_id, self.producer_epoch, second)
-        self.halves = halves
-        self.reserved_bytes = 0
-        self.payload = b""
-        self.finished.set()
-        return halves
-
-    def _part(self, records: Sequence[Record], start: int, end: int) -> ProducerBatch:
+    def part(self, records: Iterable[Record]) -> ProducerBatch:
+        """Return an open batch with some of this batch's records, which takes their place in a split."""
         part = ProducerBatch(
             self.topic,
             self.partition,
@@ -249,9 +229,17 @@ class ProducerBatch(OpenBatch):
             created_at=self.created_at,
         )
         part.attempts = self.attempts
-        for record in records[start:end]:
+        for record in records:
             part.append(record.timestamp, record.key, record.value, record.headers)
         return part
+
+    def replaced_by(self, parts: tuple[ProducerBatch, ...]) -> None:
+        """Note that these batches hold the records from now on."""
+        self._move_to(BatchState.SPLIT)
+        self.parts = parts
+        self.reserved_bytes = 0
+        self.payload = b""
+        self.finished.set()
 
     # --- states ---
 
@@ -294,20 +282,3 @@ class ProducerBatch(OpenBatch):
     def _move_to(self, state: BatchState) -> None:
         assert state in _NEXT_STATES[self.state], f"{self.state} cannot become {state}"
         self.state = state
-
-
-def next_sequence(base_sequence: int, record_count: int) -> int:
-    """Return the sequence number after `record_count` records; it wraps at 2**31 (Kafka's DefaultRecordBatch)."""
-    return (base_sequence + record_count) & 0x7FFFFFFF
-
-
-def _middle(records: Sequence[Record]) -> int:
-    """Return the index at which to split so that both parts are about equal in bytes and neither is empty."""
-    sizes = [len(record.key or b"") + len(record.value or b"") + 1 for record in records]
-    half = sum(sizes) / 2
-    taken = 0
-    for index, size in enumerate(sizes):
-        if taken + size / 2 > half and index > 0:
-            return index
-        taken += size
-    return len(records) - 1

@@ -16,7 +16,7 @@ class DeliveredBatch(Protocol):
     record_count: int
 
     @property
-    def halves(self) -> tuple[DeliveredBatch, DeliveredBatch] | tuple[()]:
+    def parts(self) -> tuple[DeliveredBatch, ...]:
         """The batches that replace this one after a split (KIP-126), empty before."""
 
     @property

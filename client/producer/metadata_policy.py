@@ -9,6 +9,7 @@ a request up to a target size, or fetched alone once there are enough of them. T
 The policy has no I/O: the caller passes the time (in seconds, on any monotonic clock) and fetches the metadata.
 """
 
+import math
 from collections.abc import Iterable
 from itertools import islice
 
@@ -40,6 +41,8 @@ class MetadataPolicy:
         self._topics: dict[str, _Topic] = {}
         self._known: dict[str, _Topic] = {}
         self._wanted: dict[str, None] = {}
+        self._evict_at = math.inf
+        """No topic can be evicted before this time: topics may have been used since it was computed."""
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -52,6 +55,7 @@ class MetadataPolicy:
         entry = self._topics.get(topic)
         if entry is None:
             entry = self._topics[topic] = _Topic(now)
+            self._evict_at = min(self._evict_at, now + self._evict_after)
         entry.last_used_at = now
         if entry.refreshed_at is None:
             self._wanted[topic] = None
@@ -84,11 +88,15 @@ class MetadataPolicy:
 
     def evict(self, now: float) -> list[str]:
         """Remove the topics that were not produced to for `metadata.evict.ms`, and return their names."""
+        if now < self._evict_at:
+            return []
         gone = [name for name, topic in self._topics.items() if now - topic.last_used_at >= self._evict_after]
         for name in gone:
             del self._topics[name]
             self._known.pop(name, None)
             self._wanted.pop(name, None)
+        oldest_use = min((topic.last_used_at for topic in self._topics.values()), default=math.inf)
+        self._evict_at = oldest_use + self._evict_after
         return gone
 
     def target_fetch_size(self) -> int:
@@ -107,11 +115,31 @@ class MetadataPolicy:
                 break
             if topic.not_before <= now:
                 urgent[name] = None
+        if not urgent and now < self._spread_at(now):
+            return []
         target = self.target_fetch_size()
-        if urgent:
-            return [*urgent, *islice(self._non_urgent(now, urgent), max(0, target - len(urgent)))]
-        non_urgent = list(islice(self._non_urgent(now, urgent), target))
-        return non_urgent if len(non_urgent) >= target else []
+        return [*urgent, *islice(self._non_urgent(now, urgent), max(0, target - len(urgent)))]
+
+    def _spread_at(self, now: float) -> float:
+        """Return the time at which the oldest topics must be fetched, so that requests of the target size can fetch
+        all topics before they are urgent.
+
+        The requests are as far apart as the second half of the maximum age allows, if all topics had the same age.
+        """
+        oldest = next(iter(self._known.values()), None)
+        if oldest is None or oldest.refreshed_at is None:
+            return math.inf
+        half_age = self._max_age * NON_URGENT_AGE_FRACTION
+        if now < oldest.refreshed_at + half_age:
+            # The exact time is later or the same; this saves the search for it while topics are new.
+            return oldest.refreshed_at + half_age
+        target = self.target_fetch_size()
+        interval = half_age / math.ceil(len(self._known) / target)
+        due_at = math.inf
+        for count, topic in enumerate(islice(self._known.values(), 0, None, target)):
+            assert topic.refreshed_at is not None
+            due_at = min(due_at, topic.refreshed_at + self._max_age - count * interval)
+        return due_at
 
     def _non_urgent(self, now: float, urgent: dict[str, None]) -> Iterable[str]:
         half_age = self._max_age * NON_URGENT_AGE_FRACTION
@@ -123,16 +151,20 @@ class MetadataPolicy:
                 yield name
 
     def next_check_at(self, now: float) -> float:
-        """Return the time at which `next_fetch` or `evict` may next return topics, if no event comes first."""
+        """Return the time at which `next_fetch` or `evict` may next return topics, if no event comes first.
+
+        To be called when `next_fetch` has returned no topics.
+        """
         times = [self._topics[name].not_before for name in self._wanted]
+        times.append(self._evict_at)
         if self._known:
             oldest = next(iter(self._known.values())).refreshed_at
             assert oldest is not None
-            times.append(oldest + self._max_age)
-            target = self.target_fetch_size()
-            newest_of_target = next(islice(self._known.values(), target - 1, None), None)
-            if newest_of_target is not None and newest_of_target.refreshed_at is not None:
-                times.append(newest_of_target.refreshed_at + self._max_age * NON_URGENT_AGE_FRACTION)
-        if self._topics:
-            times.append(min(topic.last_used_at for topic in self._topics.values()) + self._evict_after)
-        return max(now, min(times, default=now + self._max_age))
+            due_at = min(self._spread_at(now), oldest + self._max_age)
+            if due_at <= now:
+                # All topics that are due wait after a failure.
+                due_at = min(
+                    (topic.not_before for topic in self._known.values() if topic.not_before > now), default=now
+                )
+            times.append(due_at)
+        return max(now, min(times))

@@ -1,11 +1,16 @@
 """The choice of a record's partition: murmur2 for keyed records, KIP-794's uniform sticky partitioner for the others.
 
 The sticky partitioner keeps one partition until `batch.size` bytes were appended to it, as counted by the
-accumulator, and then draws another. KIP-794 switches at that byte count whatever the state of the batch. That rule
+accumulator, and then chooses another. KIP-794 switches at that byte count whatever the state of the batch. That rule
 alone closes lingering batches too early, so Kafka waits for up to twice the bytes, which gives slow brokers more
-than their share. Here a visit may likewise continue until the open batch is complete, but the bytes beyond
-`batch.size` are a *debt* that shortens the partition's later visits. So batches are complete, and the long-run
-shares are uniform for slow and fast brokers alike.
+than their share. Here a visit may likewise continue until the open batch is complete, but each visit is charged to
+the partition by its bytes. So batches are complete, and the long-run shares are those of the weights for slow and
+fast brokers alike.
+
+The choice is not drawn by lot as in Kafka, but made by credits: with each switch every partition earns its weight's
+share, and the one with the most credit is chosen. The shares are those of the lot on average, but differ from them by a
+few batches instead of by the square root of the number of batches. Credits begin at random, so that producers do not
+visit the partitions in one order.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +21,12 @@ from ...protocol.records.murmur2_cy import murmur2
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """A custom partitioner: (topic, key, value, partition count) -> partition."""
+
+
+FASTEST_SECONDS = 0.001
+SLOWEST = 20.0
+CREDIT_LIMIT = 8.0
+"""The visits up to which a partition is owed records, or owes them."""
 
 
 @lru_cache(maxsize=16_384)
@@ -31,22 +42,41 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-def adaptive_weights(queue_sizes: Sequence[int]) -> list[float]:
-    """Return KIP-794's weight of each partition: the inverse of its number of queued batches plus one (a queue may be
-    empty).
+def adaptive_weights(queued_batches: Sequence[float], answer_seconds: Sequence[float]) -> list[float]:
+    """Return the weight of each partition: the inverse of the time after which its queue would be sent.
+
+    `queued_batches`: the bytes in its queue in units of `batch.size`; `answer_seconds`: how long its broker takes to
+    answer a request, 0.0 if that is not known. KIP-794 has the inverse of the number of queued batches plus one,
+    whatever the broker needs for each. As there, partitions with empty queues have equal weights: a broker that is
+    slow but not overloaded keeps its share.
     """
-    return [1.0 / (size + 1) for size in queue_sizes]
+    fastest = min((seconds for seconds in answer_seconds if seconds > 0), default=0.0)
+    return [
+        1.0 / (1.0 + size * _slowness(seconds, fastest))
+        for size, seconds in zip(queued_batches, answer_seconds, strict=True)
+    ]
+
+
+def _slowness(seconds: float, fastest: float) -> float:
+    """Return how many times as long as the fastest broker a broker takes for an answer.
+
+    Differences of less than a millisecond do not count, and no broker counts as more than SLOWEST times as slow.
+    """
+    if seconds <= 0 or fastest <= 0:
+        return 1.0
+    return min(max(seconds, FASTEST_SECONDS) / max(fastest, FASTEST_SECONDS), SLOWEST)
 
 
 class StickyPartitioner:
     """The sticky choice of one topic for records that are not partitioned by key.
 
     The accumulator calls `is_due` before each append, calls `switch` when `is_due` returns True, and adds the
-    appended bytes to `produced_bytes`: headers, overheads and the compression estimate included. Invariant: over a
-    long run each visit of a partition counts `batch_size` bytes, however many it really had.
+    appended bytes to `produced_bytes`: headers, overheads and the compression estimate included. Invariant: the
+    credits of all partitions change by 0 in sum with each switch and the visit that follows, so that over a long run
+    the bytes of each partition are those that its weights gave it.
     """
 
-    __slots__ = ("_batch_size", "_debts", "_random", "finish_limit_bytes", "partition", "produced_bytes")
+    __slots__ = ("_batch_size", "_credits", "_random", "finish_limit_bytes", "partition", "produced_bytes")
 
     def __init__(self, batch_size: int, random: Random) -> None:
         # batch.size may be 0, which means one record per batch and a switch after each.
@@ -54,7 +84,8 @@ class StickyPartitioner:
         self.finish_limit_bytes = 2 * self._batch_size
         """The bytes up to which a visit continues while the open batch can take more records."""
         self._random = random
-        self._debts: dict[int, float] = {}
+        self._credits: dict[int, float] = {}
+        """The visits, in units of `batch.size`, by which a partition has had fewer than its share."""
         self.partition = -1
         self.produced_bytes = 0.0
 
@@ -72,25 +103,24 @@ class StickyPartitioner:
         return self.produced_bytes + next_bytes > self._batch_size and self.produced_bytes > 0
 
     def switch(self, partitions: Sequence[int], weights: Sequence[float] | None = None) -> int:
-        """Draw the next partition, uniformly or by `weights`, and return it.
+        """Choose the next partition, uniformly or by `weights`, and return it. `partitions` is not empty."""
+        if self.partition >= 0:
+            self._charge(partitions, weights)
+        self.produced_bytes = 0.0
+        if not self._credits:
+            self._credits = {partition: self._random.random() for partition in partitions}
+        self.partition = max(partitions, key=lambda partition: self._credits.get(partition, 0.0))
+        return self.partition
 
-        When a partition's debt covers a whole visit, the debt is reduced by one visit and the draw is repeated.
-        `partitions` is not empty.
-        """
-        if self.partition >= 0 and self.produced_bytes > self._batch_size:
-            self._debts[self.partition] = self.produced_bytes - self._batch_size
-        while True:
-            chosen = self._draw(partitions, weights)
-            debt = self._debts.pop(chosen, 0.0)
-            if debt < self._batch_size or len(partitions) == 1:
-                break
-            if debt > self._batch_size:
-                self._debts[chosen] = debt - self._batch_size
-        self.partition = chosen
-        self.produced_bytes = debt if len(partitions) > 1 else 0.0
-        return chosen
-
-    def _draw(self, partitions: Sequence[int], weights: Sequence[float] | None) -> int:
-        if weights is None:
-            return partitions[int(self._random.random() * len(partitions))]
-        return self._random.choices(partitions, weights)[0]
+    def _charge(self, partitions: Sequence[int], weights: Sequence[float] | None) -> None:
+        """Charge the visit that ends to its partition, and share its credit among `partitions` by their weights."""
+        visits = self.produced_bytes / self._batch_size
+        # A partition that had no leader for long must not get all records afterwards.
+        limit = CREDIT_LIMIT * max(visits, 1.0)
+        self._credits[self.partition] = self._credits.get(self.partition, 0.0) - visits
+        total = len(partitions) if weights is None else sum(weights)
+        for index, partition in enumerate(partitions):
+            share = (1.0 if weights is None else weights[index]) / total
+            known = self._credits.get(partition)
+            credit = (self._random.random() if known is None else known) + visits * share
+            self._credits[partition] = min(max(credit, -limit), limit)

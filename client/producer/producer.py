@@ -7,7 +7,7 @@
        │ batch full, linger.ms over, flush(), memory short
        v
     sealed ──> in flight ── acknowledged ──────────────────────────> delivered
-       ^  ^        │ │ └─── MESSAGE_TOO_LARGE: split into two batches, both sealed again
+       ^  ^        │ │ └─── MESSAGE_TOO_LARGE: split into batches, sealed again
        │  └────────┘ └───── refused for good ──────────────────────> failed
        │ retriable refusal, lost connection (retry.backoff.ms)         ^
        └── delivery.timeout.ms over, scope left, transaction aborted ──┘
@@ -31,6 +31,7 @@ import trio
 
 from ...protocol.errors import BrokerError
 from ...protocol.records.record import Buffer
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ProducerConfig
 from ..errors import (
     AbandonedError,
@@ -44,17 +45,18 @@ from ..lifetime import BackgroundTasks
 from ..metrics import Metrics, MetricValues
 from ..wire.cluster import Cluster, PartitionMetadata
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
-from .accumulator import ANY_PARTITION, Accumulator, TopicQueues
-from .appending_cy import Delivery, record_size_bound
+from .accumulator import ANY_PARTITION, Accumulator
+from .appending_cy import Delivery, append_to_open, record_size_bound
 from .buffer_memory import BufferMemory
 from .compression_estimator import CompressionRatioEstimator
+from .partition_queue import TopicQueues
 from .partitioner import partition_for_key
 from .producer_metadata import ProducerMetadata
 from .raw_batch import read_raw
 from .record_checks import Headers, check_partition, check_timestamp, check_topic
 from .sender import Sender
 from .sequences import PartitionSequence
-from .transactions import TopicPartition, TransactionManager, TransactionState
+from .transactions import TransactionManager, TransactionState
 
 BATCH_OVERHEAD = 61
 RECORDS_BETWEEN_YIELDS = 500
@@ -64,7 +66,7 @@ CLOSE_GRACE_SECONDS = 5.0
 
 
 def wall_clock_ms() -> int:
-    """Return milliseconds since the epoch; used for time stamps only, so that a jump of the clock affects no
+    """Return milliseconds since the epoch; used for timestamps only, so that a jump of the clock affects no
     deadline.
     """
     return time.time_ns() // 1_000_000
@@ -104,6 +106,7 @@ class Producer:
         )
         self._background = BackgroundTasks()
         self._partitioner = self.config.partitioner_class
+        self._ignores_keys = self.config.partitioner_ignore_keys
         self._max_record_bytes = self.config.max_request_size - BATCH_OVERHEAD
         self._flush_on_error = flush_on_error
         self._clock_ms = clock_ms
@@ -172,21 +175,37 @@ class Producer:
         if not self._is_open or self._transactions is not None:
             self._check_open()
         queues = self._accumulator.topics.get(topic)
+        appended_at: int | None = None
+        if queues is not None and self._partitioner is None:
+            if partition is not None:
+                chosen = partition
+            elif key is None or self._ignores_keys:
+                chosen = ANY_PARTITION
+            else:
+                chosen = partition_for_key(key, len(queues.queues))
+            appended_at = self._clock_ms() if timestamp_ms is None else timestamp_ms
+            quick = append_to_open(queues, self._memory, chosen, appended_at, key, value, headers, size_bound)
+            if quick is not None:
+                if self._transactions is not None:
+                    self._transactions.note_partition(topic, quick.partition)
+                self._sends_since_yield += 1
+                return quick
         if (
             queues is None
             or (partition is not None and partition >= len(queues.queues))
             or not self._memory.try_reserve(size_bound)
         ):
             queues = await self._admit(topic, partition, size_bound)
+            appended_at = None
         # Nothing waits from here on: the record is appended completely, or not at all.
         try:
             if partition is None:
                 is_any = key is None and self._partitioner is None
                 partition = ANY_PARTITION if is_any else self._partition_for(queues, key, value)
-            if timestamp_ms is None:
-                timestamp_ms = self._clock_ms()
+            if appended_at is None:
+                appended_at = self._clock_ms() if timestamp_ms is None else timestamp_ms
             delivery, is_begun, is_filled = self._accumulator.append(
-                queues, partition, timestamp_ms, key, value, headers, size_bound
+                queues, partition, appended_at, key, value, headers, size_bound
             )
         except BaseException:
             self._memory.release(size_bound)
@@ -194,14 +213,18 @@ class Producer:
         if self._transactions is not None:
             self._transactions.note_partition(topic, delivery.partition)
         self._sends_since_yield += 1
+        if is_begun or is_filled:
+            self._note_batch(topic, is_begun=is_begun, is_filled=is_filled)
+        return delivery
+
+    def _note_batch(self, topic: str, *, is_begun: bool, is_filled: bool) -> None:
+        """Let the sender see a batch that was begun or filled."""
         if is_begun:
             self._metadata.use(topic)
-        if is_begun or is_filled:
-            self._sender.wake()
+        self._sender.wake()
         if is_filled:
             # Not at each new batch: a caller that sends in a loop would have every record sent alone.
             self._sends_since_yield = RECORDS_BETWEEN_YIELDS
-        return delivery
 
     async def send_batch(self, topic: str, partition: int, raw: Buffer, *, keeps_producer: bool = False) -> Delivery:
         """Send one complete record batch without changing its records, compressed or not; return its first record's
@@ -260,7 +283,7 @@ class Producer:
             if partition >= len(queues.queues):
                 raise ValueError(f"the partitioner chose {partition} of {len(queues.queues)} partitions")
             return partition
-        if key is not None and not self.config.partitioner_ignore_keys:
+        if key is not None and not self._ignores_keys:
             return partition_for_key(key, len(queues.queues))
         return ANY_PARTITION
 
@@ -305,7 +328,7 @@ class Producer:
             while pending:
                 batch = pending.pop()
                 await batch.finished.wait()
-                pending.extend(batch.halves)
+                pending.extend(batch.parts)
         finally:
             self._accumulator.flushes -= 1
 
@@ -347,7 +370,7 @@ class Producer:
             await transactions.end(commit=True)
 
     async def send_offsets_to_transaction(
-        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | CommittedOffset]
+        self, group: str | GroupMetadata, offsets: Mapping[AnyTopicPartition, int | CommittedOffset]
     ) -> None:
         """Commit a consumer group's offsets with the open transaction; see `TransactionManager.send_offsets`.
 

@@ -10,12 +10,13 @@ import trio
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..config import ProducerConfig
-from ..errors import ClosedError, ConnectionLostError, DeadlineExceededError
+from ..errors import AuthenticationFailedError, ClosedError, ConnectionLostError, DeadlineExceededError, anew
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
-from .accumulator import Accumulator, TopicQueues
+from .accumulator import Accumulator
 from .metadata_policy import MetadataPolicy
+from .partition_queue import TopicQueues
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class ProducerMetadata:
             max(config.metadata_max_age_ms, config.retry_backoff_ms),
             config.metadata_evict_ms,
         )
-        self._errors: dict[str, BrokerError] = {}
+        self._errors: dict[str, BrokerError | AuthenticationFailedError] = {}
         self._refusals: dict[str, BrokerError] = {}
         """The last refusals of topics that may become available later."""
         self._last_failure: Exception | None = None
@@ -87,7 +88,7 @@ class ProducerMetadata:
                 if queues is not None and (partition is None or partition < len(queues.queues)):
                     return queues
                 if topic in self._errors:
-                    raise self._errors.pop(topic)
+                    raise anew(self._errors.pop(topic))
                 if queues is not None and not is_told:
                     is_told = True
                     count = len(queues.queues)
@@ -144,6 +145,8 @@ class ProducerMetadata:
             logger.info("metadata could not be fetched: %s", failure)
             self._last_failure = failure
             self._failures += 1
+            if isinstance(failure, AuthenticationFailedError):
+                self._errors.update(dict.fromkeys(topics, failure))
             self._policy.failed(topics, trio.current_time() + self._backoff(self._failures))
         else:
             self._failures = 0

@@ -92,7 +92,7 @@ def produced_again(
 ) -> bytes:
     """Return a copy of a v2 batch as this producer would have built it: with its identity and its flags.
 
-    The copy also loses the delete horizon of a compacted log; the time stamps relative to that horizon remain
+    The copy also loses the delete horizon of a compacted log; the timestamps relative to that horizon remain
     correct.
     """
     copy = bytearray(batch.view)

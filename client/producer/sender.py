@@ -24,16 +24,20 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ProducerConfig
 from ..errors import STALE_METADATA_CODES, ConnectionLostError, DeadlineExceededError
 from ..metrics import Metrics
 from ..wire.backoff import backoff_seconds
 from ..wire.cluster import Cluster
 from ..wire.connection import Connection
+from ..wire.leader_hints import LeaderHints
 from ..wire.pending_answer import PendingAnswer
 from ..wire.retry import retry
-from .accumulator import Accumulator, PartitionQueue
+from .accumulator import Accumulator
 from .batch import BatchState, ProducerBatch
+from .oversized_batches import OversizedBatches
+from .partition_queue import PartitionQueue
 from .producer_metadata import ProducerMetadata
 from .transactions import TransactionManager
 
@@ -49,9 +53,6 @@ LOST_SEQUENCE_CODES = frozenset(
     }
 )
 """Refusals of a sequence number. The records were not appended, so they may be sent again with a new epoch."""
-
-MOVED_LEADER_CODES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Refusals in which a broker names the current leader of the partition, if known to the broker (KIP-951)."""
 
 UNKNOWN_OUTCOME_CODES = frozenset(
     {
@@ -94,6 +95,8 @@ class Sender:
         self._is_adding_partitions = False
         self._news = trio.Event()
         self._random = Random()
+        self._oversized = OversizedBatches(cluster, accumulator, config, self.wake)
+        accumulator.on_split = partial(metrics.count, "batch-split")
 
     def wake(self) -> None:
         """Check for sendable batches again: a batch was started or filled, `flush` was called..."""
@@ -103,11 +106,14 @@ class Sender:
         """Send batches until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self._oversized.run)
             while True:
-                self._news = trio.Event()
-                look_again_at = self._step(trio.current_time())
-                with trio.move_on_at(look_again_at):
-                    await self._news.wait()
+                # One scope for many steps: opening a scope costs as much as a small batch.
+                with trio.CancelScope() as alarm:
+                    while True:
+                        self._news = trio.Event()
+                        alarm.deadline = self._step(trio.current_time())
+                        await self._news.wait()
 
     def _step(self, now: float) -> float:
         """Send all batches that can be sent now; return the time of the next check if no event comes first."""
@@ -289,6 +295,7 @@ class Sender:
             topic = topics.setdefault(queue.topic, TopicProduceData(name=queue.topic))
             is_readable = is_legacy or version >= FIRST_VERSION_WITH_FORMAT_V2
             payload = batch.payload if is_readable else batch.legacy_payload()
+            batch.sent_bytes = len(payload)
             topic.partition_data.append(PartitionProduceData(index=queue.partition, records=payload))
         request = ProduceRequest(
             acks=self._config.required_acks,
@@ -301,7 +308,7 @@ class Sender:
         if self._config.required_acks == 0:
             connection.submit_without_answer(request, version, partial(self._written, node, connection, drained))
         else:
-            on_arrival = partial(self._arrived, node, drained)
+            on_arrival = partial(self._arrived, node, trio.current_time(), drained)
             connection.submit(request, ProduceResponse, version=version, on_arrival=on_arrival)
 
     def _written(self, node: int, connection: Connection, drained: Drained) -> None:
@@ -311,8 +318,8 @@ class Sender:
             unanswered = PartitionProduceResponse(base_offset=-1)
             self._settle_all(node, drained, {}, unanswered)
 
-    def _arrived(self, node: int, drained: Drained, pending: PendingAnswer[ProduceResponse]) -> None:
-        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+    def _arrived(self, node: int, sent_at: float, drained: Drained, pending: PendingAnswer[ProduceResponse]) -> None:
+        answers: dict[AnyTopicPartition, PartitionProduceResponse] = {}
         missing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message="no answer for it")
         try:
             answer = pending.result()
@@ -322,6 +329,7 @@ class Sender:
             for topic in answer.responses:
                 for part in topic.partition_responses:
                     answers[topic.name, part.index] = part
+            self._accumulator.node_answered(node, trio.current_time() - sent_at)
             self._take_leader_hints(answer)
         self._settle_all(node, drained, answers, missing)
 
@@ -329,19 +337,17 @@ class Sender:
         """Store the current leaders of refused partitions (KIP-951), so that their batches are sent to these leaders at
         once.
         """
-        endpoints = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in answer.node_endpoints}
+        hints = LeaderHints(self._cluster, answer.node_endpoints)
         for topic in answer.responses:
             for part in topic.partition_responses:
-                if part.error_code in MOVED_LEADER_CODES and self._cluster.take_leader_hint(
-                    topic.name, part.index, part.current_leader.leader_id, part.current_leader.leader_epoch, endpoints
-                ):
+                if hints.take(topic.name, part.index, part.error_code, part.current_leader):
                     self._accumulator.update_topic(topic.name, self._cluster.topics[topic.name].leaders)
 
     def _settle_all(
         self,
         node: int,
         drained: Drained,
-        answers: Mapping[tuple[str, int], PartitionProduceResponse],
+        answers: Mapping[AnyTopicPartition, PartitionProduceResponse],
         missing: PartitionProduceResponse,
     ) -> None:
         """Handle the answer of each partition of a request; `missing` stands for the answer of a partition without
@@ -362,8 +368,7 @@ class Sender:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._deliver(queue, batch, answer.base_offset if code is ErrorCode.NONE else -1, answer.log_append_time_ms)
         elif code in TOO_LARGE_CODES and batch.record_count > 1 and not batch.is_raw:
-            self._metrics.count("batch-split")
-            self._accumulator.split(queue, batch)
+            self._oversized.refused(queue, batch)
         elif self._is_out_of_turn(queue, batch, code):
             # The batch before this one is being retried or was split; this batch follows as soon as that one is done,
             # without back-off.
@@ -381,6 +386,7 @@ class Sender:
 
     def _deliver(self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         self._metrics.count("record-send", batch.record_count)
+        self._accumulator.limits.accepted(queue.topic, batch.sent_bytes)
         queue.sequence.delivered(batch)
         self._accumulator.complete(queue, batch)
         batch.delivered(base_offset, append_time)

@@ -11,7 +11,8 @@ batch would never be accepted again.
 
 from collections.abc import Iterable
 
-from .batch import BatchState, ProducerBatch, next_sequence
+from ...protocol.records.v2 import next_sequence
+from .batch import BatchState, ProducerBatch
 
 MAX_EPOCH = 2**15 - 1
 

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import TypeVar
 
+from ...protocol.apis import api_key_of
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ...protocol.messages.add_partitions_to_txn import (
@@ -24,15 +25,14 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from ...protocol.schema import Message
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ProducerConfig
 from ..errors import COORDINATOR_MOVED_CODES, AbandonedError, ClientError
 from ..wire.cluster import Cluster, CoordinatorType
-from ..wire.connection import api_key_of
 from ..wire.group_offsets import CommittedOffset, GroupMetadata
 from ..wire.retry import retry
 
 Response = TypeVar("Response", bound=Message)
-TopicPartition = tuple[str, int]
 
 
 class TransactionState(Enum):
@@ -81,8 +81,8 @@ class TransactionManager:
         self._transactional_id = config.transactional_id
         self._cluster = cluster
         self._config = config
-        self._added: set[TopicPartition] = set()
-        self._new: set[TopicPartition] = set()
+        self._added: set[AnyTopicPartition] = set()
+        self._new: set[AnyTopicPartition] = set()
         self._has_offsets = False
 
     # --- the producer's side ---
@@ -138,7 +138,7 @@ class TransactionManager:
             self._new.add(place)
 
     async def send_offsets(
-        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, int | CommittedOffset]
+        self, group: str | GroupMetadata, offsets: Mapping[AnyTopicPartition, int | CommittedOffset]
     ) -> None:
         """Commit a group's offsets (the next to read), with their metadata texts if any, in the transaction.
 

@@ -17,10 +17,10 @@ from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ...protocol.schema import NO_UUID, Message
+from ...protocol.spoken_versions import SpokenVersions
 from ..config import ClientConfig
-from ..errors import ClosedError, ConfigError, ConnectionLostError
+from ..errors import AuthenticationFailedError, ClosedError, ConfigError, ConnectionLostError
 from ..metrics import Metrics
-from .api_versions import SpokenVersions
 from .backoff import backoff_seconds
 from .connection import Connection
 from .dialling import Outages, open_stream
@@ -70,7 +70,17 @@ class TopicMetadata:
 class _Broker:
     """The connection to one broker: at most one, and the time before which no new attempt is made."""
 
-    __slots__ = ("connection", "dialling", "failures", "host", "is_gone", "last_failure", "not_before", "port")
+    __slots__ = (
+        "connection",
+        "dialling",
+        "failure_type",
+        "failures",
+        "host",
+        "is_gone",
+        "last_failure",
+        "not_before",
+        "port",
+    )
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -79,6 +89,7 @@ class _Broker:
         self.dialling = trio.Lock()
         self.failures = 0
         self.last_failure = ""
+        self.failure_type: type[ConnectionLostError] = ConnectionLostError
         self.not_before = 0.0
         self.is_gone = False
         """Whether the cluster no longer has the broker at this address; a connection that is being made then ends."""
@@ -154,7 +165,8 @@ class Cluster:
     async def any_connection(self) -> Connection:
         """Return a connection to any broker: the least loaded one, else the first broker that can be reached.
 
-        Raises ConnectionLostError that names the last failure when no broker can be reached.
+        Raises ConnectionLostError that names the last failure when no broker can be reached; AuthenticationFailedError
+        if one of them refused the client.
         """
         live = [b.connection for b in self._all_brokers() if b.connection is not None and not b.connection.is_closed]
         if live:
@@ -164,12 +176,15 @@ class Cluster:
         candidates = [(broker, f"node-{node}") for node, broker in known]
         candidates += [(broker, broker.address) for broker in self._seed]
         reasons = []
+        failure_type = ConnectionLostError
         for broker, name in candidates:
             try:
                 return await self._connected(broker, name)
             except ConnectionLostError as failure:
                 reasons.append(str(failure))
-        raise ConnectionLostError("; ".join(dict.fromkeys(reasons)) or "no bootstrap servers")
+                if isinstance(failure, AuthenticationFailedError):
+                    failure_type = AuthenticationFailedError
+        raise failure_type("; ".join(dict.fromkeys(reasons)) or "no bootstrap servers")
 
     def _all_brokers(self) -> Iterable[_Broker]:
         yield from self._brokers.values()
@@ -184,7 +199,7 @@ class Cluster:
             now = trio.current_time()
             if now < broker.not_before:
                 rest_ms = (broker.not_before - now) * 1000
-                raise ConnectionLostError(f"{broker.last_failure or name} (left alone for {rest_ms:.0f} ms more)")
+                raise broker.failure_type(f"{broker.last_failure or name} (next attempt in {rest_ms:.0f} ms)")
             try:
                 connection = await self._dial(broker, name)
             except ConnectionLostError as failure:
@@ -201,6 +216,7 @@ class Cluster:
     def _note_failure(self, broker: _Broker, failure: ConnectionLostError, began_at: float) -> None:
         broker.failures += 1
         broker.last_failure = str(failure)
+        broker.failure_type = type(failure)
         self._outages.failed(broker.address, failure, began_at)
         broker.not_before = trio.current_time() + backoff_seconds(
             broker.failures, self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms, self._random
@@ -307,6 +323,7 @@ class Cluster:
                 self.topics.pop(topic.name, None)
 
     def _learn_broker(self, node: int, host: str, port: int) -> None:
+        host, port = self.config.broker_addresses.get(node, (host, port))
         known = self._brokers.get(node)
         if known is None or (known.host, known.port) != (host, port):
             if known is not None:
@@ -358,15 +375,16 @@ class Cluster:
         if answer.error_code:
             raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
         node = answer.node_id
+        address = self.config.broker_addresses.get(node, (answer.host, answer.port))
         if kind is CoordinatorType.GROUP:
             node = LAST_NODE_ID - answer.node_id
             way = self._ways_to_coordinators.get(node)
-            if way is None or (way.host, way.port) != (answer.host, answer.port):
+            if way is None or (way.host, way.port) != address:
                 if way is not None:
                     way.leave("the coordinator has moved")
-                self._ways_to_coordinators[node] = _Broker(answer.host, answer.port)
+                self._ways_to_coordinators[node] = _Broker(*address)
         elif node not in self._brokers:
-            self._brokers[node] = _Broker(answer.host, answer.port)
+            self._brokers[node] = _Broker(*address)
         self._coordinators[kind, key] = node
         return node
 

@@ -4,54 +4,68 @@ order.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from random import Random
 from typing import Any
 
 import trio
 
-from ...protocol.apis import AnyApiKey, api_key_named, request_header_version
-from ...protocol.codec import encode
-from ...protocol.errors import BrokerError, DecodeError, ErrorCode
-from ...protocol.framing import FrameReader
-from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.messages.header import RequestHeader
+from ...protocol.conversation import Conversation, InFlightRequest
+from ...protocol.errors import BrokerError, DecodeError
+from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import Message
+from ...protocol.spoken_versions import Negotiation, SpokenVersions
+from ...security.client_login import reauthentication_delay_s
+from ...security.errors import SaslAuthenticationError
+from ...security.tls import tls_refusal
 from ..config import ClientConfig
-from ..errors import ConnectionLostError
+from ..errors import AuthenticationFailedError, ConnectionLostError
 from ..metrics import Metrics
-from .api_versions import SpokenVersions
+from .login import log_in, new_login
 from .pending_answer import PendingAnswer, Response
 
-MAX_ANSWER_BYTES = 2**31 - 1
+logger = logging.getLogger(__name__)
+
 READ_BYTES = 256 * 1024
-SOFTWARE_NAME = "gregor"
+CLOSED = "the broker closed the connection"
 
 
 class Connection:
     """A connection to one broker, open while its `run` is running.
 
-    Invariant: `_pending` holds the requests without an answer in the order in which they were submitted, which is
-    the order in which they are written.
+    Invariant: `_pending` holds the requests without an answer in the order in which they are written, which is the
+    order in which they were submitted; only the requests of a login overtake those that are not written yet.
     """
 
     def __init__(self, stream: trio.abc.Stream, node: str, config: ClientConfig, metrics: Metrics) -> None:
         self.node = node
         self.config = config
-        self.versions = SpokenVersions({})
         self.is_closed = False
         self.close_reason = "the connection is closed"
         self._stream = stream
         self._metrics = metrics
+        self._conversation = Conversation(config.client_id, limit_bytes=config.max_answer_bytes)
         self._pending: deque[PendingAnswer[Any]] = deque()
         self._outgoing: list[bytes] = []
+        self._outgoing_count = 0
+        """The number of requests in `_outgoing` that have an answer."""
         self._unwritten: list[Callable[[], None]] = []
         self._has_outgoing = trio.Event()
-        self._next_correlation_id = 0
+        self._tls_refusal: str | None = None
+        """The reason for which the broker refused the client after the TLS handshake."""
+        self._random = Random()
+        self._authenticates_at = math.inf
+        """The time after which the client authenticates again before it writes: its SASL session ends soon."""
         self._lifetime = trio.CancelScope()
         self._patience = trio.CancelScope()
+
+    @property
+    def versions(self) -> SpokenVersions:
+        """The versions to send; empty before the negotiation."""
+        return self._conversation.versions
 
     @property
     def in_flight_count(self) -> int:
@@ -66,6 +80,8 @@ class Connection:
         """
         has_started = False
         try:
+            if self.config.security.uses_sasl:
+                self._begin_session(await log_in(self._stream, self.config))
             async with trio.open_nursery() as nursery:
                 self._lifetime = nursery.cancel_scope
                 nursery.start_soon(self._read_answers)
@@ -73,9 +89,14 @@ class Connection:
                 await self._negotiate()
                 task_status.started()
                 has_started = True
+        except* AuthenticationFailedError as group:
+            raise AuthenticationFailedError(f"{self.node}: {group.exceptions[0]}") from None
         except* (ConnectionLostError, BrokerError) as group:
             reason = self.close_reason if self.is_closed else group.exceptions[0]
-            raise ConnectionLostError(f"no Kafka answers at {self.node}: {reason}") from None
+            if self._tls_refusal is not None and not has_started:
+                raise AuthenticationFailedError(f"{self.node}: {reason}") from None
+            hint = f"; {self._closed_hint()}" if str(reason).startswith(CLOSED) and not has_started else ""
+            raise ConnectionLostError(f"no Kafka broker answers at {self.node}: {reason}{hint}") from None
         finally:
             self._fail_pending()
             with trio.move_on_after(0):
@@ -83,22 +104,65 @@ class Connection:
         if not has_started:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
 
+    def _closed_hint(self) -> str:
+        """Return the likely mistake if a broker closes a connection before it has answered."""
+        return f"its listener may have another security.protocol than {self.config.security.protocol}"
+
     async def _negotiate(self) -> None:
         if self.config.api_version is not None:
-            self.versions = SpokenVersions.pinned(self.config.api_version)
+            self._conversation.versions = SpokenVersions.pinned(self.config.api_version)
             return
-        for version in (3, 0):
-            request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
-            pending = self.submit(request, ApiVersionsResponse, version=version)
-            await pending.arrived()
-            # A broker without the version answers with an error in the layout of version 0 (KIP-511).
-            if version and pending.begins_with(ErrorCode.UNSUPPORTED_VERSION):
-                continue
-            answer = pending.result()
-            if answer.error_code:
-                raise BrokerError(ErrorCode(answer.error_code), "ApiVersions")
-            self.versions = SpokenVersions.negotiated(answer)
-            return
+        negotiation = Negotiation()
+        versions = None
+        while versions is None:
+            pending = self.submit(negotiation.request, ApiVersionsResponse, version=negotiation.version)
+            body = await pending.arrived()
+            try:
+                versions = negotiation.take(body)
+            except DecodeError as fault:
+                raise ConnectionLostError(f"malformed API_VERSIONS answer: {fault}") from fault
+        self._conversation.versions = versions
+
+    # --- sessions (KIP-368) ---
+
+    def _begin_session(self, length_s: float | None) -> None:
+        self._authenticates_at = trio.current_time() + reauthentication_delay_s(length_s, self._random)
+
+    async def _authenticate_again(self) -> None:
+        """Log in on the live connection, before what waits to be written, and after what was written before.
+
+        Kafka's client does so too: a broker refuses any other request during a login, and closes a connection whose
+        session has ended when it sends one. If the login fails, the connection is closed.
+        """
+        try:
+            login = await new_login(self.config)
+            requests = login.requests(self.versions)
+            message, version = next(requests)
+            while True:
+                body = await self._ask_first(message, version)
+                message, version = requests.send(body)
+        except StopIteration as end:
+            self._begin_session(end.value)
+        except (SaslAuthenticationError, BrokerError) as failure:
+            logger.warning("%s: cannot authenticate again: %s", self.node, failure)
+            self.close(f"cannot authenticate again: {failure}")
+        except DecodeError as fault:
+            self.close(f"malformed answer during the SASL login: {fault}")
+        except ConnectionLostError:
+            assert self.is_closed
+
+    async def _ask_first(self, message: Message, version: int) -> memoryview:
+        """Write a request ahead of all that waits to be written; return the body of its answer."""
+        if self.is_closed:
+            raise ConnectionLostError(f"{self.node}: {self.close_reason}")
+        behind = self._outgoing_count
+        request = self._conversation.submit(message, version, ahead_of=behind)
+        pending = PendingAnswer(self, request, Message, self.config.request_timeout_ms, None)
+        self._pending.insert(len(self._pending) - behind, pending)
+        self._patience.deadline = min(self._patience.deadline, pending.deadline)
+        self._metrics.submitted(self.node, request.size_bytes)
+        await self._stream.send_all(b"".join(self._conversation.take_outgoing()))
+        return await pending.arrived()
 
     # --- requests ---
 
@@ -128,11 +192,8 @@ class Connection:
         connection has ended without it. Raises ConnectionLostError on a closed connection, BrokerError
         UNSUPPORTED_VERSION.
         """
-        key = api_key_of(message)
-        version = self.versions.version(key) if version is None else version
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        pending = PendingAnswer(self, key, version, answer, timeout_ms, on_arrival)
-        pending.correlation_id = self._enqueue(message, key, version)
+        pending = PendingAnswer(self, self._enqueue(message, version), answer, timeout_ms, on_arrival)
         self._pending.append(pending)
         if pending.deadline < self._patience.deadline:
             self._patience.deadline = pending.deadline
@@ -144,37 +205,32 @@ class Connection:
         `on_written` is called when the request was written, or when the connection has ended before: then
         `is_closed` is True. Raises the errors of `submit`.
         """
-        key = api_key_of(message)
-        self._enqueue(message, key, version)
+        self._enqueue(message, version, has_answer=False)
         self._unwritten.append(on_written)
 
-    def _enqueue(self, message: Message, key: AnyApiKey, version: int) -> int:
-        """Append the request's bytes to the write buffer; return its correlation id."""
+    def _enqueue(self, message: Message, version: int | None, *, has_answer: bool = True) -> InFlightRequest:
+        """Append the request's bytes to the write buffer."""
         if self.is_closed:
             raise ConnectionLostError(f"{self.node}: {self.close_reason}")
-        correlation_id = self._next_correlation_id
-        header = RequestHeader(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self.config.client_id,
-        )
-        head = encode(header, request_header_version(key, version))
-        body = encode(message, version)
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        self._metrics.submitted(self.node, 4 + len(head) + len(body))
-        self._outgoing += ((len(head) + len(body)).to_bytes(4, "big"), head, body)
+        request = self._conversation.submit(message, version, has_answer=has_answer)
+        self._metrics.submitted(self.node, request.size_bytes)
+        # Joined at once, since the caller may change the memory of its records before they are written.
+        self._outgoing.append(b"".join(self._conversation.take_outgoing()))
+        self._outgoing_count += has_answer
         self._has_outgoing.set()
-        return correlation_id
+        return request
 
     async def _write_requests(self) -> None:
         """Write submitted requests, several in one call if several are pending, until `close`."""
         try:
             while True:
                 await self._has_outgoing.wait()
+                if trio.current_time() >= self._authenticates_at:
+                    await self._authenticate_again()
                 self._has_outgoing = trio.Event()
                 data = b"".join(self._outgoing)
                 self._outgoing.clear()
+                self._outgoing_count = 0
                 count = len(self._unwritten)
                 await self._stream.send_all(data)
                 written = self._unwritten[:count]
@@ -182,36 +238,41 @@ class Connection:
                 for on_written in written:
                     on_written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.close("the broker closed the connection")
+            self.close(CLOSED)
 
     # --- answers ---
 
     async def _read_answers(self) -> None:
         """Match answers to requests until the broker disconnects, times out or sends invalid data, or until `close`."""
-        reader = FrameReader(MAX_ANSWER_BYTES)
-        reason = "the broker closed the connection"
-        is_first = True
+        reason = CLOSED
         try:
             with self._patience:
                 while True:
                     self._patience.deadline = self._give_up_at()
                     data = await self._stream.receive_some(READ_BYTES)
                     if not data:
+                        # A login that was refused just now has the better reason.
+                        await trio.lowlevel.checkpoint()
                         break
                     self._metrics.received(self.node, len(data))
-                    if is_first:
-                        is_first = False
-                        _check_first_bytes(data)
-                    reader.feed(data)
-                    while (frame := reader.next_frame()) is not None:
-                        self._deliver(frame)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._conversation.feed(data)
+                    while self._conversation.next_answered() is not None:
+                        # Answers arrive in the order of the requests, which is that of `_pending`.
+                        self._pending.popleft().finish()
+        except trio.BrokenResourceError as failure:
+            self._tls_refusal = tls_refusal(failure.__cause__)
+            reason = self._tls_refusal or reason
+        except trio.ClosedResourceError:
             pass
         except DecodeError as fault:
             reason = f"malformed answer: {fault}"
         if self._patience.cancelled_caught:
             late = min(self._pending, key=lambda pending: pending.deadline, default=None)
-            reason = f"no answer to {late.key.name} within {late.timeout_ms} ms" if late else "it was idle for long"
+            reason = (
+                f"no answer to {late.key.name} within {late.timeout_ms} ms"
+                if late
+                else "the connection was idle for too long"
+            )
         self.close(reason)
 
     def _give_up_at(self) -> float:
@@ -222,12 +283,6 @@ class Connection:
             return min(pending.deadline for pending in self._pending)
         idle_ms = self.config.connections_max_idle_ms
         return trio.current_time() + idle_ms / 1000 if idle_ms >= 0 else math.inf
-
-    def _deliver(self, frame: memoryview) -> None:
-        if not self._pending:
-            raise DecodeError("an answer that nobody asked for")
-        self._pending[0].take(frame)
-        self._pending.popleft().finish()
 
     # --- the end ---
 
@@ -246,27 +301,3 @@ class Connection:
             self._pending.popleft().finish()
         while self._unwritten:
             self._unwritten.pop(0)()
-
-
-def _check_first_bytes(data: bytes | bytearray) -> None:
-    """Raise DecodeError if these are the first bytes of another protocol.
-
-    Read as the size of a frame, such bytes announce hundreds of megabytes, for which the client would wait without a
-    word.
-    """
-    if data[:1] in (b"\x15", b"\x16") and data[1:2] == b"\x03":
-        raise DecodeError("TLS is spoken there; security_protocol=SSL speaks it")
-    start = bytes(data[:4])
-    if len(start) == 4 and start.isascii() and start.decode().isprintable():
-        raise DecodeError(f"no Kafka broker begins with {bytes(data[:12])!r}")
-
-
-def api_key_of(message: Message | type[Message]) -> AnyApiKey:
-    """Return the API key of a message or of its class: each API has a module that is named after it."""
-    message_class = message if isinstance(message, type) else type(message)
-    return _api_key_of_module(message_class.__module__)
-
-
-@cache
-def _api_key_of_module(module: str) -> AnyApiKey:
-    return api_key_named(module.rpartition(".")[2].upper())

@@ -9,8 +9,9 @@ from errno import errorcode
 
 import trio
 
+from ...security.tls import untrusted_hint
 from ..config import ClientConfig
-from ..errors import ConnectionLostError
+from ..errors import AuthenticationFailedError, ConnectionLostError
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Outages:
 
 
 async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.Stream:
-    """Open a stream to a broker, through TLS if `security.protocol` is SSL.
+    """Open a stream to a broker, through TLS if `security.protocol` is SSL or SASL_SSL.
 
     Raises ConnectionLostError that names the address and the reason, after `socket.connection.setup.timeout.ms` at
     the latest. A cancelled call leaves no socket open.
@@ -56,14 +57,16 @@ async def open_stream(host: str, port: int, config: ClientConfig) -> trio.abc.St
         with trio.fail_after(config.socket_connection_setup_timeout_ms / 1000):
             stream = tcp = await trio.open_tcp_stream(host, port)
             _set_socket_options(tcp, config)
-            if config.security_protocol == "SSL":
-                context = config.ssl_context or ssl.create_default_context()
-                stream = tls = trio.SSLStream(tcp, context, server_hostname=host)
+            if config.security.uses_tls:
+                stream = tls = trio.SSLStream(tcp, config.security.tls_context, server_hostname=host)
                 await tls.do_handshake()
     except BaseException as failure:
         if stream is not None:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
+        if isinstance(failure, trio.BrokenResourceError) and isinstance(failure.__cause__, ssl.SSLError):
+            reason = _reason(failure, config) + untrusted_hint(failure.__cause__)
+            raise AuthenticationFailedError(f"SSL handshake with {host}:{port} failed: {reason}") from failure
         # A broker may advertise an invalid address: IDNA raises ValueError, an invalid port raises OverflowError.
         if isinstance(failure, OSError | trio.BrokenResourceError | trio.TooSlowError | ValueError | OverflowError):
             raise ConnectionLostError(f"cannot connect to {host}:{port}: {_reason(failure, config)}") from failure
@@ -83,6 +86,9 @@ def _reason(failure: BaseException, config: ClientConfig) -> str:
 def _system_words(failure: BaseException) -> list[str]:
     if isinstance(failure, BaseExceptionGroup):
         return [words for one in failure.exceptions for words in _system_words(one)]
+    if isinstance(failure, ssl.SSLError):
+        # The numbers of OpenSSL's errors are not those of the system.
+        return [getattr(failure, "verify_message", "") or failure.reason or "the TLS connection ended"]
     if failure.__cause__ is not None:
         return _system_words(failure.__cause__)
     if isinstance(failure, OSError) and failure.errno is not None and failure.errno in errorcode:

@@ -17,8 +17,8 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ...protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ClientConfig
-from ..consumer.subscription import TopicPartition
 from ..errors import COORDINATOR_MOVED_CODES
 from .cluster import Cluster, CoordinatorType
 from .retry import retry
@@ -83,7 +83,7 @@ async def ask_coordinator(
 async def commit_offsets(
     cluster: Cluster,
     group_id: str,
-    offsets: Mapping[TopicPartition, int | CommittedOffset],
+    offsets: Mapping[AnyTopicPartition, int | CommittedOffset],
     config: ClientConfig,
     *,
     timeout_ms: int,
@@ -122,11 +122,11 @@ async def commit_offsets(
 async def fetch_committed(
     cluster: Cluster,
     group_id: str,
-    partitions: Iterable[TopicPartition] | None,
+    partitions: Iterable[AnyTopicPartition] | None,
     config: ClientConfig,
     *,
     timeout_ms: int,
-) -> dict[TopicPartition, CommittedOffset]:
+) -> dict[AnyTopicPartition, CommittedOffset]:
     """Return the committed offsets of these partitions (None: of all that have one); partitions without one are left
     out.
 
@@ -139,7 +139,7 @@ async def fetch_committed(
             for topic, places in groupby(sorted(partitions), key=lambda place: place[0])
         ]
 
-    async def attempt(node: int) -> dict[TopicPartition, CommittedOffset]:
+    async def attempt(node: int) -> dict[AnyTopicPartition, CommittedOffset]:
         connection = await cluster.connection(node)
         version = connection.versions.version(ApiKey.OFFSET_FETCH)
         request = OffsetFetchRequest(group_id=group_id, topics=topics)

@@ -14,8 +14,8 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ClientConfig
-from ..consumer.subscription import TopicPartition
 from ..errors import STALE_METADATA_CODES, ConnectionLostError
 from .cluster import Cluster
 from .retry import retry
@@ -23,14 +23,14 @@ from .retry import retry
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-"""The offset of the record with the largest time stamp (KIP-734)."""
+"""The offset of the record with the largest timestamp (KIP-734)."""
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset and its record's time stamp in milliseconds (-1 where only the offset was asked for)."""
+    """An offset and its record's timestamp in milliseconds (-1 where only the offset was asked for)."""
 
     offset: int
     timestamp: int
@@ -38,13 +38,13 @@ class OffsetAndTimestamp(NamedTuple):
 
 async def list_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    wanted: Mapping[AnyTopicPartition, int],
     config: ClientConfig,
     *,
     timeout_ms: int,
     read_committed: bool = False,
-    on_found: Callable[[TopicPartition, OffsetAndTimestamp | None], None] = lambda _place, _entry: None,
-) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    on_found: Callable[[AnyTopicPartition, OffsetAndTimestamp | None], None] = lambda _place, _entry: None,
+) -> dict[AnyTopicPartition, OffsetAndTimestamp | None]:
     """Return for each partition the offset of LATEST, EARLIEST, MAX_TIMESTAMP, or of the first record not older than a
     time.
 
@@ -52,11 +52,11 @@ async def list_offsets(
     known, however long others take. Raises BrokerError (unknown partitions and other permanent refusals), or
     DeadlineExceededError.
     """
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    found: dict[AnyTopicPartition, OffsetAndTimestamp | None] = {}
 
     async def attempt() -> None:
         missing = {place: timestamp for place, timestamp in wanted.items() if place not in found}
-        by_leader: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        by_leader: defaultdict[int, dict[AnyTopicPartition, int]] = defaultdict(dict)
         unknown = {topic for topic, partition in missing if cluster.leader(topic, partition) is None}
         if unknown:
             await cluster.refresh(unknown)
@@ -91,8 +91,8 @@ async def list_offsets(
 async def _ask_leader(
     cluster: Cluster,
     leader: int,
-    places: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, OffsetAndTimestamp | None],
+    places: Mapping[AnyTopicPartition, int],
+    found: dict[AnyTopicPartition, OffsetAndTimestamp | None],
     read_committed: bool,
 ) -> BrokerError | None:
     """Ask one broker; put its offsets into `found` and return the last refusal."""
@@ -103,7 +103,7 @@ async def _ask_leader(
 
 
 def list_offsets_request(
-    places: Mapping[TopicPartition, int], version: int, *, read_committed: bool
+    places: Mapping[AnyTopicPartition, int], version: int, *, read_committed: bool
 ) -> ListOffsetsRequest:
     """Return the request to one broker: a timestamp in ms for each partition, or LATEST and the like."""
     topics: dict[str, ListOffsetsTopic] = {}
@@ -117,7 +117,7 @@ def list_offsets_request(
 
 
 def read_offsets(
-    answer: ListOffsetsResponse, version: int, found: dict[TopicPartition, OffsetAndTimestamp | None]
+    answer: ListOffsetsResponse, version: int, found: dict[AnyTopicPartition, OffsetAndTimestamp | None]
 ) -> BrokerError | None:
     """Put the offsets of an answer into `found`, None if there is no such record; return the last refusal."""
     failure = None

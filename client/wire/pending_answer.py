@@ -7,15 +7,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
-from ...protocol.apis import AnyApiKey, response_header_version
-from ...protocol.codec import decode
-from ...protocol.errors import DecodeError, ErrorCode
+from ...protocol.apis import AnyApiKey
+from ...protocol.conversation import InFlightRequest
+from ...protocol.errors import DecodeError
 from ...protocol.schema import Message
 from ..errors import ConnectionLostError
 
 Response = TypeVar("Response", bound=Message)
-
-CORRELATION_ID_SIZE = 4
 
 
 class AnsweringConnection(Protocol):
@@ -39,103 +37,58 @@ class PendingAnswer(Generic[Response]):
     `deadline` is on trio's clock; `on_arrival` is called once, also if the connection ends without the answer.
     """
 
-    __slots__ = (
-        "_arrived",
-        "_connection",
-        "_on_arrival",
-        "answer_class",
-        "body",
-        "correlation_id",
-        "deadline",
-        "key",
-        "timeout_ms",
-        "version",
-    )
+    __slots__ = ("_arrived", "_connection", "_on_arrival", "_request", "answer_class", "deadline", "timeout_ms")
 
     def __init__(
         self,
         connection: AnsweringConnection,
-        key: AnyApiKey,
-        version: int,
+        request: InFlightRequest,
         answer_class: type[Response],
         timeout_ms: int,
         on_arrival: Callable[[PendingAnswer[Any]], None] | None,
     ) -> None:
         self._connection = connection
+        self._request = request
         self._on_arrival = on_arrival
         self._arrived: trio.Event | None = trio.Event() if on_arrival is None else None
-        self.key = key
-        self.version = version
         self.answer_class = answer_class
         self.timeout_ms = timeout_ms
         self.deadline = trio.current_time() + timeout_ms / 1000
-        self.correlation_id = -1
-        self.body: memoryview | None = None
 
-    def take(self, frame: memoryview) -> None:
-        """Accept the frame that answers this request. Raises DecodeError if the frame answers another request."""
-        correlation_id = int.from_bytes(frame[:CORRELATION_ID_SIZE], "big")
-        if correlation_id != self.correlation_id:
-            raise DecodeError(f"answer {correlation_id} instead of {self.correlation_id}")
-        self.body = frame[_header_size(frame, response_header_version(self.key, self.version)) :]
+    @property
+    def key(self) -> AnyApiKey:
+        """The API of the request."""
+        return self._request.key
 
     def finish(self) -> None:
-        """Wake the waiting task or call the callback: `body` has arrived, or the connection has ended without it."""
+        """Wake the waiting task or call the callback, as the answer has arrived or the connection has ended."""
         if self._arrived is not None:
             self._arrived.set()
         elif self._on_arrival is not None:
             self._on_arrival(self)
 
-    async def arrived(self) -> None:
-        """Wait until the answer has arrived, or the connection has ended without it."""
+    async def arrived(self) -> memoryview:
+        """Wait for the answer and return its body, without the header. Raises ConnectionLostError if none arrives."""
         assert self._arrived is not None, "a request with a callback cannot be awaited"
         await self._arrived.wait()
+        return self._body()
 
     async def wait(self) -> Response:
         """Wait for the answer and decode it. Raises the errors of `result`."""
         await self.arrived()
         return self.result()
 
-    def begins_with(self, code: ErrorCode) -> bool:
-        """Return whether the answer begins with that error code, whatever its layout after the code."""
-        return self.body is not None and self.body[:2] == int(code).to_bytes(2, "big")
-
     def result(self) -> Response:
         """Return the decoded answer, once it has arrived. Raises ConnectionLostError if it has not, or is malformed."""
-        connection = self._connection
-        if self.body is None:
-            raise ConnectionLostError(f"{connection.node}: {connection.close_reason}")
+        self._body()
         try:
-            return decode(self.answer_class, self.body, self.version)
+            return self._request.decode(self.answer_class)
         except DecodeError as fault:
+            connection = self._connection
             connection.close(f"malformed {self.key.name} answer: {fault}")
             raise ConnectionLostError(f"{connection.node}: {connection.close_reason}") from fault
 
-
-def _header_size(frame: memoryview, header_version: int) -> int:
-    """Return the bytes of the response header: the correlation id and, from version 1 on, tagged fields that are
-    skipped.
-    """
-    position = CORRELATION_ID_SIZE
-    if header_version == 0:
-        return position
-    try:
-        count, position = _unsigned_varint(frame, position)
-        for _ in range(count):
-            _, position = _unsigned_varint(frame, position)
-            size, position = _unsigned_varint(frame, position)
-            position += size
-    except IndexError as fault:
-        raise DecodeError("the answer ends in its header") from fault
-    return position
-
-
-def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return value, position
+    def _body(self) -> memoryview:
+        if self._request.body is None:
+            raise ConnectionLostError(f"{self._connection.node}: {self._connection.close_reason}")
+        return self._request.body

@@ -28,7 +28,7 @@ class Archive:
         """Open an existing archive for reading. Raises PipelineError."""
         description = ArchiveDescription.read(root)
         if description is None:
-            raise ManifestError(f"{root} is no archive: there is no archive.json")
+            raise ManifestError(f"{root} is not an archive: it has no archive.json")
         return cls._of(description, root, desk)
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import parquet
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..spark_tasks import run_tasks
 from .manifest import Manifest
 from .manifest_entry import ArchivedBatch
@@ -71,7 +72,7 @@ def merge(work: Merger) -> str:
 
 
 def _groups(manifest: Manifest) -> Iterator[list[str]]:
-    by_folder: defaultdict[Path, list[tuple[str, int]]] = defaultdict(list)
+    by_folder: defaultdict[Path, list[AnyTopicPartition]] = defaultdict(list)
     for path in manifest.files():
         size = path.stat().st_size
         if size < SMALL_BYTES:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import OptionError
-from ..kafka.offset_options import Partition
 from ..sink.exact_copy import CopyTarget
 from .reading import ArchivedPartition
 from .replaying import ReplayOptions, ReplayReceipt, Rows, replay
@@ -61,7 +61,7 @@ def replay_where(
 class _Task:
     """The replay of the partitions of one Spark task, one after the other."""
 
-    def __init__(self, targets: dict[Partition, tuple[CopyTarget, int]], options: ReplayOptions) -> None:
+    def __init__(self, targets: dict[AnyTopicPartition, tuple[CopyTarget, int]], options: ReplayOptions) -> None:
         self._targets = targets
         self._options = options
 
@@ -79,7 +79,7 @@ class _Task:
             yield pa.RecordBatch.from_pylist([told], RECEIPT)
 
 
-def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[AnyTopicPartition, pa.RecordBatch]]:
     """Yield slices of rows of one partition each; the rows are in order."""
     for batch in rows:
         start = 0

@@ -81,7 +81,7 @@ def _null(column: AvroColumn) -> Reader:
 def _boolean(column: AvroColumn) -> Reader:
     def read(value: Any) -> bool:
         if not isinstance(value, bool):
-            raise MismatchError(f"{_shown(value)} is no boolean")
+            raise MismatchError(f"{_shown(value)} is not a boolean")
         return value
 
     return read
@@ -104,7 +104,7 @@ def _whole(least: int, end: int) -> Callable[[AvroColumn], Reader]:
 
 def _without_fraction(value: Any, kind: str) -> int:
     if not isinstance(value, Decimal):
-        raise MismatchError(f"{_shown(value)} is no {kind}")
+        raise MismatchError(f"{_shown(value)} is not of type {kind}")
     if value.adjusted() > _MOST_DIGITS:
         raise MismatchError(f"{_shown(value)} is beyond the range of {kind}")
     # The exponent is checked before the number is expanded: a hostile number may have a huge one.
@@ -120,7 +120,7 @@ def _floating(column: AvroColumn) -> Reader:
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            raise MismatchError(f"{_shown(value)} is no {column.kind}")
+            raise MismatchError(f"{_shown(value)} is not of type {column.kind}")
         try:
             number = float(value)
             if is_single:
@@ -130,7 +130,7 @@ def _floating(column: AvroColumn) -> Reader:
         if math.isinf(number):
             raise MismatchError(f"{_shown(value)} is beyond the range of {column.kind}")
         if isinstance(value, int) and number != value:
-            raise MismatchError(f"{_shown(value)} is no value of {column.kind}: the nearest one is {number:.0f}")
+            raise MismatchError(f"{_shown(value)} is not a value of {column.kind}: the nearest value is {number:.0f}")
         return number
 
     return read
@@ -143,7 +143,7 @@ def _decimal(column: AvroColumn) -> Reader:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         is_text = isinstance(value, str) and len(value) <= _MOST_DIGITS and _DECIMAL_TEXT.fullmatch(value)
         if not (is_number or is_text):
-            raise MismatchError(f"{_shown(value)} is no decimal")
+            raise MismatchError(f"{_shown(value)} is not a decimal number")
         number = Decimal(value)
         if number and number.adjusted() >= precision - scale:
             raise MismatchError(f"{_shown(value)} has more than {precision - scale} digits before the point")
@@ -160,7 +160,7 @@ def _decimal(column: AvroColumn) -> Reader:
 def _string(column: AvroColumn) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str):
-            raise MismatchError(f"{_shown(value)} is no {column.kind}")
+            raise MismatchError(f"{_shown(value)} is not of type {column.kind}")
         if not value.isascii():
             _check_characters(value)
         return value
@@ -178,7 +178,7 @@ def _check_characters(text: str) -> None:
 def _enum(column: AvroColumn) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in column.symbols:
-            raise MismatchError(f"{_shown(value)} is no symbol of the enum")
+            raise MismatchError(f"{_shown(value)} is not a symbol of the enum")
         return value
 
     return read
@@ -191,7 +191,7 @@ def _uuid(column: AvroColumn) -> Reader:
                 return value
         except ValueError:
             pass
-        raise MismatchError(f"{_shown(value)} is no uuid")
+        raise MismatchError(f"{_shown(value)} is not a uuid")
 
     return read
 
@@ -201,11 +201,11 @@ def _bytes(column: AvroColumn) -> Reader:
 
     def read(value: Any) -> bytes:
         if not isinstance(value, str):
-            raise MismatchError(f"{_shown(value)} is no {column.kind}: bytes are a string")
+            raise MismatchError(f"{_shown(value)} is not of type {column.kind}: bytes are written as a string")
         try:
             data = value.encode("latin-1")
         except UnicodeEncodeError as fault:
-            raise MismatchError(f"{_shown(value)} has a character above U+00FF, which is no byte") from fault
+            raise MismatchError(f"{_shown(value)} has a character above U+00FF, which is not a byte") from fault
         if size is not None and len(data) != size:
             raise MismatchError(f"{_shown(value)} has {len(data)} bytes, not {size}")
         return data
@@ -219,7 +219,7 @@ def _array(column: AvroColumn) -> Reader:
 
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise MismatchError(f"{_shown(value)} is no array")
+            raise MismatchError(f"{_shown(value)} is not an array")
         found: list[Any] = []
         try:
             for item in value:
@@ -237,7 +237,7 @@ def _map(column: AvroColumn) -> Reader:
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
-            raise MismatchError(f"{_shown(value)} is no map: that is an object")
+            raise MismatchError(f"{_shown(value)} is not a map, which is written as an object")
         found: list[tuple[str, Any]] = []
         for name, item in value.items():
             _check_characters(name)
@@ -255,7 +255,7 @@ def _record(column: AvroColumn) -> Reader:
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise MismatchError(f"{_shown(value)} is no record: that is an object")
+            raise MismatchError(f"{_shown(value)} is not a record, which is written as an object")
         found = {}
         for name, read_field, when_missing in fields:
             try:

@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
 from .durable_files import PART, sync, sync_folders, write_json
 from .manifest_entry import ArchivedBatch, OffsetRange
@@ -74,7 +75,7 @@ class Manifest:
         """The number of the next batch."""
         return self.state.next_number
 
-    def positions(self) -> dict[tuple[str, int], int]:
+    def positions(self) -> dict[AnyTopicPartition, int]:
         """Return the offset after the last archived one, by (topic, partition)."""
         return {place: spans[-1][1] for place, spans in self.state.spans.items() if spans}
 
@@ -186,7 +187,7 @@ class Manifest:
         for number in numbers:
             batch = _read_entry(entries[number])
             if batch.number != number:
-                raise ManifestError(f"{entries[number]} is damaged: it says that it is entry {batch.number}")
+                raise ManifestError(f"{entries[number]} is damaged: it has the number {batch.number}")
             self._take(batch)
 
     def _take(self, batch: ArchivedBatch) -> None:
@@ -236,7 +237,7 @@ def _read_checkpoint(path: Path, number: int, *, has_files: bool) -> ManifestSta
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ManifestError(f"{path} is damaged: {error}") from error
     if state.next_number != number:
-        raise ManifestError(f"{path} is damaged: it says that the next entry is {state.next_number}")
+        raise ManifestError(f"{path} is damaged: its next entry has the number {state.next_number}")
     return state
 
 

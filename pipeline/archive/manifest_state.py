@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from ...protocol.topic_partition import AnyTopicPartition
 from .manifest_entry import ArchivedBatch
 
-Place = tuple[str, int]
 Span = tuple[int, int]
 """Offsets from the first up to but not including the second."""
 
@@ -25,7 +25,7 @@ class ManifestState:
     """The sum of entries 0 to `next_number` - 1. With `has_files` False names of files are not kept."""
 
     next_number: int = 0
-    spans: dict[Place, list[Span]] = field(default_factory=dict)
+    spans: dict[AnyTopicPartition, list[Span]] = field(default_factory=dict)
     """The archived offsets by (topic, partition), in order, in as few spans as possible."""
     names: dict[str, None] = field(default_factory=dict)
     """The valid files, data and dead letters, in the order of their entries."""
@@ -75,7 +75,7 @@ class ManifestState:
         Raises KeyError, TypeError, ValueError, AttributeError for invalid fields.
         """
         if fields["format"] != FORMAT:
-            raise ValueError(f"it has format {fields['format']}, and this program knows {FORMAT}")
+            raise ValueError(f"it has format {fields['format']}, and this version reads format {FORMAT}")
         return cls(
             next_number=int(fields["next_number"]),
             spans={

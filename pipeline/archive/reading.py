@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.schemas import TIMESTAMP
 from ..errors import DamagedLogError, PipelineError
 from .archive import Archive
@@ -79,14 +80,14 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
     """Return the partitions of these topics, or of all. Raises PipelineError, also for a topic without rows."""
     manifest = archive.manifest
     order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
-    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    spans: dict[AnyTopicPartition, list[tuple[int, int]]] = {}
     for covered in manifest.ranges():
         place = (covered.topic, covered.partition)
         spans.setdefault(place, []).append((covered.from_offset, covered.until_offset))
     unknown = set(topics) - {topic for topic, _ in spans}
     if unknown:
         raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
-    files: dict[tuple[str, int], list[FileSpan]] = {}
+    files: dict[AnyTopicPartition, list[FileSpan]] = {}
     for path in archive.table.files():
         name = path.relative_to(manifest.root).as_posix()
         topic = topic_of(name)
@@ -106,7 +107,7 @@ def topic_of(name: str) -> str:
 
 
 def _with_micros(rows: pa.Table) -> pa.Table:
-    """Convert the time stamps to the archive's type: Spark may have rewritten its files with nanoseconds."""
+    """Convert the timestamps to the archive's type: Spark may have rewritten its files with nanoseconds."""
     at = rows.schema.get_field_index("timestamp")
     return rows.set_column(at, "timestamp", rows["timestamp"].cast(TIMESTAMP, safe=False))
 

@@ -12,8 +12,8 @@ import trio
 
 from ...protocol.records.compression import Codec
 from ...protocol.records.record import Buffer
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
-from ..kafka.offset_options import Partition
 from ..sink.batch_building import BatchBuilder
 from ..sink.exact_copy import ATTEMPTS, CopyTarget, ExactCopy, copy_with_patience
 
@@ -40,7 +40,7 @@ class ReplayOptions:
 class ReplayReceipt:
     """The result of one partition: records written by this run, and its first offset in the archive."""
 
-    place: Partition
+    place: AnyTopicPartition
     records: int
     began_at: int
 
@@ -55,7 +55,7 @@ def replay(
         count = await copy.partition_count()
         topic, partition = target.place
         if partition >= count:
-            raise PipelineError(f"{topic} has {count} partitions: there is none for the rows of partition {partition}")
+            raise PipelineError(f"{topic} has {count} partition(s), and the archive has rows of partition {partition}")
         start = position or 0
         written = 0
         began = time.monotonic()
@@ -96,7 +96,7 @@ def _transactions(tables: Rows, options: ReplayOptions) -> Iterator[tuple[pa.Tab
             yield rows, next_offset
 
 
-def _batches(rows: pa.Table, place: Partition, codec: Codec) -> list[Buffer]:
+def _batches(rows: pa.Table, place: AnyTopicPartition, codec: Codec) -> list[Buffer]:
     topic, partition = place
     builder = BatchBuilder(topic, codec, BATCH_BYTES, lambda name: partition + 1, lambda: -1, partition)
     built = [batch for piece in rows.to_batches() for _, batch in builder.add(piece)]

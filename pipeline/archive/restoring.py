@@ -16,9 +16,10 @@ from ...protocol.messages.append_numbered import (
     AppendNumberedTopic,
 )
 from ...protocol.records.batches import BatchView, iter_batches
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
 from ..kafka.cluster_view import ClusterView
-from ..kafka.offset_options import EARLIEST, LATEST, Partition
+from ..kafka.offset_options import EARLIEST, LATEST
 from ..kafka.wire import WireSettings
 from .reading import ArchivedPartition
 
@@ -38,7 +39,7 @@ class RestoreWork:
 class RestoreReceipt:
     """The result of a task: batches sent by this run, and the offsets of the log now (the end exclusive)."""
 
-    place: Partition
+    place: AnyTopicPartition
     batches: int
     start_offset: int
     end_offset: int
@@ -54,15 +55,15 @@ def restore(work: RestoreWork) -> RestoreReceipt:
             answer = cluster.retry("AppendNumbered", partial(_append, cluster, place, payload))
             if answer.log_end_offset != last_offset + 1:
                 raise PipelineError(
-                    f"{place[0]}-{place[1]} ends at {answer.log_end_offset} where the archive's offset {last_offset} "
-                    "should be the last: somebody else writes to it"
+                    f"{place[0]}-{place[1]} ends at offset {answer.log_end_offset}, and the archive's last offset is "
+                    f"{last_offset}: another client writes to it"
                 )
             sent += count
         start, end = (cluster.list_offsets({place: at})[place] or 0 for at in (EARLIEST, LATEST))
     return RestoreReceipt(place, sent, start, end)
 
 
-def _append(cluster: ClusterView, place: Partition, payload: bytes) -> AppendNumberedPartitionResponse:
+def _append(cluster: ClusterView, place: AnyTopicPartition, payload: bytes) -> AppendNumberedPartitionResponse:
     topic, partition = place
     request = AppendNumberedRequest(
         topics=[AppendNumberedTopic(name=topic, partitions=[AppendNumberedPartition(index=partition, records=payload)])]

@@ -67,7 +67,7 @@ class ParquetFiles:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(place)
             elif not place.exists():
-                raise ManifestError(f"{staged} is gone, and batch {batch.number} was to have its rows")
+                raise ManifestError(f"{staged} is missing, which has the rows of batch {batch.number}")
         sync_folders(self._root, (self._root / name for name in batch.files))
 
     def files(self) -> list[Path]:

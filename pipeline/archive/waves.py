@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
 from ..jobs.desk import Desk
 from ..kafka.clients import commit_positions
 from ..kafka.cluster_view import ClusterView, TopicView
 from ..kafka.fetch_plan import limit_bytes, split_ranges
 from ..kafka.fetching import FetchOptions
-from ..kafka.offset_options import LATEST, Bound, Bounds, Partition, starting_bounds
+from ..kafka.offset_options import LATEST, Bound, Bounds, starting_bounds
 from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from ..spark_tasks import context_of
@@ -56,7 +57,7 @@ def archive_wave(options: WaveOptions, cluster: ClusterView, writer: ArchiveWrit
 
 def _bounds(
     plan: ReadPlan, cluster: ClusterView, writer: ArchiveWriter, topics: Mapping[str, TopicView]
-) -> tuple[dict[Partition, int], dict[Partition, int]]:
+) -> tuple[dict[AnyTopicPartition, int], dict[AnyTopicPartition, int]]:
     places = partitions_of(topics)
     wanted = starting_bounds(plan.options)
     known = {place: Bound(offset) for place, offset in writer.manifest.positions().items()}
@@ -77,7 +78,7 @@ def _round(
     desk: Desk,
     facts: TopicFacts,
     share: Share,
-    bounds: tuple[dict[Partition, int], dict[Partition, int]],
+    bounds: tuple[dict[AnyTopicPartition, int], dict[AnyTopicPartition, int]],
     confirm: Callable[[], None],
 ) -> list[RangeReceipt]:
     session = desk.session()
@@ -92,7 +93,9 @@ def _confirm(cluster: ClusterView, topics: Mapping[str, TopicView]) -> None:
     """Raise PipelineError if the records may be of a topic that was deleted and created again meanwhile."""
     for name, topic in cluster.topics(topics).items():
         if topic.topic_id != topics[name].topic_id:
-            raise PipelineError(f"topic {name} was deleted and made anew while it was read: none of that counts")
+            raise PipelineError(
+                f"topic {name} was deleted and recreated while it was read: this batch is not committed"
+            )
 
 
 def _commit_group(options: WaveOptions, writer: ArchiveWriter) -> None:
@@ -101,5 +104,5 @@ def _commit_group(options: WaveOptions, writer: ArchiveWriter) -> None:
         commit_positions(options.plan.settings, options.group, positions)
 
 
-def _amount(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
+def _amount(start: Mapping[AnyTopicPartition, int], end: Mapping[AnyTopicPartition, int]) -> int:
     return sum(end[place] - start[place] for place in end)

@@ -38,7 +38,7 @@ class FixedColumn:
         return self._buffer.slice(0, rows * self._width)
 
     def array(self, rows: int, arrow_type: pa.DataType | None = None) -> pa.Array:
-        """Return the first `rows` numbers, optionally as another type of the same width (a time stamp is an int64)."""
+        """Return the first `rows` numbers, optionally as another type of the same width (a timestamp is an int64)."""
         return pa.Array.from_buffers(arrow_type or self._type, rows, [None, self.buffer(rows)])
 
 

@@ -104,7 +104,7 @@ class RecordBatches:
                 columns = self._columns(*self._size_of_next(stored))
                 stop = self._fill(columns.kernel, stored, end)
                 if stop == Stop.OUT_IS_FULL and not columns.kernel.rows:
-                    raise self._damage(stored, "more records than its bytes can hold")
+                    raise self._damage(stored, "a record count that is too large for its bytes")
             if columns.kernel.rows:
                 yield columns.record_batch(self._topic, self._partition, self._schema)
 
@@ -125,7 +125,7 @@ class RecordBatches:
             if kernel.stop in (Stop.AT_END, Stop.OUT_IS_FULL):
                 return Stop(kernel.stop)
             is_timestamp = kernel.stop == Stop.BAD_TIMESTAMP
-            raise self._damage(stored, "a time stamp out of range" if is_timestamp else "records that break the format")
+            raise self._damage(stored, "a timestamp out of range" if is_timestamp else "records that break the format")
 
     def _add_compressed(self, kernel: RecordColumns, batch: BatchView) -> bool:
         inflated = memoryview(self._inflate(batch))

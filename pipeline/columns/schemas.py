@@ -1,7 +1,7 @@
 """The columns of each `mode`, for Arrow and for Spark. Spark accepts Arrow batches only if both agree exactly.
 
 `records` begins with the columns of Spark's own Kafka connector, so that either source can replace the other: a
-record without a time stamp has -1 ms there too, and its type is -1. `codec` is `none`, `gzip`, `snappy`, `lz4` or
+record without a timestamp has -1 ms there too, and its type is -1. `codec` is `none`, `gzip`, `snappy`, `lz4` or
 `zstd`.
 """
 

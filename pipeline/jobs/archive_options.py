@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..archive.description import ArchiveDescription, Period, TableFormat, Values
 from ..archive.writer_lock import WriterLock
 from ..local_paths import path_argument
@@ -28,7 +29,8 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         type=TableFormat,
         choices=list(TableFormat),
-        help="Parquet files, or Delta Lake with gregor[delta] (default: as the archive has it, parquet for a new one)",
+        help="Parquet files, or Delta Lake with gregor-broker[delta] "
+        "(default: the format of the archive, parquet for a new one)",
     )
     made.add_argument(
         "--values",
@@ -89,7 +91,7 @@ def lock_of(options: argparse.Namespace) -> WriterLock:
 class Tally:
     """The result of a run, by topic and partition: first offset, offset after the last, rows, dead letters."""
 
-    by_place: dict[tuple[str, int], tuple[int, int, int, int]] = field(default_factory=dict)
+    by_place: dict[AnyTopicPartition, tuple[int, int, int, int]] = field(default_factory=dict)
     files_since_compaction: int = 0
 
     def add(self, done: Iterable[RangeReceipt]) -> None:

@@ -17,11 +17,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import OptionError
 from ..local_paths import directory_argument, path_argument
 from ..spark_tasks import run_tasks
+from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
-from .passes import Place, make_pass
+from .passes import make_pass
 from .sources import add_source_arguments, broker_options
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
     parser.add_argument("--archive", type=path_argument, metavar="DIR", help="audit this archive instead")
     parser.add_argument("--contents", action="store_true", help="also read records, and count equal ones")
+    add_config_argument(parser, "--against-command-config", "of --against-bootstrap-server")
     against = parser.add_mutually_exclusive_group()
     against.add_argument("--against-bootstrap-server", metavar="HOST:PORT,...", help="compare with these brokers")
     against.add_argument(
@@ -96,7 +99,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     return _summary(findings)
 
 
-def _log_findings(options: argparse.Namespace, desk: Desk) -> dict[Place, Finding]:
+def _log_findings(options: argparse.Namespace, desk: Desk) -> dict[AnyTopicPartition, Finding]:
     audits = make_pass(options, desk, _audit_log, in_order=True, mode="batches")
     compacted = _compacted_topics(options, {topic for topic, _ in audits})
     findings = {}
@@ -123,7 +126,9 @@ def _audit_log(rows: Iterable[pa.RecordBatch]) -> LogAudit:
     return LogAudit.of(rows)
 
 
-def _archive_findings(options: argparse.Namespace, desk: Desk, contents: dict[Place, Contents]) -> dict[Place, Finding]:
+def _archive_findings(
+    options: argparse.Namespace, desk: Desk, contents: dict[AnyTopicPartition, Contents]
+) -> dict[AnyTopicPartition, Finding]:
     from ..archive.archive import Archive
     from ..archive.reading import archived_partitions
     from ..options import names_of
@@ -149,7 +154,11 @@ def _archive_findings(options: argparse.Namespace, desk: Desk, contents: dict[Pl
     return findings
 
 
-def _compare(findings: dict[Place, Finding], ours: dict[Place, Contents], theirs: dict[Place, Contents]) -> None:
+def _compare(
+    findings: dict[AnyTopicPartition, Finding],
+    ours: dict[AnyTopicPartition, Contents],
+    theirs: dict[AnyTopicPartition, Contents],
+) -> None:
     for place in sorted(set(ours) | set(theirs)):
         finding = findings.setdefault(place, Finding())
         here, there = ours.get(place), theirs.get(place)
@@ -165,7 +174,7 @@ def _compare(findings: dict[Place, Finding], ours: dict[Place, Contents], theirs
             finding.verdict = "the same" if here.placed_sum == there.placed_sum else "the same at other offsets"
 
 
-def _summary(findings: dict[Place, Finding]) -> Summary:
+def _summary(findings: dict[AnyTopicPartition, Finding]) -> Summary:
     totals: dict[str, list[int]] = {}
     for (topic, _), finding in findings.items():
         totals.setdefault(topic, []).append(finding.records or 0)
@@ -218,6 +227,7 @@ COLUMNS = (
 def _against(options: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(
         bootstrap_server=options.against_bootstrap_server,
+        command_config=options.against_command_config,
         log_dir=options.against_log_dir,
         archive=options.against_archive,
         topics=None,
@@ -227,7 +237,7 @@ def _against(options: argparse.Namespace) -> argparse.Namespace:
 
 def _records(
     options: argparse.Namespace, desk: Desk, *, only: Collection[str] | None = None
-) -> dict[Place, list[Records]]:
+) -> dict[AnyTopicPartition, list[Records]]:
     """Return the readers of each partition's records; with `only`, of these topics if they exist.
 
     Raises PipelineError, also for a topic that `options` names and that does not exist.
@@ -236,7 +246,9 @@ def _records(
     return found if only is None else {place: records for place, records in found.items() if place[0] in only}
 
 
-def _all_records(options: argparse.Namespace, desk: Desk, only: Collection[str] | None) -> dict[Place, list[Records]]:
+def _all_records(
+    options: argparse.Namespace, desk: Desk, only: Collection[str] | None
+) -> dict[AnyTopicPartition, list[Records]]:
     from ..archive.archive import Archive
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
@@ -259,7 +271,7 @@ def _all_records(options: argparse.Namespace, desk: Desk, only: Collection[str] 
     return fetched_records(ReadPlan(SourceOptions(chosen, KNOWN_OPTIONS)))
 
 
-def _read_contents(sources: dict[Place, list[Records]], desk: Desk) -> dict[Place, Contents]:
+def _read_contents(sources: dict[AnyTopicPartition, list[Records]], desk: Desk) -> dict[AnyTopicPartition, Contents]:
     from ..statistics.record_contents import contents_of
 
     with desk.progress(len(sources), "partitions") as progress:
@@ -274,12 +286,11 @@ def _compacted_topics(options: argparse.Namespace, topics: set[str]) -> set[str]
     from ...client import Admin
     from ...client.admin import ResourceType
     from ..kafka.clients import bootstrap_of, client_config, run_client
-    from ..kafka.wire import WireSettings
     from ..options import names_of
 
     if not options.bootstrap_server:
         return set(names_of(options.compacted))
-    settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+    settings = cluster_settings(options.bootstrap_server, options.command_config)
 
     async def ask() -> set[str]:
         found = set()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.records.compression import Codec
+from ...protocol.topic_partition import AnyTopicPartition
 from ..local_paths import directory_argument, path_argument
 from ..logs.log_files import PartitionFiles, SegmentFile, list_partitions, mapped
 from ..logs.segment_files import segment_path, write_segment
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
         for task in _segments(partition, options)
         if not task.target.exists()
     ]
-    accounts: dict[tuple[str, int], Account] = {}
+    accounts: dict[AnyTopicPartition, Account] = {}
     if tasks:
         session = desk.session()
         with desk.progress(len(tasks), "segments") as progress:

@@ -18,6 +18,7 @@ from ..local_paths import path_argument
 from ..logs.segment_files import segment_path, write_segment
 from ..spark_tasks import run_tasks
 from ..synthetic.synthetic import Recipe
+from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
 
 HELP = "generate topics, in a broker or as segment files"
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--log-dir", type=path_argument, metavar="DIR", help="write segment files to this directory")
     target.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="produce to these brokers instead")
+    add_config_argument(parser)
     parser.add_argument("--segment-bytes", type=int, default=SEGMENT_BYTES, help="approximate size (default: 256 MiB)")
     made = parser.add_argument_group("records")
     made.add_argument("--records", type=int, default=100_000, help="number of all records (default: 100,000)")
@@ -64,10 +66,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
 
 def _produce(recipe: Recipe, options: argparse.Namespace, desk: Desk) -> Summary:
     from ..kafka.topic_making import make_topics
-    from ..kafka.wire import WireSettings
     from ..synthetic.synthetic_topics import PartitionWork, produce_partition
 
-    settings = WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+    settings = cluster_settings(options.bootstrap_server, options.command_config)
     make_topics(settings, {options.topic: recipe.partitions})
     work = [PartitionWork(recipe, settings, options.topic, partition) for partition in range(recipe.partitions)]
     with desk.progress(len(work), "partitions") as progress:

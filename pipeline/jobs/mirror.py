@@ -19,6 +19,7 @@ from ..errors import OptionError, PipelineError
 from ..kafka.wire import WireSettings
 from ..local_paths import path_argument
 from ..spark_tasks import run_tasks
+from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
 from .sources import add_data_loss_argument
 
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for both clusters and the topics."""
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT,...", help="the cluster to read")
     parser.add_argument("--to", dest="target", required=True, metavar="HOST:PORT,...", help="the cluster to write to")
+    add_config_argument(parser, "--consumer.config", "of --from", destination="source_config")
+    add_config_argument(parser, "--producer.config", "of --to", destination="target_config")
     parser.add_argument("--topics", required=True, metavar="REGEX", help="copy topics whose whole name matches")
     parser.add_argument(
         "--name", default="mirror", help="name of the progress; a new name copies all again (%(default)s)"
@@ -73,8 +76,8 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
     from ..sink.exact_copy import CopyTarget
     from ..sink.shallow_mirror import MirrorWork
 
-    source = WireSettings.from_options({"kafka.bootstrap.servers": options.source})
-    target = WireSettings.from_options({"kafka.bootstrap.servers": options.target})
+    source = cluster_settings(options.source, options.source_config)
+    target = cluster_settings(options.target, options.target_config)
     max_batch_bytes = _prepare_topics(options, source, target)
     with ClusterView(source) as cluster, ClusterView(target) as copies:
         topics = cluster.topics(max_batch_bytes)
@@ -82,7 +85,7 @@ def plan(options: argparse.Namespace) -> list[MirrorWork]:
             if copy.partitions != topics[name].partitions:
                 raise PipelineError(
                     f"topic {name} has {len(copy.partitions)} partitions at the target and "
-                    f"{len(topics[name].partitions)} at the source: batches would come where their keys do not belong"
+                    f"{len(topics[name].partitions)} at the source: the records of a key would change their partition"
                 )
         places = [(name, partition) for name, topic in sorted(topics.items()) for partition in topic.partitions]
         ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
@@ -112,7 +115,7 @@ def _prepare_topics(options: argparse.Namespace, source: WireSettings, target: W
     try:
         pattern = re.compile(options.topics)
     except re.error as fault:
-        raise OptionError(f"--topics is no regular expression: {fault}") from fault
+        raise OptionError(f"--topics is not a regular expression: {fault}") from fault
 
     async def prepare() -> dict[str, int]:
         async with (

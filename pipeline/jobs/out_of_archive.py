@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..kafka.wire import WireSettings
 from ..local_paths import path_argument
+from .cluster_options import add_config_argument, cluster_settings
 
 if TYPE_CHECKING:
     from ..archive.manifest import Manifest
@@ -19,6 +20,7 @@ def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
     parser.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
     parser.add_argument("--topics", metavar="NAME,...", help="only these topics (default: all)")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
+    add_config_argument(parser)
     parser.add_argument("--prefix", default="", help="prefix of the names of topics at the target")
     parser.add_argument(
         "--config",
@@ -31,7 +33,7 @@ def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
 
 def target_settings(options: argparse.Namespace) -> WireSettings:
     """Return the connection settings of the target brokers. Raises OptionError."""
-    return WireSettings.from_options({"kafka.bootstrap.servers": options.bootstrap_server})
+    return cluster_settings(options.bootstrap_server, options.command_config)
 
 
 def make_target_topics(

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..spark_tasks import context_of, run_tasks
 from .desk import Desk
 from .sources import open_reader
@@ -14,8 +15,6 @@ from .sources import open_reader
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceReader, InputPartition
-
-Place = tuple[str, int]
 
 
 class Addable(Protocol):
@@ -36,7 +35,7 @@ def make_pass(
     in_order: bool = False,
     tasks_a_core: int | None = None,
     **settings: str,
-) -> dict[Place, Sums]:
+) -> dict[AnyTopicPartition, Sums]:
     """Return sums by partition. With `in_order` a task reads a whole partition, else one range of the reader.
 
     `tasks_a_core` joins ranges until there are about that many tasks per core: for work that costs less than a task
@@ -44,7 +43,7 @@ def make_pass(
     """
     reader = open_reader(options, **settings)
     ranges = [each for each in reader.partitions() if hasattr(each, "topic")]
-    by_place: dict[Place, list[InputPartition]] = {}
+    by_place: dict[AnyTopicPartition, list[InputPartition]] = {}
     for each in ranges:
         by_place.setdefault((each.topic, each.partition), []).append(each)
     at_once = len(ranges) if in_order else 1
@@ -57,7 +56,7 @@ def make_pass(
     ]
     with desk.progress(len(work), "ranges") as progress:
         done = run_tasks(desk.session(), work, _Task(reader, sum_up), progress)
-    sums: dict[Place, Sums] = {}
+    sums: dict[AnyTopicPartition, Sums] = {}
     for (place, _), part in zip(work, done, strict=True):
         if place in sums:
             sums[place].add(part)
@@ -73,7 +72,7 @@ class _Task(Generic[Sums]):
         self._reader = reader
         self._sum_up = sum_up
 
-    def __call__(self, work: tuple[Place, list[InputPartition]]) -> Sums:
+    def __call__(self, work: tuple[AnyTopicPartition, list[InputPartition]]) -> Sums:
         """Return the sums of one piece of work."""
         _, ranges = work
         return self._sum_up(rows for each in ranges for rows in self._reader.read(each))

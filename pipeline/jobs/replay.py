@@ -54,10 +54,12 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     from ..archive.replaying import ReplayOptions
     from ..options import names_of
 
+    # Wrong settings are refused before any work.
+    target_settings(options)
     archive = Archive.open(options.archive.absolute(), desk)
     description = archive.description
     if description.values is Values.BATCHES:
-        raise PipelineError("an archive of batches is for `restore`; replay needs one of records")
+        raise PipelineError("an archive of batches has no records to replay: use `gregor pipeline restore`")
     if description.value_type not in ("binary", "string"):
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
     partitions = archived_partitions(archive, names_of(options.topics or ""))
@@ -89,7 +91,7 @@ def _check_targets_differ(options: argparse.Namespace, manifest: Manifest, topic
         name = options.prefix + topic
         if str(found[name].topic_id) == archived_ids.get(topic):
             raise PipelineError(
-                f"topic {name} is the one that the archive was made of: replay it under another name with --prefix"
+                f"topic {name} is the source of the archive: replay it under another name with --prefix"
             )
 
 

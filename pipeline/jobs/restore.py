@@ -30,12 +30,14 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     from ..archive.restoring import RestoreWork, restore
     from ..options import names_of
 
+    settings = target_settings(options)
     archive = Archive.open(options.archive.absolute(), desk)
     if archive.description.values is not Values.BATCHES:
-        raise PipelineError(f"an archive of {archive.description.values} values has no batches: `replay` is for it")
+        raise PipelineError(
+            f"an archive of {archive.description.values} values has no batches: use `gregor pipeline replay`"
+        )
     partitions = archived_partitions(archive, names_of(options.topics or ""))
     make_target_topics(options, archive.manifest, partitions)
-    settings = target_settings(options)
     work = [RestoreWork(each, options.prefix + each.topic, settings) for each in partitions]
     with desk.progress(len(work), "partitions") as progress:
         done = run_tasks(desk.session(), work, restore, progress)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import OptionError
 from ..local_paths import directory_argument
+from .cluster_options import add_config_argument, cluster_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
@@ -16,6 +17,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the source and its topics."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="read through these brokers")
+    add_config_argument(source)
     source.add_argument(
         "--log-dir",
         action="append",
@@ -31,6 +33,7 @@ def add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for brokers and topics, for jobs that need a broker."""
     source = parser.add_argument_group("source")
     source.add_argument("--bootstrap-server", metavar="HOST:PORT,...", required=True, help="read through these brokers")
+    add_config_argument(source)
     source.add_argument("--topics", metavar="NAME,...", help="topics to read (default: all)")
     _add_option_argument(source, "kafka_raw")
 
@@ -50,7 +53,7 @@ def source_options(options: argparse.Namespace, **settings: str) -> tuple[str, d
 
 def broker_options(options: argparse.Namespace, **settings: str) -> dict[str, str]:
     """Return the options of kafka_raw for the arguments, with `settings`. Raises OptionError."""
-    chosen = settings | _assigned(options)
+    chosen = cluster_options(options.bootstrap_server, options.command_config) | settings | _assigned(options)
     chosen["kafka.bootstrap.servers"] = options.bootstrap_server
     if options.topics:
         chosen["subscribe"] = options.topics

@@ -85,7 +85,7 @@ def statistics_table(found: TopicStatistics) -> tuple[list[str], list[tuple[obje
 
 
 def _rates(sums: BatchStatistics) -> list[object]:
-    """Return records and megabytes per second over the range of the records' time stamps."""
+    """Return records and megabytes per second over the range of the records' timestamps."""
     if sums.first_timestamp is None or sums.max_timestamp is None or sums.max_timestamp <= sums.first_timestamp:
         return [None, None]
     seconds = (sums.max_timestamp - sums.first_timestamp) / 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -11,8 +10,8 @@ import trio
 from ...client import Admin
 from ...client.errors import ClientError
 from ...protocol.errors import BrokerError
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
-from .offset_options import Partition
 from .wire import WireSettings
 
 T = TypeVar("T")
@@ -25,10 +24,11 @@ def bootstrap_of(settings: WireSettings) -> str:
 
 def client_config(settings: WireSettings) -> dict[str, Any]:
     """Return the configuration for any of the clients."""
-    keys = {"client_id": settings.client_id, "request_timeout_ms": int(settings.request_timeout_s * 1000)}
-    if settings.uses_tls:
-        return {**keys, "security_protocol": "SSL", "ssl_context": ssl.create_default_context(cafile=settings.ca_file)}
-    return keys
+    return {
+        "client_id": settings.client_id,
+        "request_timeout_ms": int(settings.request_timeout_s * 1000),
+        "security": settings.security,
+    }
 
 
 def run_client(what: str, work: Callable[..., Awaitable[T]], *arguments: object) -> T:
@@ -39,7 +39,7 @@ def run_client(what: str, work: Callable[..., Awaitable[T]], *arguments: object)
         raise PipelineError(f"{what}: {fault}") from fault
 
 
-def commit_positions(settings: WireSettings, group: str, positions: Mapping[Partition, int]) -> None:
+def commit_positions(settings: WireSettings, group: str, positions: Mapping[AnyTopicPartition, int]) -> None:
     """Commit offsets for a group without members, for tools that show lag. Raises PipelineError."""
 
     async def commit() -> None:

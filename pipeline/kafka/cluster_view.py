@@ -17,8 +17,8 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.list_offsets import ListOffsetsResponse
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
-from .offset_options import Partition
 from .wire import Wire, WireSettings
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class ClusterView:
         self._settings = settings
         self._wires: dict[tuple[str, int], Wire] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
-        self._leaders: dict[Partition, int] = {}
+        self._leaders: dict[AnyTopicPartition, int] = {}
         self.cluster_id: str | None = None
 
     def __enter__(self) -> Self:
@@ -166,21 +166,21 @@ class ClusterView:
     # --- offsets ---
 
     def list_offsets(
-        self, wanted: Mapping[Partition, int], *, read_committed: bool = False
-    ) -> dict[Partition, int | None]:
+        self, wanted: Mapping[AnyTopicPartition, int], *, read_committed: bool = False
+    ) -> dict[AnyTopicPartition, int | None]:
         """Return by partition the offset of LATEST, EARLIEST or of the first record not older than a time in ms (None:
         none).
 
         Raises PipelineError.
         """
-        found: dict[Partition, int | None] = {}
+        found: dict[AnyTopicPartition, int | None] = {}
 
         def attempt() -> None:
             missing = {place: timestamp for place, timestamp in wanted.items() if place not in found}
             unknown = {topic for topic, partition in missing if (topic, partition) not in self._leaders}
             if unknown:
                 self._ask_metadata(sorted(unknown))
-            by_leader: defaultdict[Wire, dict[Partition, int]] = defaultdict(dict)
+            by_leader: defaultdict[Wire, dict[AnyTopicPartition, int]] = defaultdict(dict)
             for place, timestamp in missing.items():
                 by_leader[self.leader(*place)][place] = timestamp
             for wire, places in by_leader.items():
@@ -191,11 +191,15 @@ class ClusterView:
 
 
 def _ask_offsets(
-    wire: Wire, places: Mapping[Partition, int], found: dict[Partition, int | None], *, read_committed: bool
+    wire: Wire,
+    places: Mapping[AnyTopicPartition, int],
+    found: dict[AnyTopicPartition, int | None],
+    *,
+    read_committed: bool,
 ) -> None:
     version = wire.versions.version(ApiKey.LIST_OFFSETS)
     request = list_offsets_request(places, version, read_committed=read_committed)
-    answered: dict[Partition, OffsetAndTimestamp | None] = {}
+    answered: dict[AnyTopicPartition, OffsetAndTimestamp | None] = {}
     failure = read_offsets(wire.request(request, ListOffsetsResponse), version, answered)
     found.update({place: None if each is None else each.offset for place, each in answered.items()})
     if failure is not None:

@@ -9,17 +9,17 @@ from ...client.errors import ConnectionLostError
 from ...protocol.errors import BrokerError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ...protocol.records.headers_cy import seek
+from ...protocol.topic_partition import AnyTopicPartition
 from .cluster_view import ClusterView
 from .fetching import ANY_TIME, MAX_INT64, FetchRange
-from .offset_options import Partition
 
 PROBE_BYTES = 64 << 10
 """The bytes fetched of a partition to estimate the size of its next records."""
 
 
 def split_ranges(
-    start: Mapping[Partition, int],
-    end: Mapping[Partition, int],
+    start: Mapping[AnyTopicPartition, int],
+    end: Mapping[AnyTopicPartition, int],
     *,
     min_partitions: int | None = None,
     max_records: int | None = None,
@@ -44,7 +44,9 @@ def split_ranges(
     return ranges
 
 
-def limit_rows(start: Mapping[Partition, int], end: Mapping[Partition, int], max_rows: int) -> dict[Partition, int]:
+def limit_rows(
+    start: Mapping[AnyTopicPartition, int], end: Mapping[AnyTopicPartition, int], max_rows: int
+) -> dict[AnyTopicPartition, int]:
     """Return end offsets that take `max_rows` offsets in all, from each partition in proportion to its available
     offsets.
 
@@ -55,8 +57,8 @@ def limit_rows(start: Mapping[Partition, int], end: Mapping[Partition, int], max
 
 
 def limit_bytes(
-    cluster: ClusterView, start: Mapping[Partition, int], end: Mapping[Partition, int], max_bytes: int
-) -> dict[Partition, int]:
+    cluster: ClusterView, start: Mapping[AnyTopicPartition, int], end: Mapping[AnyTopicPartition, int], max_bytes: int
+) -> dict[AnyTopicPartition, int]:
     """Return end offsets that take about `max_bytes` of stored batches in all, by the size of each partition's next
     batches.
     """
@@ -64,7 +66,7 @@ def limit_bytes(
     return _share(start, end, max_bytes, {place: bytes_per_offset(cluster, place, start[place]) for place in waiting})
 
 
-def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> float:
+def bytes_per_offset(cluster: ClusterView, place: AnyTopicPartition, offset: int) -> float:
     """Return the mean stored size of the records from `offset` on, by a fetch of the next PROBE_BYTES."""
     topic, partition = place
     request = FetchRequest(
@@ -93,8 +95,11 @@ def bytes_per_offset(cluster: ClusterView, place: Partition, offset: int) -> flo
 
 
 def _share(
-    start: Mapping[Partition, int], end: Mapping[Partition, int], budget: int, weights: Mapping[Partition, float]
-) -> dict[Partition, int]:
+    start: Mapping[AnyTopicPartition, int],
+    end: Mapping[AnyTopicPartition, int],
+    budget: int,
+    weights: Mapping[AnyTopicPartition, float],
+) -> dict[AnyTopicPartition, int]:
     """Return end offsets whose weighted offsets sum up to `budget`, in proportion to the available offsets."""
     waiting = {place: (end[place] - start[place]) * weights[place] for place in end if end[place] > start[place]}
     total = sum(waiting.values())

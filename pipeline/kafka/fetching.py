@@ -13,11 +13,11 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ...client.consumer.fetched_partition import AbortedFilter
 from ...client.errors import ConnectionLostError, is_retriable
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.records.aborted import AbortedFilter
 from ...protocol.records.batches import BatchView
 from ...protocol.records.headers_cy import seek
 from ...protocol.schema import NO_UUID
@@ -206,7 +206,7 @@ class _Fetcher:
         code = ErrorCode(data.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._meet_loss()
-            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "the offsets were looked up anew")
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "the offsets were looked up again")
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"{self._range.topic}-{self._range.partition} offset {self._position}")
 
@@ -255,12 +255,12 @@ class _Fetcher:
         if len(stored):
             # Only before Fetch v3 can a limit truncate the very first batch (KIP-74).
             if self._max_bytes >= MAX_BATCH_BYTES:
-                problem = "what the broker sends is no batch"
+                problem = "the broker's answer is not a record batch"
                 raise DamagedLogError(self._range.topic, self._range.partition, self._position, problem)
             self._max_bytes = min(self._max_bytes * GROWTH, MAX_BATCH_BYTES)
         elif time.monotonic() > self._deadline:
             raise PipelineError(
-                f"{self._range.topic}-{self._range.partition} offset {self._position}: nothing came for "
+                f"{self._range.topic}-{self._range.partition} offset {self._position}: no records arrived for "
                 f"{PATIENCE_S:.0f} s (wanted up to {self._range.end_offset}, high watermark {data.high_watermark})"
             )
 

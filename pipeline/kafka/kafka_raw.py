@@ -8,7 +8,7 @@ The options of Spark's own connector have the same meaning here:
     failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger,
     maxTriggerDelay (15m), fetchOffset.numRetries, fetchOffset.retryIntervalMs (10),
     kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
-    kafka.security.protocol (PLAINTEXT or SSL), kafka.ssl.truststore.location (a PEM file)
+    kafka.security.protocol, kafka.ssl.*, kafka.sasl.* (as in docs/security.md)
 
 Two are accepted without effect, as there is no consumer group and no consumer that polls: groupIdPrefix (and
 kafka.group.id), kafkaConsumer.pollTimeoutMs. Without fetchOffset.numRetries offset requests are retried for a minute.

@@ -20,11 +20,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import DataLossError, OptionError, PipelineError
 from ..options import SourceOptions
 from .cluster_view import ClusterView, TopicView
 from .fetch_plan import limit_bytes, limit_rows
-from .offset_options import EARLIEST, ENDING, LATEST, Partition, parse_duration_ms, starting_bounds
+from .offset_options import EARLIEST, ENDING, LATEST, parse_duration_ms, starting_bounds
 from .read_plan import ReadPlan
 from .topic_choice import partitions_of, resolve_start
 
@@ -33,7 +34,7 @@ from .topic_choice import partitions_of, resolve_start
 class StreamOffsets:
     """The position of a stream: the next offset of each partition, and the ids of the topics."""
 
-    offsets: Mapping[Partition, int]
+    offsets: Mapping[AnyTopicPartition, int]
     topic_ids: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
@@ -124,7 +125,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = cluster.list_offsets(dict.fromkeys(places, LATEST), read_committed=self._plan.read_committed)
         return StreamOffsets({place: ends[place] or 0 for place in places}, _ids(topics))
 
-    def _begin(self, cluster: ClusterView, start: StreamOffsets, end: StreamOffsets) -> dict[Partition, int]:
+    def _begin(self, cluster: ClusterView, start: StreamOffsets, end: StreamOffsets) -> dict[AnyTopicPartition, int]:
         """Return the first offset to read of each partition of `end`; a new partition starts at its earliest offset.
 
         Raises DataLossError where offsets went back, or PipelineError where a topic was deleted and created again.
@@ -138,7 +139,7 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._plan.fails_on_data_loss:
             for topic in sorted(anew):
                 raise PipelineError(
-                    f"topic {topic} was deleted and made anew: it has the id {end.topic_ids[topic]}, not "
+                    f"topic {topic} was deleted and recreated: it has the id {end.topic_ids[topic]}, not "
                     f"{start.topic_ids[topic]}; begin with a new checkpoint, or set failOnDataLoss=false"
                 )
             for place in went_back:

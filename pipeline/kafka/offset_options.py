@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import OptionError
 
 LATEST = -1
@@ -27,7 +28,6 @@ ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STRATEGY = "startingOffsetsByTimestampStrategy"
 OFFSET_OPTIONS = (*STARTING, *ENDING, STRATEGY)
 
-Partition = tuple[str, int]
 
 _UNITS_US = {
     "us": 1,
@@ -62,7 +62,7 @@ class Bounds:
     """The bound of all partitions, except for partitions with one of their own."""
 
     default: Bound
-    by_partition: Mapping[Partition, Bound] = field(default_factory=dict)
+    by_partition: Mapping[AnyTopicPartition, Bound] = field(default_factory=dict)
 
     def of(self, topic: str, partition: int) -> Bound:
         """Return the bound of one partition."""
@@ -111,11 +111,11 @@ def _bounds(options: Mapping[str, str], names: tuple[str, str, str], default: in
     return Bounds(general, {partition: Bound(offset) for partition, offset in offsets.items()})
 
 
-def parse_partition_map(name: str, text: str) -> dict[Partition, int]:
+def parse_partition_map(name: str, text: str) -> dict[AnyTopicPartition, int]:
     """Parse numbers by topic and partition from JSON. Raises OptionError."""
     try:
         topics = json.loads(text)
-        numbers: dict[Partition, int] = {}
+        numbers: dict[AnyTopicPartition, int] = {}
         for topic, partitions in topics.items():
             for partition, number in partitions.items():
                 if isinstance(number, bool) or not isinstance(number, int):
@@ -126,7 +126,7 @@ def parse_partition_map(name: str, text: str) -> dict[Partition, int]:
     return numbers
 
 
-def format_partition_map(numbers: Mapping[Partition, int]) -> str:
+def format_partition_map(numbers: Mapping[AnyTopicPartition, int]) -> str:
     """Return the JSON that `parse_partition_map` reads; equal numbers give equal JSON."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), number in sorted(numbers.items()):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.listed_ranges import ListedRanges
 from ..columns.record_batches import ANY_TIME
 from ..columns.schemas import Mode
@@ -15,7 +16,7 @@ from ..logs.log_reading import ReadOptions
 from ..options import SourceOptions
 from .fetch_plan import split_ranges
 from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
-from .offset_options import Partition, strategy
+from .offset_options import strategy
 from .topic_choice import TopicChoice
 from .wire import WireSettings
 
@@ -48,7 +49,7 @@ class ReadPlan:
             fails_on_data_loss=self.fails_on_data_loss,
         )
 
-    def tasks(self, start: dict[Partition, int], end: dict[Partition, int]) -> list[InputPartition]:
+    def tasks(self, start: dict[AnyTopicPartition, int], end: dict[AnyTopicPartition, int]) -> list[InputPartition]:
         """Return a task for each range, or one that lists them all in `mode=ranges`; at least one."""
         ranges = split_ranges(start, end, min_partitions=self.min_partitions, max_records=self.max_records)
         if self.options.mode is Mode.RANGES or not ranges:

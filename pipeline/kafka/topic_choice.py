@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import DataLossError, OptionError
 from ..options import names_of, parse_assign
 from .cluster_view import ClusterView, TopicView
-from .offset_options import EARLIEST, LATEST, Bound, Bounds, Partition, WhenNoneIsYounger
+from .offset_options import EARLIEST, LATEST, Bound, Bounds, WhenNoneIsYounger
 
 CHOICES = ("subscribe", "subscribePattern", "assign")
 
@@ -64,19 +65,19 @@ class TopicChoice:
         return chosen
 
 
-def partitions_of(topics: Mapping[str, TopicView]) -> list[Partition]:
+def partitions_of(topics: Mapping[str, TopicView]) -> list[AnyTopicPartition]:
     """Return the partitions of topics, in order."""
     return [(name, partition) for name in sorted(topics) for partition in topics[name].partitions]
 
 
 def resolve_start(
     cluster: ClusterView,
-    places: Iterable[Partition],
+    places: Iterable[AnyTopicPartition],
     bounds: Bounds,
     when_none_is_younger: WhenNoneIsYounger,
     *,
     fails_on_data_loss: bool,
-) -> dict[Partition, int]:
+) -> dict[AnyTopicPartition, int]:
     """Return the offsets to start at.
 
     Raises DataLossError for offsets that do not exist, OptionError, PipelineError.
@@ -87,14 +88,14 @@ def resolve_start(
     if missing and when_none_is_younger is WhenNoneIsYounger.ERROR:
         topic, partition = missing[0]
         raise OptionError(
-            f"{topic}-{partition}: no record is as young as {bounds.of(topic, partition).timestamp}; "
-            "startingOffsetsByTimestampStrategy=latest begins at the end then"
+            f"{topic}-{partition}: no record has a timestamp of at least {bounds.of(topic, partition).timestamp}; "
+            "set startingOffsetsByTimestampStrategy=latest to begin at the end of the log"
         )
     ends = _known(cluster.list_offsets(dict.fromkeys(missing, LATEST)))
     named = [place for place in places if bounds.of(*place).timestamp is None and bounds.of(*place).offset >= 0]
     earliest = _known(cluster.list_offsets(dict.fromkeys(named, EARLIEST)))
     latest = _known(cluster.list_offsets(dict.fromkeys(named, LATEST)))
-    start: dict[Partition, int] = {}
+    start: dict[AnyTopicPartition, int] = {}
     for place in places:
         offset = offsets[place]
         if offset is None:
@@ -108,8 +109,8 @@ def resolve_start(
 
 
 def resolve_end(
-    cluster: ClusterView, places: Iterable[Partition], bounds: Bounds, *, read_committed: bool
-) -> dict[Partition, int]:
+    cluster: ClusterView, places: Iterable[AnyTopicPartition], bounds: Bounds, *, read_committed: bool
+) -> dict[AnyTopicPartition, int]:
     """Return the exclusive end offsets; the log's end where no record is as young as the ending time.
 
     Raises PipelineError.
@@ -124,10 +125,12 @@ def resolve_end(
     return ends
 
 
-def _resolve(cluster: ClusterView, places: Iterable[Partition], bounds: Bounds) -> dict[Partition, int | None]:
+def _resolve(
+    cluster: ClusterView, places: Iterable[AnyTopicPartition], bounds: Bounds
+) -> dict[AnyTopicPartition, int | None]:
     """Return the offsets of the bounds: explicit offsets unchanged, the others looked up in the cluster."""
-    asked: dict[Partition, int] = {}
-    offsets: dict[Partition, int | None] = {}
+    asked: dict[AnyTopicPartition, int] = {}
+    offsets: dict[AnyTopicPartition, int | None] = {}
     for place in places:
         bound = bounds.of(*place)
         if bound.timestamp is not None:
@@ -140,5 +143,5 @@ def _resolve(cluster: ClusterView, places: Iterable[Partition], bounds: Bounds) 
     return offsets
 
 
-def _known(offsets: Mapping[Partition, int | None]) -> dict[Partition, int]:
+def _known(offsets: Mapping[AnyTopicPartition, int | None]) -> dict[AnyTopicPartition, int]:
     return {place: offset or 0 for place, offset in offsets.items()}

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
-from struct import Struct
+from random import Random
 from typing import TypeVar, cast
 
-from ...client.errors import ConnectionLostError
-from ...client.wire.api_versions import SpokenVersions
-from ...client.wire.connection import SOFTWARE_NAME, api_key_of
-from ...protocol.apis import AnyApiKey, ApiKey, request_header_version, response_header_version
-from ...protocol.codec import decode, decode_prefix, encode
-from ...protocol.errors import BrokerError, DecodeError, ErrorCode
-from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.messages.header import RequestHeader, ResponseHeader
+from ...client.errors import AuthenticationFailedError, ConnectionLostError
+from ...protocol.apis import AnyApiKey, ApiKey, api_key_of
+from ...protocol.conversation import Conversation, InFlightRequest
+from ...protocol.errors import BrokerError, DecodeError
+from ...protocol.framing import LENGTH
 from ...protocol.records.record import Buffer
 from ...protocol.schema import Message
+from ...protocol.spoken_versions import Negotiation, SpokenVersions
+from ...security.client_login import reauthentication_delay_s
+from ...security.client_security import PLAINTEXT, ClientSecurity, is_security_key
+from ...security.errors import SaslAuthenticationError, SecuritySettingError
+from ...security.tls import tls_refusal, untrusted_hint
 from ..errors import OptionError
 from .answer_memory import AnswerMemory
 from .offset_options import parse_int
 
 Response = TypeVar("Response", bound=Message)
 
-LENGTH = Struct(">i")
-CORRELATION_ID_AT = 8
-"""The position of the correlation id in a request's frame."""
-MAX_ANSWER_BYTES = 2**31 - 1
 READ_AHEAD_BYTES = 64 << 10
 """The read size for which several small answers come with one read; larger answers are read into their own memory."""
 DEFAULT_PORT = 9092
@@ -45,34 +45,32 @@ NEWEST_BY_NAME: Mapping[AnyApiKey, int] = {ApiKey.FETCH: 12}
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """The settings of the connections to brokers. `ca_file` is a PEM file of the trusted certificates for TLS."""
+    """The settings of the connections to brokers."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "gregor-pipeline"
     request_timeout_s: float = 30.0
-    uses_tls: bool = False
-    ca_file: str | None = None
+    security: ClientSecurity = PLAINTEXT
     offset_retries: int | None = None
     """The number of retries of a request for topics and offsets; None: until `cluster_view.PATIENCE_S` has passed."""
     offset_retry_interval_s: float = 0.01
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> WireSettings:
-        """Parse the connector's `kafka.*` options; unknown ones are ignored. Raises OptionError."""
+        """Parse the connector's `kafka.*` options; unknown ones that do not concern security are ignored.
+
+        Raises OptionError.
+        """
         servers = options.get("kafka.bootstrap.servers")
         if not servers:
             raise OptionError("option kafka.bootstrap.servers is missing")
-        protocol = options.get("kafka.security.protocol", "PLAINTEXT")
-        if protocol not in ("PLAINTEXT", "SSL"):
-            raise OptionError(f"kafka.security.protocol must be PLAINTEXT or SSL, not {protocol!r}")
         timeout_ms = parse_int("kafka.request.timeout.ms", options.get("kafka.request.timeout.ms", "30000"), least=1)
         retries = options.get(NUM_RETRIES)
         return cls(
             bootstrap=tuple(_address(server.strip()) for server in servers.split(",") if server.strip()),
             client_id=options.get("kafka.client.id", "gregor-pipeline"),
             request_timeout_s=timeout_ms / 1000,
-            uses_tls=protocol == "SSL",
-            ca_file=options.get("kafka.ssl.truststore.location"),
+            security=_security(options),
             offset_retries=None if retries is None else parse_int(NUM_RETRIES, retries, least=0),
             offset_retry_interval_s=parse_int(RETRY_INTERVAL_MS, options.get(RETRY_INTERVAL_MS, "10"), least=0) / 1000,
         )
@@ -87,24 +85,38 @@ class Wire:
     def __init__(self, host: str, port: int, settings: WireSettings) -> None:
         self.node = f"{host}:{port}"
         self._settings = settings
-        self._correlation_id = 0
+        self._conversation = Conversation(settings.client_id)
         self._memory = AnswerMemory()
-        self._awaited: list[tuple[int, Message, int]] = []
+        self._answered: deque[InFlightRequest] = deque()
+        """Requests whose answers were read before `receive` was called for them, to log in again."""
+        self._authenticates_at: float | None = None
+        """The time on the monotonic clock after which to log in again, as the SASL session ends soon (KIP-368)."""
         try:
             self._socket = socket.create_connection((host, port), settings.request_timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if settings.uses_tls:
-                context = ssl.create_default_context(cafile=settings.ca_file)
-                self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            if settings.security.uses_tls:
+                self._socket = settings.security.tls_context.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLError as fault:
+            self._socket.close()
+            reason = (getattr(fault, "verify_message", "") or fault.reason or "") + untrusted_hint(fault)
+            raise AuthenticationFailedError(f"SSL handshake with {self.node} failed: {reason}") from fault
         except OSError as fault:
-            raise ConnectionLostError(f"no Kafka answers at {self.node}: {fault}") from fault
+            raise ConnectionLostError(f"no Kafka broker answers at {self.node}: {fault}") from fault
         self._incoming = cast(BufferedReader, self._socket.makefile("rb", READ_AHEAD_BYTES))
-        self.versions = SpokenVersions({})
         try:
+            if settings.security.uses_sasl:
+                self._log_in(settings.security)
             self._negotiate()
+        except DecodeError as fault:
+            raise self._malformed(fault) from fault
         except BaseException:
             self.close()
             raise
+
+    @property
+    def versions(self) -> SpokenVersions:
+        """The versions to send."""
+        return self._conversation.versions
 
     def close(self) -> None:
         """Close the connection."""
@@ -121,41 +133,15 @@ class Wire:
         if version is None:
             key = api_key_of(message)
             version = self.versions.version(key, newest=NEWEST_BY_NAME.get(key))
-        self._write([self._await(message, version)])
+        self._keep_session()
+        self._conversation.submit(message, version)
+        self._write([b"".join(self._conversation.take_outgoing())])
 
     def send_each(self, message: Message, records: Sequence[Buffer], *, version: int) -> None:
-        """Send a request for each of `records`, which replace the empty last field of `message`.
-
-        Records are the last field in versions without tagged fields. They are not copied. `receive` returns as many
-        answers later.
-        """
-        pieces: list[Buffer] = []
-        frame = bytearray(self._await(message, version))
-        self._awaited.pop()
-        size, records_size_at = len(frame) - LENGTH.size, len(frame) - LENGTH.size
-        for each in records:
-            self._awaited.append((self._correlation_id, message, version))
-            LENGTH.pack_into(frame, 0, size + len(each))
-            LENGTH.pack_into(frame, CORRELATION_ID_AT, self._correlation_id)
-            LENGTH.pack_into(frame, records_size_at, len(each))
-            pieces += (bytes(frame), each)
-            self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._write(pieces)
-
-    def _await(self, message: Message, version: int) -> bytes:
-        """Return a request as a frame, and note that its answer is pending."""
-        key = api_key_of(message)
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self._settings.client_id,
-        )
-        head = encode(header, request_header_version(key, version))
-        body = encode(message, version)
-        self._awaited.append((self._correlation_id, message, version))
-        return b"".join((LENGTH.pack(len(head) + len(body)), head, body))
+        """Send a request for each of `records`; see `Conversation.submit_each`. `receive` returns as many answers."""
+        self._keep_session()
+        self._conversation.submit_each(message, version, records)
+        self._write(self._conversation.take_outgoing())
 
     def _write(self, pieces: list[Buffer]) -> None:
         try:
@@ -172,57 +158,113 @@ class Wire:
                 if sent:
                     pieces[0] = memoryview(pieces[0])[sent:]
         except OSError as fault:
-            self.close()
-            raise ConnectionLostError(f"{self.node}: {fault}") from fault
+            raise self._lost(fault) from fault
 
     def receive(self, answer: type[Response]) -> Response:
         """Return the answer to the oldest pending request; its records are views of memory with no other user."""
-        correlation_id, message, version = self._awaited.pop(0)
-        frame = self._read_frame()
         try:
-            header, position = decode_prefix(
-                ResponseHeader, frame, response_header_version(api_key_of(message), version)
-            )
-            if header.correlation_id != correlation_id:
-                raise DecodeError(f"an answer to request {header.correlation_id}, not {correlation_id}")
-            return decode(answer, frame[position:], version)
+            request = self._answered.popleft() if self._answered else self._conversation.answer(self._read_frame())
+            return request.decode(answer)
         except DecodeError as fault:
-            self.close()
-            raise ConnectionLostError(f"{self.node}: malformed answer: {fault}") from fault
+            raise self._malformed(fault) from fault
 
     def _read_frame(self) -> memoryview:
-        (size,) = LENGTH.unpack(self._read_exactly(LENGTH.size))
-        if not 0 <= size <= MAX_ANSWER_BYTES:
-            raise ConnectionLostError(f"{self.node}: a frame of {size} bytes")
-        return self._read_exactly(size)
+        return self._read_exactly(self._conversation.frame_size(self._read_exactly(LENGTH.size)))
+
+    def _lost(self, fault: Exception) -> ConnectionLostError:
+        """Close the connection; return the error to raise, a refusal by TLS 1.3 included: it follows the handshake."""
+        self.close()
+        refusal = tls_refusal(fault)
+        if refusal is not None:
+            return AuthenticationFailedError(f"{self.node}: {refusal}")
+        return ConnectionLostError(f"{self.node}: {fault}")
+
+    def _malformed(self, fault: DecodeError) -> ConnectionLostError:
+        """Close the connection, on which nothing more can be read; return the error to raise."""
+        self.close()
+        return ConnectionLostError(f"{self.node}: malformed answer: {fault}")
 
     def _read_exactly(self, size: int) -> memoryview:
         frame = self._memory.take(size)
         try:
             taken = self._incoming.readinto(frame)
         except (OSError, ValueError) as fault:
-            self.close()
-            raise ConnectionLostError(f"{self.node}: {fault}") from fault
+            raise self._lost(fault) from fault
         if taken < size:
             self.close()
-            raise ConnectionLostError(f"{self.node}: the broker hung up")
+            raise ConnectionLostError(f"{self.node}: the broker closed the connection")
         return frame
 
-    def _negotiate(self) -> None:
-        """Negotiate the versions; a broker without our version of ApiVersions answers in the layout of version 0."""
-        for version in (3, 0):
-            self._correlation_id += 1
-            request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1")
-            self.send(request, version=version)
-            self._awaited.clear()
-            frame = self._read_frame()
-            (code,) = Struct(">h").unpack_from(frame, 4)
-            if code == ErrorCode.UNSUPPORTED_VERSION and version:
-                continue
-            if code:
-                raise BrokerError(ErrorCode(code), f"ApiVersions at {self.node}")
-            self.versions = SpokenVersions.negotiated(decode(ApiVersionsResponse, frame[4:], version))
+    def _log_in(self, security: ClientSecurity) -> None:
+        """Log in by SASL. Raises AuthenticationFailedError with the broker's reason, DecodeError."""
+        try:
+            login = security.client_login(self._settings.client_id)
+            steps = login.steps()
+            data = next(steps)
+            while True:
+                self._write([data])
+                size = login.frame_size(bytes(self._read_exactly(LENGTH.size)))
+                data = steps.send(memoryview(bytes(self._read_exactly(size))))
+        except StopIteration as end:
+            self._begin_session(end.value)
+        except (SaslAuthenticationError, BrokerError) as failure:
+            raise AuthenticationFailedError(f"{self.node}: {failure}") from None
+
+    def _begin_session(self, length_s: float | None) -> None:
+        if length_s is not None:
+            self._authenticates_at = time.monotonic() + reauthentication_delay_s(length_s, Random())
+
+    def _keep_session(self) -> None:
+        """Log in again on the live connection if the session ends soon (KIP-368).
+
+        Raises AuthenticationFailedError, which closes the connection.
+        """
+        if self._authenticates_at is None or time.monotonic() < self._authenticates_at:
             return
+        try:
+            while self._conversation.in_flight_count:
+                self._answered.append(self._conversation.answer(self._read_frame()))
+            self._authenticate_again()
+        except DecodeError as fault:
+            raise self._malformed(fault) from fault
+        except (SaslAuthenticationError, BrokerError) as failure:
+            self.close()
+            raise AuthenticationFailedError(f"{self.node}: cannot authenticate again: {failure}") from None
+
+    def _authenticate_again(self) -> None:
+        requests = self._settings.security.client_login(self._settings.client_id).requests(self.versions)
+        try:
+            message, version = next(requests)
+            while True:
+                self._conversation.submit(message, version)
+                self._write([b"".join(self._conversation.take_outgoing())])
+                body = self._conversation.answer(self._read_frame()).body
+                assert body is not None
+                message, version = requests.send(body)
+        except StopIteration as end:
+            self._begin_session(end.value)
+
+    def _negotiate(self) -> None:
+        negotiation = Negotiation()
+        versions = None
+        while versions is None:
+            self.send(negotiation.request, version=negotiation.version)
+            body = self._conversation.answer(self._read_frame()).body
+            assert body is not None
+            versions = negotiation.take(body)
+        self._conversation.versions = versions
+
+
+def _security(options: Mapping[str, str]) -> ClientSecurity:
+    """Return the security of the options `kafka.security.protocol`, `kafka.ssl.*` and `kafka.sasl.*`."""
+    named = {name.removeprefix("kafka."): text for name, text in options.items() if name.startswith("kafka.")}
+    properties = {name: text for name, text in named.items() if is_security_key(name)}
+    if not properties:
+        return PLAINTEXT
+    try:
+        return ClientSecurity.from_properties(properties)
+    except SecuritySettingError as error:
+        raise OptionError(f"options kafka.*: {error}") from None
 
 
 def _address(text: str) -> tuple[str, int]:

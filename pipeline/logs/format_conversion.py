@@ -41,7 +41,7 @@ class Account:
     headers: int = 0
     """Single headers that were lost."""
     timestamps: int = 0
-    """Records whose time stamp was lost."""
+    """Records whose timestamp was lost."""
     producer_batches: int = 0
     """Batches that lost their producer id and sequence number."""
     recoded_batches: int = 0
@@ -158,7 +158,7 @@ class Conversion:
         reader = RecordBatches(self.topic, self.partition, RecordOptions())
         rows = list(reader.read(memoryview(batches)))
         if reader.position != len(batches):
-            raise self._damage(batches, "a batch is not all there")
+            raise self._damage(batches, "a batch is incomplete")
         return pa.Table.from_batches(rows, schema=arrow_schema(Mode.RECORDS)).combine_chunks()
 
     def _damage(self, batches: bytes, problem: str) -> DamagedLogError:

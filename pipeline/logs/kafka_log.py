@@ -31,6 +31,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.filters import Pruning, pruning_of
 from ..columns.listed_ranges import ListedRanges
 from ..columns.schemas import Mode
@@ -118,7 +119,7 @@ class KafkaLogReader(DataSourceReader):
             return [ListedRanges(tuple(map(range_row, ranges)))]
         return list(ranges)
 
-    def _check_assigned(self, known: set[tuple[str, int]]) -> None:
+    def _check_assigned(self, known: set[AnyTopicPartition]) -> None:
         """Raise OptionError if `assign` names a partition that is in none of the directories."""
         for topic, numbers in (self._assigned or {}).items():
             for number in numbers:

@@ -1,4 +1,4 @@
-"""The audit of a partition's log by its batch headers: gaps, duplicate batches, time stamps that go back."""
+"""The audit of a partition's log by its batch headers: gaps, duplicate batches, timestamps that go back."""
 
 from __future__ import annotations
 

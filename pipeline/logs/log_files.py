@@ -25,10 +25,10 @@ from typing import NamedTuple
 from ...protocol.errors import BrokerError
 from ...protocol.records.batches import read_batch
 from ...protocol.records.headers_cy import seek
+from ...protocol.topic_partition import TopicPartition
 from ...storage.disk import checkpoints, paths
 from ...storage.disk.files import OsFile, OsFiles, OsMappedTable
 from ...storage.disk.open_files import OpenFiles
-from ...storage.disk.paths import TopicPartition
 from ...storage.index.offset_index import IndexDamagedError, OffsetIndex
 from ...storage.recovery.directory_verification import find_partitions
 from ...storage.recovery.recovery import ScanRules, scan
@@ -154,7 +154,7 @@ class SegmentIndex:
 
     def close(self) -> None:
         """Close the file."""
-        self._index.let_go()
+        self._index.release_file()
 
     def before_offset(self, offset: int) -> int:
         """Return the position of a batch before which all batches end below `offset`."""

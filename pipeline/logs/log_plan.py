@@ -146,7 +146,7 @@ def _damage(partition: PartitionFiles, stored: memoryview, position: int) -> Dam
         read_batch(stored, position)
     except BrokerError as fault:
         return DamagedLogError(*partition.name, None, f"byte {position}: {reason(fault)}")
-    return DamagedLogError(*partition.name, None, f"byte {position}: a batch that is not all there")
+    return DamagedLogError(*partition.name, None, f"byte {position}: an incomplete batch")
 
 
 # --- ends ---
@@ -161,8 +161,8 @@ def _first_offset(partition: PartitionFiles, options: PlanOptions) -> int:
         return found
     if options.when_none_is_younger is WhenNoneIsYounger.ERROR:
         raise OptionError(
-            f"{partition.name}: no record is as young as {bound.timestamp}; "
-            "startingOffsetsByTimestampStrategy=latest begins at the end then"
+            f"{partition.name}: no record has a timestamp of at least {bound.timestamp}; "
+            "set startingOffsetsByTimestampStrategy=latest to begin at the end of the log"
         )
     return partition.log_end_offset
 
@@ -187,7 +187,7 @@ def _offset_of(partition: PartitionFiles, bound: Bound, *, fails_on_data_loss: b
 
 
 def first_record_since(partition: PartitionFiles, timestamp_ms: int) -> int | None:
-    """Return the offset of the first record of `timestamp_ms` or later, None without one (or without time stamps, in
+    """Return the offset of the first record of `timestamp_ms` or later, None without one (or without timestamps, in
     v0).
 
     Raises DamagedLogError, OSError.

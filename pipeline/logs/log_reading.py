@@ -70,7 +70,9 @@ def _read_moved(log_range: LogRange, options: ReadOptions, attempts: int) -> Ite
     segments.
     """
     if attempts == 0:
-        raise PipelineError(f"{log_range.topic}-{log_range.partition}: its files change too fast to be read")
+        raise PipelineError(
+            f"{log_range.topic}-{log_range.partition}: its files were replaced again and again while they were read"
+        )
     place = PlanOptions(
         starting=Bounds(Bound(log_range.first_offset)),
         ending=Bounds(Bound(log_range.end_offset)),
@@ -188,7 +190,7 @@ class _Reader:
     def _damage(self, piece: memoryview, position: int) -> DamagedLogError:
         try:
             batch = read_batch(piece)
-            problem = "a batch that is not all there" if batch is None else repr(batch)
+            problem = "an incomplete batch" if batch is None else repr(batch)
         except BrokerError as fault:
             problem = reason(fault)
         place = f"{self._range.segment.path} at byte {position}"

@@ -12,15 +12,15 @@ from ...protocol.records import v2
 from ...protocol.records.batching_cy import GrowingBatch, RecordRows, TopicBatches
 from ...protocol.records.compression import Codec, compress_pieces
 from ...protocol.records.record import Buffer, TimestampType
+from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.arrow_columns import bytes_rows, fixed_rows, list_rows
 from ..columns.schemas import HEADERS
 from ..errors import PipelineError
-from ..kafka.offset_options import Partition
 
 BY_KEY = -1
 """The partition of a row that names none."""
 
-Built = tuple[Partition, Buffer]
+Built = tuple[AnyTopicPartition, Buffer]
 """A batch and its partition; the caller sets its offsets and producer."""
 
 
@@ -84,7 +84,7 @@ class BatchBuilder:
             try:
                 row = batches.fill(columns, row)
             except ValueError as fault:
-                raise PipelineError(f"a row for {topic}: {fault}") from fault
+                raise PipelineError(f"the row for {topic}: {fault}") from fault
             if row < columns.count and (batch := batches.take(batches.full_partition)):
                 yield (topic, batches.full_partition), self._built(batch)
 
@@ -111,7 +111,7 @@ def _check_partitions(topic: str, rows: pa.RecordBatch, count: int) -> None:
 
 
 def _record_rows(rows: pa.RecordBatch, now_ms: int) -> RecordRows:
-    """Return the columns of a record; missing ones are null, missing time stamps `now_ms`."""
+    """Return the columns of a record; missing ones are null, missing timestamps `now_ms`."""
     column = partial(_column, rows)
     millis = pc.fill_null(pc.divide(column("timestamp", pa.int64()), 1000), now_ms)
     partitions = pc.fill_null(column("partition", pa.int32()), BY_KEY)

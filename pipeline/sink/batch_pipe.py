@@ -14,15 +14,15 @@ from typing import Self
 from uuid import UUID
 
 from ...client.errors import ConnectionLostError
-from ...client.producer.batch import next_sequence
 from ...client.producer.raw_batch import produce_again
 from ...protocol.apis import ApiKey
 from ...protocol.errors import BrokerError, ErrorCode
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ...protocol.records import v2
 from ...protocol.records.record import Buffer
+from ...protocol.records.v2 import next_sequence
+from ...protocol.topic_partition import AnyTopicPartition
 from ..kafka.cluster_view import ClusterView
-from ..kafka.offset_options import Partition
 from ..kafka.wire import Wire, WireSettings
 
 NEWEST_WITH_RECORDS_LAST = 7
@@ -38,7 +38,7 @@ BYTES_UNDER_WAY = 4 << 20
 class BatchPipe:
     """A connection for transactional batches; a context manager that is unusable after an exception."""
 
-    def __init__(self, settings: WireSettings, place: Partition, transactional_id: str) -> None:
+    def __init__(self, settings: WireSettings, place: AnyTopicPartition, transactional_id: str) -> None:
         self._cluster = ClusterView(settings)
         self._place = place
         topic, partition = place

@@ -22,9 +22,9 @@ from ...client.wire.group_offsets import CommittedOffset
 from ...protocol.errors import BrokerError
 from ...protocol.records.record import Buffer
 from ...protocol.schema import NO_UUID
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError, RecreatedTopicError
 from ..kafka.clients import bootstrap_of, client_config
-from ..kafka.offset_options import Partition
 from ..kafka.wire import WireSettings
 from .batch_pipe import BatchPipe
 
@@ -44,7 +44,7 @@ class CopyTarget:
 
     settings: WireSettings
     group: str
-    place: Partition
+    place: AnyTopicPartition
     purpose: str
 
     @property

@@ -100,7 +100,9 @@ class KafkaSinkStreamWriter(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY)
         batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
         if query_id is None or batch_id is None:
-            raise PipelineError("this Spark does not tell its tasks the query and the micro-batch")
+            raise PipelineError(
+                "this version of Spark does not give its tasks the ids of the query and of the micro-batch"
+            )
         name = self._name or f"gregor-sink-{query_id}"
         task = SinkTask(name, int(batch_id), context.partitionId(), query_id)
         return write_rows(iterator, task, self._options)
@@ -142,9 +144,8 @@ def sink_options(schema: StructType, options: SourceOptions) -> SinkOptions:
         client={
             "client_id": wire.client_id,
             "request_timeout_ms": int(wire.request_timeout_s * 1000),
-            "security_protocol": "SSL" if wire.uses_tls else "PLAINTEXT",
+            "security": wire.security,
         },
-        ca_file=wire.ca_file if wire.uses_tls else None,
     )
 
 

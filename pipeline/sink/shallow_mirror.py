@@ -20,10 +20,11 @@ from pyarrow import parquet
 from ...client.mirroring.outgoing import Outgoing, TargetRules, renumbered
 from ...protocol.errors import BrokerError
 from ...protocol.records.batches import BatchView, iter_batches
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import DamagedLogError
 from ..kafka.cluster_view import ClusterView
 from ..kafka.fetching import FetchedPiece, FetchOptions, FetchRange, fetch_pieces
-from ..kafka.offset_options import EARLIEST, Partition
+from ..kafka.offset_options import EARLIEST
 from .exact_copy import CopyTarget, ExactCopy, copy_with_patience
 
 Run = tuple[int, int, int, int]
@@ -68,7 +69,7 @@ class MirrorWork:
 class MirrorReceipt:
     """The result of a task: the batches that this run copied, its first offset, and the number of rebuilt batches."""
 
-    place: Partition
+    place: AnyTopicPartition
     records: int
     size_bytes: int
     began_at: int
@@ -169,7 +170,7 @@ def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) ->
     return runs
 
 
-def write_offsets(root: Path, place: Partition, runs: Sequence[Run]) -> None:
+def write_offsets(root: Path, place: AnyTopicPartition, runs: Sequence[Run]) -> None:
     """Write a file of the table, named by its first offset, so that a repeated write replaces the same file."""
     if not runs:
         return

@@ -15,7 +15,6 @@ better; a task whose micro-batch was written with another number of rows fails r
 from __future__ import annotations
 
 import json
-import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,8 +32,8 @@ from ...protocol.records import v2
 from ...protocol.records.batches import iter_batches
 from ...protocol.records.compression import Codec
 from ...protocol.records.record import Buffer
+from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
-from ..kafka.offset_options import Partition
 from .batch_building import BatchBuilder, Built
 
 DELIVERIES_AHEAD = 64
@@ -43,10 +42,7 @@ DELIVERIES_AHEAD = 64
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a sink. With `topic` None the rows name it; `producer` and `client` are keys of our client.
-
-    `ca_file` is a PEM file of the trusted certificates for TLS.
-    """
+    """The options of a sink. With `topic` None the rows name it; `producer` and `client` are keys of our client."""
 
     bootstrap: str
     topic: str | None
@@ -56,13 +52,6 @@ class SinkOptions:
     is_raw: bool
     producer: dict[str, Any]
     client: dict[str, Any]
-    ca_file: str | None = None
-
-    def reach(self) -> dict[str, Any]:
-        """Return `client` with the settings that cannot be sent from the driver to a task."""
-        if self.ca_file is None:
-            return self.client
-        return {**self.client, "ssl_context": ssl.create_default_context(cafile=self.ca_file)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +75,7 @@ class SinkReceipt(WriterCommitMessage):
 
     rows: int = 0
     was_repeated: bool = False
-    offsets: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    offsets: dict[AnyTopicPartition, tuple[int, int]] = field(default_factory=dict)
     name: str = ""
 
 
@@ -104,7 +93,7 @@ def write_rows(rows: Iterator[pa.RecordBatch], task: SinkTask, options: SinkOpti
 
 async def forget_sink(options: SinkOptions, names: list[str]) -> None:
     """Delete the groups of tasks whose sink will not be written to again. Raises BrokerError, ClientError."""
-    async with Admin(options.bootstrap, **options.reach()) as admin:
+    async with Admin(options.bootstrap, **options.client) as admin:
         await admin.delete_groups(names)
 
 
@@ -115,17 +104,17 @@ class _Writer:
         self._task = task
         self._options = options
         self._receipt = SinkReceipt(name=task.name)
-        self._under_way: list[tuple[Partition, int, Delivery]] = []
+        self._under_way: list[tuple[AnyTopicPartition, int, Delivery]] = []
         self._partition_counts: dict[str, int] = {}
-        self._anchor: Partition | None = None
+        self._anchor: AnyTopicPartition | None = None
 
     async def write(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> SinkReceipt:
         options = self._options
         if not options.is_exactly_once:
-            async with Producer(options.bootstrap, **options.producer, **options.reach()) as producer:
+            async with Producer(options.bootstrap, **options.producer, **options.client) as producer:
                 await self._write_all(producer, first, rest)
             return self._receipt
-        identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.reach()}
+        identity: dict[str, Any] = {"transactional_id": self._task.name, **options.producer, **options.client}
         async with Producer(options.bootstrap, **identity) as producer:
             # Only now has an earlier owner of this transactional id either committed or lost its transaction.
             if await self._was_written(first, rest):
@@ -137,7 +126,7 @@ class _Writer:
 
     async def _was_written(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> bool:
         """Return whether this micro-batch is in the topics already. Raises PipelineError if another one is."""
-        async with Admin(self._options.bootstrap, **self._options.reach()) as admin:
+        async with Admin(self._options.bootstrap, **self._options.client) as admin:
             committed = await admin.committed_offsets(self._task.name)
         if not committed:
             return False
@@ -155,7 +144,7 @@ class _Writer:
         self._receipt.was_repeated = True
         return True
 
-    def _progress(self) -> dict[Partition, CommittedOffset]:
+    def _progress(self) -> dict[AnyTopicPartition, CommittedOffset]:
         assert self._anchor is not None
         return {self._anchor: CommittedOffset(self._task.batch_id + 1, self._description(self._receipt.rows))}
 
@@ -194,7 +183,7 @@ class _Writer:
             if topic not in self._partition_counts:
                 self._partition_counts[topic] = len(await producer.partitions_for(topic))
 
-    async def _send(self, producer: Producer, place: Partition, batch: Buffer) -> None:
+    async def _send(self, producer: Producer, place: AnyTopicPartition, batch: Buffer) -> None:
         (count,) = v2.UINT32.unpack_from(batch, v2.RECORD_COUNT_AT)
         self._anchor = self._anchor or place
         self._under_way.append((place, count, await producer.send_batch(*place, batch)))

@@ -10,12 +10,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from ...protocol.topic_partition import AnyTopicPartition
 from ..archive.log_rounds import find_partitions
 from ..archive.range_rows import FetchedRange, LoggedRange
 from ..archive.reading import ArchivedPartition
 from ..kafka.cluster_view import ClusterView
 from ..kafka.fetching import FetchOptions, FetchRange
-from ..kafka.offset_options import Bound, Bounds, Partition, WhenNoneIsYounger, ending_bounds, starting_bounds
+from ..kafka.offset_options import Bound, Bounds, WhenNoneIsYounger, ending_bounds, starting_bounds
 from ..kafka.read_plan import ReadPlan
 from ..kafka.topic_choice import partitions_of, resolve_end, resolve_start
 from ..logs.log_plan import PlanOptions, plan
@@ -55,7 +56,7 @@ class ArchivedRecords:
                 yield from table.select(["key", "value", "offset"]).to_batches()
 
 
-def contents_of(work: tuple[Partition, Sequence[Records]]) -> Contents:
+def contents_of(work: tuple[AnyTopicPartition, Sequence[Records]]) -> Contents:
     """Read a partition, in a task. Raises PipelineError."""
     place, sources = work
     hashes, placed, count = [], 0, 0
@@ -68,7 +69,7 @@ def contents_of(work: tuple[Partition, Sequence[Records]]) -> Contents:
     return Contents(count, total, placed % MODULUS, count - unique)
 
 
-def fetched_records(read: ReadPlan) -> dict[Partition, list[Records]]:
+def fetched_records(read: ReadPlan) -> dict[AnyTopicPartition, list[Records]]:
     """Return the readers of brokers' records of the topics in the options. Raises PipelineError."""
     with ClusterView(read.settings) as cluster:
         places = partitions_of(read.choice.find(cluster))
@@ -83,9 +84,9 @@ def fetched_records(read: ReadPlan) -> dict[Partition, list[Records]]:
     }
 
 
-def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Partition, list[Records]]:
+def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[AnyTopicPartition, list[Records]]:
     """Return the readers of log directories' records. Raises PipelineError."""
-    found: dict[Partition, list[Records]] = {}
+    found: dict[AnyTopicPartition, list[Records]] = {}
     for partition in find_partitions(directories, globs):
         options = PlanOptions(
             starting=Bounds(Bound(partition.log_start_offset)),
@@ -99,6 +100,6 @@ def logged_records(directories: Sequence[str], globs: Sequence[str]) -> dict[Par
     return found
 
 
-def archived_records(partitions: Iterable[ArchivedPartition]) -> dict[Partition, list[Records]]:
+def archived_records(partitions: Iterable[ArchivedPartition]) -> dict[AnyTopicPartition, list[Records]]:
     """Return the readers of an archive's records."""
     return {(each.topic, each.partition): [ArchivedRecords(each)] for each in partitions}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+
+from ...protocol.topic_partition import AnyTopicPartition
 
 if TYPE_CHECKING:
     from .batch_statistics import BatchStatistics, CompressionReplay, Latencies
 
-Place: TypeAlias = tuple[str, int]
 """A topic and a partition."""
 
 
@@ -16,6 +17,6 @@ Place: TypeAlias = tuple[str, int]
 class TopicStatistics:
     """The results of the passes, by (topic, partition)."""
 
-    batches: dict[Place, BatchStatistics]
-    compression: dict[Place, CompressionReplay] = field(default_factory=dict)
-    latencies: dict[Place, Latencies] = field(default_factory=dict)
+    batches: dict[AnyTopicPartition, BatchStatistics]
+    compression: dict[AnyTopicPartition, CompressionReplay] = field(default_factory=dict)
+    latencies: dict[AnyTopicPartition, Latencies] = field(default_factory=dict)

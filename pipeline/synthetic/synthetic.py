@@ -33,7 +33,7 @@ class Recipe:
     Keys are `key-0` to `key-(keys - 1)`; key n is drawn in proportion to (n + 1) ** -key_skew, so 0 is a uniform
     distribution and 1 is Zipf's law. A record with a key is in the partition that Kafka's Java producer chooses;
     without keys all partitions get the same number. The share `repetitive` of each value is text that compresses to
-    almost nothing. Time stamps begin at `first_timestamp_ms` and advance by `interval_ms`.
+    almost nothing. Timestamps begin at `first_timestamp_ms` and advance by `interval_ms`.
     """
 
     seed: int

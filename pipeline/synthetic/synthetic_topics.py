@@ -50,7 +50,7 @@ def produce_partition(work: PartitionWork) -> PartitionReceipt:
     if found > wanted or (found % work.recipe.batch_records and found != wanted):
         raise PipelineError(
             f"{work.topic}-{work.partition} ends at offset {found}, where no batch of this recipe does: "
-            "the topic is of another recipe, or somebody else writes to it"
+            "the topic is of another recipe, or another client writes to it"
         )
     run_client(f"{work.topic}-{work.partition}", _append, work, found, wanted)
     return PartitionReceipt(work.partition, found, wanted - found)

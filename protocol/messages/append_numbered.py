@@ -4,6 +4,8 @@ Not one of Kafka's APIs (see `GregorApiKey`). For each partition the broker leav
 already and appends the others as they are, gaps included, with its own leader epoch; an empty log begins where the
 first of them does. `log_end_offset` says how far the log goes now, also with an error. Control batches and batches of
 transactions are refused (INVALID_RECORD), as are offsets that overlap what is there (OFFSET_OUT_OF_RANGE).
+`tag_runs` are the source's tags (`records/tag_runs.py`): the broker keeps the receipt times, and computes
+the other tags itself.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from ..schema import (
+    IGNORABLE,
     MINUS_ONE_ON_ERROR,
+    Bytes,
     ErrorCodeNumber,
     Int32,
     Int64,
@@ -20,13 +24,16 @@ from ..schema import (
     Records,
     String,
     Struct,
+    Tag,
     TopicName,
+    Versions,
 )
 
 
 class AppendNumberedPartition(Struct):
     index: PartitionIndex = 0
     records: Records | None = None
+    tag_runs: Annotated[Bytes | None, Versions("0+"), Tag(0), IGNORABLE] = None
 
 
 class AppendNumberedTopic(Struct):

@@ -148,9 +148,38 @@ class BrokerRegistrationChangeRecord(Message, versions="0-2", flexible="0+"):
     log_dirs: Annotated[list[Uuid], Versions("2+"), Tag(2)] = []
 
 
+class AccessControlEntryRecord(Message, versions="0", flexible="0+"):
+    id: Uuid = NO_UUID
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    pattern_type: Int8 = 0
+    principal: String = ""
+    host: String = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class RemoveAccessControlEntryRecord(Message, versions="0", flexible="0+"):
+    id: Uuid = NO_UUID
+
+
 class RemoveUserScramCredentialRecord(Message, versions="0", flexible="0+"):
     name: String = ""
     mechanism: Int8 = 0
+
+
+class DelegationTokenRecord(Message, versions="0", flexible="0+"):
+    owner: String = ""
+    requester: String = ""
+    renewers: list[String] = []
+    issue_timestamp: Int64 = 0
+    max_timestamp: Int64 = 0
+    expiration_timestamp: Int64 = 0
+    token_id: String = ""
+
+
+class RemoveDelegationTokenRecord(Message, versions="0", flexible="0+"):
+    token_id: String = ""
 
 
 RECORD_TYPES: Final[dict[int, type[Message]]] = {
@@ -161,11 +190,15 @@ RECORD_TYPES: Final[dict[int, type[Message]]] = {
     4: ConfigRecord,
     5: PartitionChangeRecord,
     9: RemoveTopicRecord,
+    10: DelegationTokenRecord,
     11: UserScramCredentialRecord,
     12: FeatureLevelRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
     17: BrokerRegistrationChangeRecord,
+    18: AccessControlEntryRecord,
+    19: RemoveAccessControlEntryRecord,
     22: RemoveUserScramCredentialRecord,
+    26: RemoveDelegationTokenRecord,
 }
 """The class of each record by its type."""

@@ -5,7 +5,9 @@ Not one of Kafka's APIs (see `GregorApiKey`); for what the fields mean see the b
 
 from __future__ import annotations
 
-from ..schema import ErrorCodeNumber, Int16, Int32, Int64, Message, String, Struct
+from typing import Annotated
+
+from ..schema import IGNORABLE, ErrorCodeNumber, Int16, Int32, Int64, Message, String, Struct, Tag, Versions
 
 
 class DescribeClientsRequest(Message, versions="0", flexible="0+"):
@@ -22,6 +24,7 @@ class ConversionWork(Struct):
     record_count: Int64 = 0
     stored_bytes: Int64 = 0
     cpu_micros: Int64 = 0
+    temporary_bytes: Annotated[Int64, Versions("0+"), Tag(0), IGNORABLE] = 0
 
 
 class DescribedClient(Struct):
@@ -36,6 +39,7 @@ class DescribedClient(Struct):
     up_conversion: ConversionWork = ConversionWork()
     refused_down_conversions: Int64 = 0
     api_versions: list[UsedApiVersion] = []
+    refused_zstd: Annotated[Int64, Versions("0+"), Tag(0), IGNORABLE] = 0
 
 
 class DescribeClientsResponse(Message, versions="0", flexible="0+"):

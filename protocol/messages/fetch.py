@@ -10,7 +10,9 @@
 
 `gregor_as_stored` is not Kafka's: a Gregor broker then brings v0 and v1 batches into no newer format, as Kafka never
 does. With `gregor_with_tags` it tells the enriched tags of the batches too, in `gregor_batch_tags` of each partition
-(`records/tagged_batches.py`). Other brokers skip these tags, and clients that do not ask get no byte more.
+(`records/tagged_batches.py`). With `gregor_with_tag_runs` followers and mirrors get what the index has, to keep it
+beside their copies (`records/tag_runs.py`). Other brokers skip these fields, and clients that do not ask get no byte
+more.
 
 On the wire `high_watermark` is -1 where a partition has failed. `aborted_transactions` is null for read_uncommitted.
 """
@@ -89,6 +91,7 @@ class FetchRequest(Message, versions="0-18", flexible="12+"):
     rack_id: Annotated[String, Versions("11+"), IGNORABLE] = ""
     gregor_as_stored: Annotated[Bool, Versions("12+"), Tag(18258), IGNORABLE] = False
     gregor_with_tags: Annotated[Bool, Versions("12+"), Tag(18259), IGNORABLE] = False
+    gregor_with_tag_runs: Annotated[Bool, Versions("12+"), Tag(18260), IGNORABLE] = False
 
 
 class EpochEndOffset(Struct):
@@ -124,6 +127,7 @@ class PartitionData(Struct):
     preferred_read_replica: Annotated[BrokerId, Versions("11+")] = -1
     records: RecordsPart | None = None
     gregor_batch_tags: Annotated[Bytes | None, Versions("12+"), Tag(18259), IGNORABLE] = None
+    gregor_tag_runs: Annotated[Bytes | None, Versions("12+"), Tag(18260), IGNORABLE] = None
 
 
 class FetchableTopicResponse(Struct):

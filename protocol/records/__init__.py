@@ -1,6 +1,6 @@
-"""Records as Kafka keeps them: batches of format v0, v1 and v2, their codecs, their checks on append, their offsets.
+"""Kafka's records: batches of formats v0, v1 and v2, compression codecs, validation, offsets and conversion.
 
-``batches`` reads any of them through one view; ``v0``, ``v1`` and ``v2`` say what each looks like and build it;
-``control`` has the broker's own markers, ``enriched`` the tagged message layout of a proposal of 2014;
-``validation`` is what a leader checks before it appends; ``offsets`` patches a log's offsets into what was produced.
+``batches`` reads all formats through one view; ``v0``, ``v1`` and ``v2`` describe and build one format each;
+``control`` has transaction markers, ``enriched`` the tagged message layout of a proposal of 2014; ``validation`` has a
+leader's checks before an append; ``offsets`` patches offsets into produced batches.
 """

@@ -1,12 +1,12 @@
 """Batches of any format through one view of their header, and the records inside.
 
-Nothing is decoded that is not asked for. What Kafka calls a batch is, in formats v0 and v1, one message: a record of
-its own, or a wrapper around a compressed message set.
+Fields and records are decoded on request only. In formats v0 and v1, Kafka's batch is one message: a single record, or
+a wrapper around a compressed message set.
 
-**Whose offsets.** A log keeps wrappers as they were produced, so the offsets inside may be any. Where they are not what
-the format promises its readers (v0: absolute; v1: 0, 1, 2 ... from the wrapper's first), the append sets
-`v0.NUMBERED_BY_INDEX_FLAG` in the wrapper: its n records are wrapper offset - (n - 1) up to the wrapper's offset.
-Without that flag the inner offsets count, as in any log that Kafka wrote.
+**Inner offsets.** A log stores wrappers as they were produced, with any inner offsets. If the inner offsets are not
+those that the format defines (v0: absolute; v1: 0, 1, 2 ... from the wrapper's first), the append sets
+`v0.NUMBERED_BY_INDEX_FLAG` in the wrapper: its n records have the offsets from wrapper offset - (n - 1) to the
+wrapper's offset. Without this flag the inner offsets are valid, as in every log that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import BrokerError, ErrorCode
 from . import v0, v1, v2
 from .compression import DEFAULT_LIMIT_BYTES, Codec, codec_of, decompress
 from .record import NO_TIMESTAMP, Buffer, Header, Record, TimestampType
-from .varint import INT64_BYTES, read_varint
+from .varint import INT64_LAST_SHIFT, read_varint
 
 __all__ = [
     "BatchView",
@@ -32,23 +32,23 @@ __all__ = [
 ]
 
 LOG_OVERHEAD = v0.LOG_OVERHEAD
-"""Bytes of the offset and size fields with which batches of every format begin."""
+"""The size of the offset and size fields at the start of a batch of any format."""
 
 MAGIC_AT = 16
-"""Where every format has its magic byte."""
+"""The position of the magic byte in every format."""
 
 MIN_BATCH_SIZE = (v0.MIN_MESSAGE_SIZE, v1.MIN_MESSAGE_SIZE, v2.HEADER_SIZE - LOG_OVERHEAD)
-"""Least value of the size field by magic."""
+"""The least value of the size field, by magic."""
 MAX_BATCH_SIZE = 2**31 - 1
-"""Most that a batch can take in all: Kafka counts its bytes in an int32."""
+"""The largest size of a batch: Kafka stores the size in an int32."""
 
 
 class BatchView:
-    """The header of one batch at `position` of `buffer`; `size_bytes` is all of it, offset and size fields included.
+    """A view of the header of one batch at `position` of `buffer`; `size_bytes` includes the offset and size fields.
 
-    `last_offset` is the wire's truth for v0 and v1, base offset + delta for v2. `record_count` is None for a
-    compressed v0 or v1 set, whose records nobody has counted. Producer fields and `leader_epoch` are -1 before v2,
-    `max_timestamp` is -1 for v0. Making a view checks nothing beyond sizes: see `crc_is_valid`.
+    `last_offset` is the stored offset for v0 and v1, base offset + delta for v2. `record_count` is None for a
+    compressed v0 or v1 set, which has no count. Producer fields and `leader_epoch` are -1 before v2, `max_timestamp` is
+    -1 for v0. Only sizes are checked when a view is made: see `crc_is_valid`.
     """
 
     __slots__ = (
@@ -192,7 +192,7 @@ class BatchView:
         """Return the sequence of the last record, -1 without records; sequences wrap at 2**31 - 1 to 0."""
         if self.base_sequence == v2.NO_SEQUENCE:
             return v2.NO_SEQUENCE
-        return (self.base_sequence + self.last_offset - self.stored_offset) & 0x7FFFFFFF
+        return v2.next_sequence(self.base_sequence, self.last_offset - self.stored_offset)
 
     @property
     def is_numbered_by_index(self) -> bool:
@@ -309,7 +309,7 @@ def read_v2_record(
         end = position + size
         if size < 0 or end > len(body):
             raise invalid_record(f"Invalid record size: {size} bytes, but {len(body) - position} remain")
-        timestamp_delta, position = read_varint(body, position + 1, max_bytes=INT64_BYTES)
+        timestamp_delta, position = read_varint(body, position + 1, last_shift=INT64_LAST_SHIFT)
         offset_delta, position = read_varint(body, position)
         key, position = _read_nullable(body, position, end)
         value, position = _read_nullable(body, position, end)
@@ -325,7 +325,7 @@ def read_v2_record(
 def _read_nullable(body: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = read_varint(body, position)
     if size < 0:
-        # Kafka takes any negative length for a null, not only -1.
+        # Kafka reads any negative length as a null, not only -1.
         return None, position
     if size > end - position:
         raise invalid_record("Found invalid record structure")
@@ -388,7 +388,7 @@ def inner_message_set(batch: BatchView, *, limit_bytes: int = DEFAULT_LIMIT_BYTE
 
 def _iter_inner_messages(batch: BatchView, limit_bytes: int) -> Iterator[Record]:
     inner_set = inner_message_set(batch, limit_bytes=limit_bytes)
-    # Two walks: a list of all messages would take ten times what they do.
+    # Two passes, since a list of all messages would take ten times their memory.
     count, last_inner_offset = 0, -1
     for message in iter_batches(inner_set):
         count, last_inner_offset = count + 1, message.stored_offset

@@ -4,8 +4,9 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from .crc_cy cimport crc32c_between as crc32c_of
-from .message_bytes cimport copy_bytes, put_uint32, put_v2_head, put_varint, varint_size
+from .message_bytes cimport copy_bytes, put_uint32, put_v2_head
 from .murmur2_cy cimport murmur2
+from .varint cimport put_varint, varint_size
 
 cdef Py_ssize_t V2_HEADER_SIZE, LEADER_EPOCH_AT, CRC_AT, ATTRIBUTES_AT, LEAST_CAPACITY, MAX_BATCH_BYTES
 cdef uint32_t POSITIVE

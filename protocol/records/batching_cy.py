@@ -1,7 +1,7 @@
-"""Columns in, batches of format v2 out, no object per record: the way back of ``columns_cy``.
+"""Building batches of format v2 from columns, without an object per record: the inverse of ``columns_cy``.
 
-Columns are in Arrow's own layout. Ordinary Python that is also compiled, as ``kernel_cy`` is: ``batching_cy.pxd`` gives
-the C types. Ends of byte strings come from elsewhere, so they are checked here, by hand, before anything is read.
+Columns have Arrow's layout. This is ordinary Python that is also compiled, like ``kernel_cy``: ``batching_cy.pxd`` has
+the C types. The ends of byte strings are input and are checked explicitly before any read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import copy_bytes, crc32c_of, put_uint32, put_v2_head, put_varint, varint_size
+    from .message_bytes import copy_bytes, crc32c_of, put_uint32, put_v2_head
     from .murmur2_cy import murmur2
+    from .varint import put_varint, varint_size
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 V2_HEADER_SIZE = 61
 LEADER_EPOCH_AT = 12
@@ -28,10 +29,10 @@ POSITIVE = 0x7FFFFFFF
 
 
 class BytesRows:
-    """Byte strings, or lists, that may be null, as Arrow lays them out.
+    """Nullable byte strings, or lists, in Arrow's layout.
 
-    String n lies in `data` from `ends[n]` to `ends[n + 1]` (int32); list n has these elements. It is null if bit
-    `first_bit` + n of `valid` is 0; with an empty `valid` none is.
+    String n is `data` from `ends[n]` to `ends[n + 1]` (int32); list n has these elements. Entry n is null if bit
+    `first_bit` + n of `valid` is 0; with an empty `valid` no entry is null.
     """
 
     def __init__(self, ends: memoryview, data: memoryview, valid: memoryview, first_bit: int) -> None:
@@ -44,7 +45,7 @@ class BytesRows:
         self.has_nulls = len(valid) > 0
 
     def size_at(self, row: int, limit: int) -> int:
-        """Bytes of string `row`, or elements of a list; -1 for a null. Raises ValueError if it goes beyond `limit`."""
+        """Return the size of string `row`, or of a list; -1 for a null. Raises ValueError if it ends beyond `limit`."""
         if self.has_nulls:
             bit = self.first_bit + row
             if not self.valid[bit >> 3] >> (bit & 7) & 1:
@@ -57,10 +58,10 @@ class BytesRows:
 
 
 class RecordRows:
-    """Columns of records that go to one topic.
+    """Columns of records for one topic.
 
-    `timestamps` (int64, milliseconds) and `partitions` (int32, negative: by the key) have an entry a row. Of headers,
-    `header_lists` says which elements of `header_keys` and `header_values` a row has.
+    `timestamps` (int64, milliseconds) and `partitions` (int32, negative: by the key) have an entry for each row.
+    `header_lists` has the range of a row's elements in `header_keys` and `header_values`.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class RecordRows:
             raise ValueError("columns of different lengths")
 
     def header_size(self, row: int) -> int:
-        """How many headers a row has."""
+        """Return the number of headers of a row."""
         return max(self.header_lists.size_at(row, self.header_count), 0)
 
 
 class GrowingBatch:
-    """Records of one partition that will be a batch; `out` has them behind room for a header, `size_bytes` in all."""
+    """A batch under construction; `out` has room for a header and then the records, `size_bytes` in total."""
 
     def __init__(self, capacity: int) -> None:
         self.out = memoryview(bytearray(max(capacity, LEAST_CAPACITY)))
@@ -107,7 +108,7 @@ class GrowingBatch:
         self.max_timestamp = 0
 
     def uncompressed(self) -> memoryview:
-        """The batch's bytes, without a codec or a producer, its records numbered from 0 on."""
+        """Return the batch's bytes, uncompressed, without a producer, with offsets from 0 on."""
         put_v2_head(
             self._target(),
             0,
@@ -123,11 +124,11 @@ class GrowingBatch:
         return memoryview(self.out)[: self.size_bytes]
 
     def body(self) -> memoryview:
-        """The bytes of the records alone."""
+        """Return the bytes of the records without the header."""
         return memoryview(self.out)[V2_HEADER_SIZE : self.size_bytes]
 
     def append(self, rows: RecordRows, row: int, limit_bytes: int) -> bool:
-        """Add a row's record, unless the batch has any and would have more than `limit_bytes` with it."""
+        """Add a row's record, unless the batch is not empty and would exceed `limit_bytes`."""
         timestamp = rows.timestamps[row]
         if self.record_count == 0:
             self.base_timestamp = self.max_timestamp = timestamp
@@ -164,10 +165,10 @@ class GrowingBatch:
 
 
 class TopicBatches:
-    """The batches of one topic's partitions that are growing, in `growing` (None where there are no records).
+    """The batches under construction of one topic's partitions, in `growing` (None for a partition without records).
 
-    A row without a partition goes where Kafka's producers put its key; without a key, to `keyless_partition` for as
-    long as a batch lasts, then to the next.
+    A row without a partition gets the partition that Kafka's producers choose for its key; without a key, it goes to
+    `keyless_partition`, which changes with each batch.
     """
 
     def __init__(self, partition_count: int, keyless_partition: int, limit_bytes: int) -> None:
@@ -178,9 +179,9 @@ class TopicBatches:
         self.full_partition = -1
 
     def fill(self, rows: RecordRows, row: int) -> int:
-        """Take rows from `row` on; the first one not taken, as the batch of `full_partition` has no room for it.
+        """Add rows from `row` on; return the first row not added because the batch of `full_partition` is full.
 
-        To go on, take that batch away. Raises ValueError for a partition that there is not, and what is no column.
+        To continue, `take` that batch. Raises ValueError for a partition that does not exist and for malformed columns.
         """
         while row < rows.count:
             partition = rows.partitions[row]
@@ -202,7 +203,7 @@ class TopicBatches:
         return row
 
     def take(self, partition: int) -> GrowingBatch | None:
-        """The batch of a partition, which begins with none then."""
+        """Return and remove the batch of a partition."""
         batch = self.growing[partition]
         self.growing[partition] = None
         return batch
@@ -213,7 +214,7 @@ class TopicBatches:
 
 
 def _body_size(rows: RecordRows, row: int, timestamp_delta: int, offset_delta: int) -> int:
-    """Bytes of a record behind its own size. Raises ValueError for a header without a key."""
+    """Return the size of a record without its length field. Raises ValueError for a header without a key."""
     count = rows.header_size(row)
     size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta) + varint_size(count)
     size += _string_size(rows.keys.size_at(row, len(rows.keys.data)))
@@ -235,7 +236,7 @@ def _string_size(size: int) -> int:
 
 
 def _put_string(out: memoryview, position: int, strings: BytesRows, row: int, size: int) -> int:
-    """Write a byte string of a known size with its size before it; the position after it."""
+    """Write a byte string of a known size after its size; return the position after it."""
     position = put_varint(out, position, size)
     if size <= 0:
         return position

@@ -1,11 +1,16 @@
 # C types for client_records_cy.py; see there. Lengths are checked in the source, so that no access can be out of bounds.
 cimport cython
 
-cdef int TABLE_SIZE
+from .varint cimport put_varint, varint_at
+
+cdef int TABLE_SIZE, INT32_LAST_SHIFT, INT64_LAST_SHIFT
 cdef list _VARINTS
 cdef bytes _ATTRIBUTES
 cdef bytes _NULL
 cdef bytes _NO_HEADERS
+
+@cython.locals(out=bytearray, size_bytes=cython.Py_ssize_t)
+cpdef bytes encode_varint(long long value)
 
 cdef bytes _varint(long long value)
 
@@ -14,8 +19,8 @@ cpdef bytes encode_record(long long timestamp_delta, long long offset_delta, byt
 
 cdef bytes _encode_headers(headers)
 
-@cython.locals(value=cython.ulonglong, shift=cython.int, byte=cython.ulonglong)
-cpdef (long long, Py_ssize_t) read_number(bytes body, Py_ssize_t position, Py_ssize_t end) except *
+@cython.locals(value=cython.longlong, after=cython.Py_ssize_t)
+cpdef (long long, Py_ssize_t) read_number(bytes body, Py_ssize_t position, Py_ssize_t end, int last_shift) except *
 
 @cython.locals(
     records=list,

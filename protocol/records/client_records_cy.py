@@ -1,7 +1,7 @@
-"""Records of format v2 as a client writes and reads them, one Python object each: the hot loops of `client/`.
+"""Encoding and decoding of v2 records as Python objects: the hot loops of `client/`.
 
-A broker never needs these: it checks and converts batches without making objects (`walk_cy.py`, `kernel_cy.py`). This
-file is plain Python; `client_records_cy.pxd` beside it gives its variables C types for whoever compiles it.
+The broker does not use these functions: it checks and converts batches without objects (`walk_cy.py`, `kernel_cy.py`).
+This file is plain Python; `client_records_cy.pxd` has the C types of its variables for the compiler.
 """
 
 from __future__ import annotations
@@ -9,25 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+try:
+    import cython
+except ImportError:
+    from . import cython_stand_in as cython
+
 from .record import Header
 
+if not cython.compiled:
+    from .varint import put_varint, varint_at
+
+INT32_LAST_SHIFT = 28
+INT64_LAST_SHIFT = 63
 TABLE_SIZE = 8192
-"""Zig-zag integers from 0 up to here are looked up and not computed."""
+"""Zig-zag integers below this value are looked up in a table."""
 
 
 class TruncatedRecordError(ValueError):
-    """A record's fields do not fit into it."""
+    """A record whose fields exceed its length."""
 
 
 def encode_varint(value: int) -> bytes:
-    """One zig-zag variable-length integer, of 64 bits at most."""
-    unsigned = (value << 1) ^ (value >> 63)
-    out = []
-    while unsigned > 0x7F:
-        out.append((unsigned & 0x7F) | 0x80)
-        unsigned >>= 7
-    out.append(unsigned)
-    return bytes(out)
+    """Encode a zig-zag variable-length integer of at most 64 bits."""
+    out = bytearray(10)
+    size_bytes = put_varint(out, 0, value)
+    return bytes(out[:size_bytes])
 
 
 _ATTRIBUTES = b"\x00"
@@ -47,7 +53,7 @@ def encode_record(
     value: bytes | None,
     headers: Sequence[tuple[str | bytes, bytes | None]],
 ) -> bytes:
-    """One record as it stands in a batch, its length first. Deltas are against the batch's base."""
+    """Encode one record of a batch, beginning with its length. Deltas are relative to the batch's base."""
     when = _varint(timestamp_delta)
     place = _varint(offset_delta)
     key_size = value_size = _NULL
@@ -73,18 +79,15 @@ def _encode_headers(headers: Sequence[tuple[str | bytes, bytes | None]]) -> byte
     return b"".join(parts)
 
 
-def read_number(body: bytes, position: int, end: int) -> tuple[int, int]:
-    """The zig-zag integer at `position` (10 bytes at most) and the position after it. Raises TruncatedRecordError."""
-    value = 0
-    shift = 0
-    while position < end and shift < 70:
-        byte = body[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-    raise TruncatedRecordError("a number that does not end")
+def read_number(body: bytes, position: int, end: int, last_shift: int) -> tuple[int, int]:
+    """Return the zig-zag integer at `position` and the position after it; see `varint.varint_at`.
+
+    Raises TruncatedRecordError.
+    """
+    value, after = varint_at(body, position, end, last_shift)
+    if after < 0:
+        raise TruncatedRecordError("an integer of more bytes than remain")
+    return value, after
 
 
 def decode_records(
@@ -100,40 +103,40 @@ def decode_records(
     timestamp_type: object,
     leader_epoch: int,
 ) -> list[Any]:
-    """The `count` records in `body` from offset `from_offset` on, as `record_class` (of the consumer's nine fields).
+    """Decode `count` records in `body` from offset `from_offset` on as `record_class` (the consumer's nine fields).
 
-    `append_time` takes the place of all time stamps if it is given. Raises TruncatedRecordError for malformed bytes.
+    `append_time`, if given, replaces all timestamps. Raises TruncatedRecordError for malformed bytes.
     """
     records = []
     new = tuple.__new__
     limit = len(body)
     position = 0
     for _ in range(count):
-        size, position = read_number(body, position, limit)
+        size, position = read_number(body, position, limit, INT32_LAST_SHIFT)
         end = position + size
         if size < 0 or end > limit:
             raise TruncatedRecordError(f"a record of {size} bytes in {limit - position}")
-        timestamp_delta, position = read_number(body, position + 1, end)
-        offset_delta, position = read_number(body, position, end)
+        timestamp_delta, position = read_number(body, position + 1, end, INT64_LAST_SHIFT)
+        offset_delta, position = read_number(body, position, end, INT32_LAST_SHIFT)
         offset = base_offset + offset_delta
         if offset < from_offset:
             position = end
             continue
         key = None
-        size, position = read_number(body, position, end)
+        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a key of {size} bytes in {end - position}")
             key = body[position : position + size]
             position += size
         value = None
-        size, position = read_number(body, position, end)
+        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a value of {size} bytes in {end - position}")
             value = body[position : position + size]
             position += size
-        size, position = read_number(body, position, end)
+        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
         headers = _decode_headers(body, position, end, size) if size else ()
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         records.append(
@@ -148,13 +151,13 @@ def _decode_headers(body: bytes, position: int, end: int, count: int) -> tuple[H
         raise TruncatedRecordError(f"{count} headers in {end - position} bytes")
     headers = []
     for _ in range(count):
-        size, position = read_number(body, position, end)
+        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
         if not 0 <= size <= end - position:
             raise TruncatedRecordError(f"a header key of {size} bytes in {end - position}")
         name = body[position : position + size]
         position += size
         value = None
-        size, position = read_number(body, position, end)
+        size, position = read_number(body, position, end, INT32_LAST_SHIFT)
         if size >= 0:
             if size > end - position:
                 raise TruncatedRecordError(f"a header value of {size} bytes in {end - position}")

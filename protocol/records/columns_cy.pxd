@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 
 from .crc_cy cimport crc32_between as crc32_of, crc32c_between as crc32c_of
 from .message_bytes cimport batch_size_at, copy_bytes, int16_at, int32_at, int64_at
+from .varint cimport varint_at
 
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, CORRUPT, BAD_TIMESTAMP
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT
@@ -73,7 +74,7 @@ cdef class RecordColumns:
                    value_length=int64_t, value_at=Py_ssize_t)
     cdef bint _add_message(self, const unsigned char *data, Py_ssize_t position, Py_ssize_t size, int64_t offset,
                            int64_t append_time, bint has_append_time) noexcept nogil
-    @cython.locals(unsigned=uint64_t, shift=int, byte=uint64_t)
+    @cython.locals(value=int64_t)
     cdef int64_t _varint(self, const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
                          int last_shift) noexcept nogil
     cdef void _skip(self, int64_t length, Py_ssize_t end) noexcept nogil

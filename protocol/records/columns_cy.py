@@ -1,8 +1,8 @@
-"""Stored batches in, columns out, no object per record: what Arrow needs of a record's fields, in Arrow's own layout.
+"""Converting stored batches to columns in Arrow's layout, without an object per record.
 
-Ordinary Python that is also compiled, as ``kernel_cy`` is: ``columns_cy.pxd`` gives the C types. Inside, `data` is a
-bounds-free pointer when compiled, so every length that comes from it is checked here, by hand, before it is used, and
-every column has room for what the batch at hand can give: a record takes seven bytes at least, a header two.
+This is ordinary Python that is also compiled, like ``kernel_cy``: ``columns_cy.pxd`` has the C types. In the compiled
+module `data` is a pointer without bounds checks, so each length read from it is checked explicitly before its use, and
+each column has room for the largest result of the current batch: a record has at least seven bytes, a header two.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from .kernel_cy import Stop
 
 if not cython.compiled:
     from .message_bytes import batch_size_at, copy_bytes, crc32_of, crc32c_of, int16_at, int32_at, int64_at
+    from .varint import varint_at
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 AT_END = int(Stop.AT_END)
 OUT_IS_FULL = int(Stop.OUT_IS_FULL)
@@ -31,16 +32,16 @@ INT64_LAST_SHIFT = 63
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 MIN_INT64 = ~MAX_INT64
 MAX_MILLIS = 9223372036854775
-"""The latest time stamp that fits into a column of microseconds."""
+"""The largest timestamp in milliseconds that a column of microseconds can hold."""
 UINT32_MAX = 0xFFFFFFFF
 V2_HEADER_SIZE = 61
 MALFORMED = -1
 
 
 class BytesColumn:
-    """Byte strings that may be null, as Arrow lays them out: where each ends, their bytes, and a bit for each that is.
+    """A column of nullable byte strings in Arrow's layout: ends, bytes, and validity bits.
 
-    `ends` is of int32 and has room for one more than there are strings; `valid` has a bit for each.
+    `ends` (int32) has room for one entry more than there are strings; `valid` has a bit for each string.
     """
 
     def __init__(self, ends: memoryview, data: memoryview, valid: memoryview) -> None:
@@ -53,7 +54,10 @@ class BytesColumn:
         ends[0] = 0
 
     def append(self, source: memoryview, position: int, length: int) -> None:
-        """Add `length` bytes of `source` from `position` on, or a null if `length` is negative. There must be room."""
+        """Append `length` bytes of `source` from `position` on, or a null if `length` is negative.
+
+        The caller ensures the room.
+        """
         bit = self.count & 7
         if bit == 0:
             self.valid[self.count >> 3] = 0
@@ -72,18 +76,19 @@ class BytesColumn:
 
 
 class RecordColumns:
-    """Columns of the records of one partition, filled batch by batch until one has no room.
+    """Columns of the records of one partition, filled batch by batch until a column is full.
 
-    `fixed` has six columns with room for as many rows as each other: offsets (int64), time stamps in microseconds
-    (int64), time stamp types, magics, codec ids (int32 each) and producer ids (int64). `byte_columns` are keys, values,
-    header keys and header values, each with room for `byte_capacity` bytes, or empty if these are not wanted;
+    `fixed` has six columns with room for equally many rows: offsets (int64), timestamps in microseconds
+    (int64), timestamp types, magics, codec ids (int32 each) and producer ids (int64). `byte_columns` are keys, values,
+    header keys and header values, each with room for `byte_capacity` bytes, or empty if not requested;
     `header_ends` and `header_valid` are the ends and the validity bits of the lists of headers.
 
-    Only records from `first_offset` up to but not with `end_offset` are taken, and only batches whose newest time stamp
-    is `least_timestamp` (milliseconds) or later: MIN_INT64 for all. After CORRUPT and BAD_TIMESTAMP they are of no use.
+    Only records from `first_offset` up to `end_offset` (exclusive) are added, and only batches whose largest timestamp
+    is at least `least_timestamp` (milliseconds; MIN_INT64 for all). After CORRUPT or BAD_TIMESTAMP the columns are
+    invalid.
 
-    Offsets are not covered by CRCs, so they must rise: a batch below `next_offset`, which is what follows the last one,
-    is CORRUPT, and with `is_exact` so is one that has no offset from `first_offset` up to `end_offset`.
+    Offsets are not covered by CRCs, so they must increase: a batch below `next_offset`, the offset after the last
+    batch, is CORRUPT, and with `is_exact` also a batch without an offset between `first_offset` and `end_offset`.
     """
 
     def __init__(
@@ -128,10 +133,10 @@ class RecordColumns:
         self.append_time = 0
 
     def fill(self, stored: memoryview, position: int, end: int) -> int:
-        """Take batches of `stored` from `position` up to `end`; the position of the first one not taken.
+        """Add the batches of `stored` from `position` up to `end`; return the position of the first batch not added.
 
-        `stop` says why it is not: AT_END, OUT_IS_FULL, NEEDS_CODEC (see `add_records`), CORRUPT (also a wrong CRC) or
-        BAD_TIMESTAMP. Control batches, and what is not wanted, are stepped over. Raises ValueError for bad positions.
+        `stop` has the reason: AT_END, OUT_IS_FULL, NEEDS_CODEC (see `add_records`), CORRUPT (also for a wrong CRC) or
+        BAD_TIMESTAMP. Control batches and batches out of range are skipped. Raises ValueError for bad positions.
         """
         if not 0 <= position <= end <= len(stored):
             raise ValueError(f"positions {position} to {end} are not in a buffer of {len(stored)} bytes")
@@ -143,9 +148,9 @@ class RecordColumns:
             return self._fill(data, position, end)
 
     def add_records(self, stored: memoryview, position: int, body: memoryview) -> bool:
-        """Take the records of the compressed v2 batch at `position`, which were inflated to `body`.
+        """Add the records of the compressed v2 batch at `position`, with the decompressed `body`.
 
-        False if they do not fit (`stop` is OUT_IS_FULL) or break the format (CORRUPT, BAD_TIMESTAMP).
+        Returns False if they do not fit (`stop` is OUT_IS_FULL) or break the format (CORRUPT, BAD_TIMESTAMP).
         """
         data = cython.address(stored[position]) if cython.compiled else stored[position:]
         if batch_size_at(data, 0, len(stored) - position) <= 0 or data[16] != 2:
@@ -170,10 +175,10 @@ class RecordColumns:
         has_append_time: bool,
         codec: int,
     ) -> bool:
-        """Take the messages of an inflated v0 or v1 set.
+        """Add the messages of a decompressed v0 or v1 set.
 
         Their offsets are `base_offset` plus the stored ones, or plus 0, 1, 2 ... if `is_numbered`. With
-        `has_append_time` all have the time stamp `append_time`. False as for `add_records`.
+        `has_append_time` all have the timestamp `append_time`. Returns False as `add_records` does.
         """
         if len(inner) == 0:
             self.stop = CORRUPT
@@ -214,7 +219,7 @@ class RecordColumns:
             position += size
 
     def _take_batch(self, data: memoryview, position: int, size: int) -> bool:
-        """Take or step over the v2 batch at `position`; False if that cannot be done here."""
+        """Add or skip the v2 batch at `position`; return False if `stop` was set."""
         attributes = int16_at(data, position + 21)
         count = int32_at(data, position + 57)
         delta = int32_at(data, position + 23)
@@ -243,7 +248,7 @@ class RecordColumns:
         return True
 
     def _step_over(self, last_offset: int) -> bool:
-        """Leave out a batch that has none of the wanted offsets; False if there must not be one."""
+        """Skip a batch that has no offset in range; return False if such a batch is CORRUPT."""
         if self.is_exact:
             self.stop = CORRUPT
             return False
@@ -254,7 +259,7 @@ class RecordColumns:
         return int32_at(data, position) & UINT32_MAX == crc
 
     def _open_v2(self, data: memoryview, position: int) -> None:
-        """Note what the header of the v2 batch at `position` says for all of its records."""
+        """Read the fields of the v2 header at `position` that apply to all of its records."""
         attributes = int16_at(data, position + 21)
         self.magic = 2
         self.codec = attributes & 0x07
@@ -265,7 +270,7 @@ class RecordColumns:
         self.producer_id = int64_at(data, position + 43)
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
-        """Whether `count` records that take `size_bytes` in their batch fit; if so the bytes are spoken for."""
+        """Return whether `count` records of `size_bytes` in total fit; if so, reserve the bytes."""
         if count > self.row_capacity - self.rows or size_bytes > self.bytes_left:
             self.stop = OUT_IS_FULL
             return False
@@ -273,7 +278,7 @@ class RecordColumns:
         return True
 
     def _add_records(self, data: memoryview, position: int, end: int, count: int) -> bool:
-        """Take `count` v2 records, which must fill the bytes from `position` to `end`."""
+        """Add `count` v2 records, which must fill the bytes from `position` to `end`."""
         for _ in range(count):
             size = self._varint(data, position, end, INT32_LAST_SHIFT)
             if self.cursor < 0 or size < 0 or size > end - self.cursor:
@@ -288,7 +293,7 @@ class RecordColumns:
         return True
 
     def _add_record(self, data: memoryview, position: int, end: int) -> bool:
-        """Take the v2 record whose fields lie from `position` (its attributes) to `end`."""
+        """Add the v2 record whose fields are from `position` (its attributes) to `end`."""
         timestamp_delta = self._varint(data, position + 1, end, INT64_LAST_SHIFT)
         offset_delta = self._varint(data, self.cursor, end, INT32_LAST_SHIFT)
         key_length = self._varint(data, self.cursor, end, INT32_LAST_SHIFT)
@@ -336,7 +341,7 @@ class RecordColumns:
         return True
 
     def _add_headers(self, data: memoryview, end: int, count: int) -> bool:
-        """Take the `count` headers at `cursor` for the row that was begun; no headers make a null, as Spark has it."""
+        """Add the `count` headers at `cursor` to the current row; no headers give a null, as in Spark."""
         row = self.rows - 1
         if row & 7 == 0:
             self.header_valid[row >> 3] = 0
@@ -367,13 +372,13 @@ class RecordColumns:
         return True
 
     def _take_message(self, data: memoryview, position: int, size: int) -> bool:
-        """Take or step over the v0 or v1 message at `position`; False if that cannot be done here."""
+        """Add or skip the v0 or v1 message at `position`; return False if `stop` was set."""
         offset = int64_at(data, position)
         if offset < self.next_offset or offset == MAX_INT64:
             self.stop = CORRUPT
             return False
         is_wrapper = data[position + 17] & 0x07 != 0
-        # A wrapper has the offset of its last message, and may begin below it.
+        # A wrapper has the offset of its last message; its first offset may be lower.
         if offset < self.first_offset or (offset >= self.end_offset and not is_wrapper):
             return self._step_over(offset)
         if self.checks_crc and not self._has_crc(data, position + 12, crc32_of(data, position + 16, position + size)):
@@ -394,7 +399,7 @@ class RecordColumns:
     def _add_message(
         self, data: memoryview, position: int, size: int, offset: int, append_time: int, has_append_time: bool
     ) -> bool:
-        """Take an uncompressed v0 or v1 message, for which there is room."""
+        """Add an uncompressed v0 or v1 message, for which there is room."""
         end = position + size
         self.magic = data[position + 16]
         self.producer_id = -1
@@ -432,28 +437,12 @@ class RecordColumns:
         return True
 
     def _varint(self, data: memoryview, position: int, end: int, last_shift: int) -> int:
-        """The zig-zag integer at `position`; `cursor` is then after it, or MALFORMED if it is cut off or too large."""
-        unsigned = 0
-        shift = 0
-        self.cursor = MALFORMED
-        if position < 0:
-            return 0
-        while position < end and shift <= last_shift:
-            byte = data[position]
-            position += 1
-            if shift == INT64_LAST_SHIFT and byte > 1:
-                return 0
-            unsigned |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if last_shift == INT32_LAST_SHIFT and unsigned >> 32:
-                    return 0
-                self.cursor = position
-                return (unsigned >> 1) ^ -(unsigned & 1)
-            shift += 7
-        return 0
+        """Return the zig-zag integer at `position`, and set `cursor` after it; below 0 if it is malformed."""
+        value, self.cursor = varint_at(data, position, end, last_shift)
+        return value
 
     def _skip(self, length: int, end: int) -> None:
-        """Move `cursor` behind a field of `length` bytes (negative: a null, which has none)."""
+        """Move `cursor` after a field of `length` bytes (negative: a null, which has no bytes)."""
         if self.cursor < 0 or length > end - self.cursor:
             self.cursor = MALFORMED
         elif length > 0:
@@ -461,7 +450,7 @@ class RecordColumns:
 
 
 def survey_messages(inner: memoryview) -> tuple[int, int]:
-    """How many whole messages an inflated v0 or v1 set has, and the stored offset of the last one (-1: none)."""
+    """Return the number of complete messages in a decompressed set, and the stored offset of the last (-1: none)."""
     count = 0
     last_offset = -1
     if len(inner) == 0:

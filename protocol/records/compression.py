@@ -1,7 +1,7 @@
-"""The codecs of record batches, with every quirk of framing that Kafka's clients have put on the wire.
+"""The compression codecs of record batches, with all variants of framing that Kafka's clients produce.
 
-Reading is a stream of pieces of bounded size, so that a small batch which inflates to gigabytes costs what is looked
-at, not what it claims. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, KIP-57 (lz4 framing), KIP-110 (zstd).
+Decompression gives pieces of bounded size, so that a small batch which inflates to gigabytes costs only the pieces that
+are read. Sources: Kafka `Lz4BlockInputStream`, `SnappyFactory`, KIP-57 (lz4 framing), KIP-110 (zstd).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ..errors import BrokerError, ErrorCode
 from .record import Buffer
 
 PIECE_BYTES = 128 * 1024
-"""Largest piece that a stream yields, raw snappy blocks apart (a block decompresses whole or not at all)."""
+"""The largest piece that a stream yields, except for raw snappy blocks (a block is decompressed whole)."""
 
 DEFAULT_LIMIT_BYTES = 64 * 1024 * 1024
-"""How far one batch may inflate unless the caller says otherwise. Kafka has no such limit."""
+"""The default limit of a decompressed batch. Kafka has no such limit."""
 
 FED_BYTES = 16 * 1024
-"""How much input a decompressor gets at a time. The libraries copy what they did not take, so with all of it each
-member or piece would cost as much as there is input left."""
+"""The input that a decompressor gets at a time. The libraries copy unconsumed input, so with all of the input each
+member or piece would cost a copy of the rest."""
 
 GZIP_WINDOW_BITS = 31
 GZIP_LEVEL = 6
-"""zlib's default, which Java takes too. isa-l is five times faster and a fifth larger: a converted batch would outgrow
-the batch it came from, and a down-converted answer (KIP-283) would be cut short each time."""
+"""zlib's default level, as in Java. isa-l is five times faster, but its output is a fifth larger: a converted batch
+would be larger than the stored one, and each down-converted answer (KIP-283) would be cut."""
 ZSTD_LEVEL = 3
 ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
-"""What the magic number of a frame to ignore ends with; it starts with 0x50 to 0x5f."""
+"""The last bytes of the magic number of a skippable frame; the first is 0x50 to 0x5f."""
 ZSTD_MAX_FRAME_HEADER = 18
 ZSTD_KEPT_WINDOW_BYTES = 1 << 21
-"""What the usual levels ask for; a decompressor that has seen a larger window is let go."""
+"""The largest window of the usual levels; a decompressor that has seen a larger window is not reused."""
 ZSTD_KEPT_DECOMPRESSORS = 8
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -53,7 +53,7 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 INT32 = Struct(">i")
 
 SNAPPY_MAX_RATIO = 22
-"""A copy element of 3 bytes yields at most 64; a block that promises more than that lies."""
+"""The largest ratio of a valid block: a copy element of 3 bytes yields at most 64 bytes."""
 
 
 class Codec(IntEnum):
@@ -67,7 +67,7 @@ class Codec(IntEnum):
 
 
 CODECS = tuple(Codec)
-"""By the number in a batch's attributes."""
+"""The codecs by their number in a batch's attributes."""
 
 
 def codec_of(attributes: int) -> Codec:
@@ -100,7 +100,7 @@ def decompress(codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int =
 def decompressed_pieces(
     codec: Codec, data: Buffer, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[bytes]:
-    """Decompress step by step; a caller that stops early has paid for what it took. Raises as `decompress` does."""
+    """Yield the decompressed data in pieces; only requested pieces are decompressed. Raises as `decompress` does."""
     total = 0
     try:
         for piece in _DECOMPRESSORS[codec](data, magic, limit_bytes):
@@ -122,7 +122,7 @@ def _inflates_beyond(codec: Codec, limit_bytes: int) -> BrokerError:
 
 
 class _BrokenStreamError(ValueError):
-    """Compressed data that breaks a rule which the codec's own library does not check."""
+    """Compressed data that breaks a rule which the codec's library does not check."""
 
 
 # Rust's panics are not Exceptions, its errors are; the others raise ValueError, RuntimeError or their own classes.
@@ -172,7 +172,7 @@ def _gunzip_member(view: memoryview, position: int) -> Generator[bytes, None, in
     piece: bytes = b""
     pending: Buffer = b""
     while not stream.eof:
-        # A full piece may not have been all that the input so far gives.
+        # After a full piece the input so far may give more output.
         if not pending and len(piece) < PIECE_BYTES:
             pending = view[position : position + FED_BYTES]
             if not pending:
@@ -228,7 +228,7 @@ def _unsnappy_block(block: memoryview, limit_bytes: int) -> bytes:
         if byte < 0x80:
             break
     if promised > SNAPPY_MAX_RATIO * len(block):
-        raise _BrokenStreamError(f"a snappy block of {len(block)} bytes promises {promised}")
+        raise _BrokenStreamError(f"a snappy block of {len(block)} bytes claims {promised}")
     if promised > limit_bytes:
         raise _inflates_beyond(Codec.SNAPPY, limit_bytes)
     return bytes(snappy.uncompress(bytes(block)))
@@ -243,7 +243,7 @@ def _lz4(pieces: Iterable[Buffer], magic: int) -> bytes:
     )
     head: bytes = compressor.begin()
     if magic == 0:
-        # The clients of format v0 hash the frame's magic number too, by mistake, and check for it (KIP-57).
+        # Clients of format v0 include the frame's magic number in the hash by mistake, and require that (KIP-57).
         head = head[:6] + bytes([_lz4_header_checksum(head[:6])])
     return b"".join([head, *map(compressor.compress, pieces), compressor.flush()])
 
@@ -303,7 +303,7 @@ def _zstd(pieces: Iterable[Buffer], magic: int) -> bytes:
 
 
 _idle_zstd_decompressors: list[zstandard.ZstdDecompressor] = []
-"""Each is for one stream at a time, and takes longer to make than a small batch takes to decompress."""
+"""The unused decompressors: each serves one stream at a time, and creating one costs more than a small batch."""
 
 
 def _unzstd(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
@@ -312,15 +312,15 @@ def _unzstd(data: Buffer, magic: int, limit_bytes: int) -> Iterator[bytes]:
     with decompressor.stream_reader(data, read_across_frames=True) as stream:
         while piece := stream.read(PIECE_BYTES):
             yield piece
-    # It keeps the memory of its largest window. One whose stream was left early is not used again.
+    # A decompressor keeps the memory of its largest window. One whose stream was not read to the end is not reused.
     if window_bytes <= ZSTD_KEPT_WINDOW_BYTES and len(_idle_zstd_decompressors) < ZSTD_KEPT_DECOMPRESSORS:
         _idle_zstd_decompressors.append(decompressor)
 
 
 def _largest_zstd_window(data: memoryview) -> int:
-    """Return the bytes of the largest window that a frame of `data` requires. Raises ValueError for a partial frame.
+    """Return the size of the largest window that a frame of `data` requires. Raises ValueError for an incomplete frame.
 
-    Steps over the blocks of all frames (RFC 8878): the library takes a cut frame for one that ends there.
+    Walks the blocks of all frames (RFC 8878), since the library accepts an incomplete frame as a complete one.
     """
     largest = 0
     position = 0

@@ -1,4 +1,4 @@
-"""Control records: what a broker writes among the data, in batches that consumers skip (KIP-98, KIP-595).
+"""Control records, which a broker writes between the data in batches that consumers skip (KIP-98, KIP-595).
 
     key    int16 version (0), int16 type
     value  of an end-transaction marker (COMMIT, ABORT): int16 version (0), int32 coordinator epoch
@@ -26,7 +26,7 @@ CURRENT_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """The type of a control record."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -39,7 +39,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of one producer's transaction in one partition; `control_type` is COMMIT or ABORT."""
+    """A marker that ends one producer's transaction in one partition; `control_type` is COMMIT or ABORT."""
 
     control_type: ControlType
     coordinator_epoch: int

@@ -1,4 +1,4 @@
-"""Where the pieces of a conversion lie while they are sent."""
+"""The buffers of a conversion's pieces while they are sent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .convert import Converted
 from .record import Buffer
 
 COPIED_BYTES = 128 * 1024
-"""How much of a converted batch that is larger than the buffer is copied for each piece."""
+"""The size of the pieces of a converted batch that is larger than the buffer."""
 
 
 class ConversionOutput:
-    """A buffer that is filled again and again, and one converted batch that is larger than it.
+    """A reusable buffer, and at most one converted batch that is larger than the buffer.
 
-    Whoever drives the conversion may take both away between two pieces (`clear`), and give it another buffer before it
-    asks for the next piece. A batch that was taken away is converted again.
+    The caller of the conversion may remove both between two pieces (`clear`), and set another buffer before it requests
+    the next piece. A removed batch is converted again.
     """
 
     __slots__ = ("batch", "buffer", "may_recompress")
@@ -27,20 +27,20 @@ class ConversionOutput:
         """Whether the next piece may take milliseconds or seconds."""
 
     def clear(self) -> None:
-        """Let go of all memory."""
+        """Release all memory."""
         self.buffer = memoryview(b"")
         self.batch = None
 
     def pieces_of_batch(self, size_bytes: int, convert: Callable[[], Converted]) -> Iterator[bytes]:
-        """Return copies of `batch`, piece by piece; if the batch was removed, ``convert`` makes it again.
+        """Yield copies of `batch`, piece by piece; a batch that was removed is converted again with ``convert``.
 
-        Raises what ``convert`` raises, and ValueError if that does not return ``size_bytes`` bytes again.
+        Raises the errors of ``convert``, and ValueError if its result does not have ``size_bytes`` bytes again.
         """
         for start in range(0, size_bytes, COPIED_BYTES):
             if self.batch is None:
                 self.batch = convert().data
                 if len(self.batch) != size_bytes:
                     raise ValueError(f"a batch became {size_bytes} bytes, and {len(self.batch)} when converted again")
-            # No name of this frame holds the batch while a piece is sent: `clear` sets its memory free.
+            # No local variable refers to the batch while a piece is sent, so that `clear` frees its memory.
             yield bytes(memoryview(self.batch)[start : start + COPIED_BYTES])
         self.batch = None

@@ -1,14 +1,14 @@
-"""Conversion between record formats, batch by batch: what goes to clients that do not read the format of the log.
+"""Conversion between record formats, batch by batch, for clients that cannot read the stored format.
 
-Down (v2 to v1 or v0, v1 to v0) follows Kafka `RecordsUtil.downConvert`: offsets are kept, gaps too; headers, producer
-and transaction fields are dropped, control batches too; zstd is refused; batches of the wanted format or older are
-copied as they are. One compressed batch becomes one wrapper of the same codec. What Kafka cannot have in its log and
-this broker can, wrappers whose inner offsets are not the log's, is numbered anew (see ``batches``).
+Down-conversion (v2 to v1 or v0, v1 to v0) follows Kafka `RecordsUtil.downConvert`: offsets and gaps are kept; headers,
+producer and transaction fields and control batches are dropped; zstd is refused; batches of the requested format or an
+older one are copied. One compressed batch becomes one wrapper of the same codec. Wrappers whose inner offsets are not
+valid, which Kafka's log never has, get valid ones (see ``batches``).
 
-Up (v0 and v1 to v2) merges consecutive uncompressed messages into batches of bounded size; one wrapper becomes one
-batch of the same codec. v2 is copied as it is.
+Up-conversion (v0 and v1 to v2) merges consecutive uncompressed messages into batches of bounded size; one wrapper
+becomes one batch of the same codec. v2 batches are copied.
 
-Nothing here keeps more than one batch in memory; decompression is capped.
+At most one batch is in memory; decompression has a limit.
 """
 
 from __future__ import annotations
@@ -26,34 +26,38 @@ from .large_message import large_message
 from .record import NO_TIMESTAMP, Record, TimestampType
 
 MERGED_BATCH_BYTES = 16 * 1024
-"""How large up-conversion makes its batches: what a Kafka producer's batch.size is by default."""
+"""The size of batches from up-conversion: the default of a Kafka producer's batch.size."""
 
 RECOMPRESSED_PIECE_BYTES = 64 * 1024
-"""How much is converted between two calls of a compressor: lz4's block."""
+"""The number of bytes converted between two calls of a compressor: lz4's block size."""
 
 ALL_OFFSETS = -(2**63)
-"""A first offset that leaves nothing out."""
+"""A first offset that excludes no record."""
 
 MAX_OFFSET_DELTA = 2**31 - 1
-"""A v2 batch counts offsets from its first one in an int32."""
+"""The largest offset delta of a v2 batch, an int32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of one batch: bytes in the wanted format, and how many records changed theirs (0: a copy)."""
+    """The result for one batch: bytes in the requested format, and the number of converted records (0: a copy).
+
+    `written_bytes` are the bytes of the records in the requested format before their compression.
+    """
 
     data: bytes | bytearray | memoryview
     record_count: int
+    written_bytes: int = 0
 
 
 def down_convert(
     batches: Iterable[BatchView], to_magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Converted]:
-    """Convert batches to format `to_magic` (0 or 1); batches that give nothing are passed over.
+    """Convert batches to format `to_magic` (0 or 1); batches without a result are skipped.
 
-    Records below `first_offset` are left out of uncompressed batches that change format, only of those.
+    Records below `first_offset` are excluded from uncompressed batches that change format, not from others.
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE for zstd, CORRUPT_MESSAGE for a batch that cannot be decoded or
-    inflates beyond `limit_bytes`, UNKNOWN_SERVER_ERROR for time stamps below -1 (as Kafka).
+    inflates beyond `limit_bytes`, UNKNOWN_SERVER_ERROR for timestamps below -1 (as Kafka).
     """
     for batch in batches:
         converted = down_convert_batch(batch, to_magic, first_offset, limit_bytes=limit_bytes)
@@ -64,7 +68,7 @@ def down_convert(
 def down_convert_batch(
     batch: BatchView, to_magic: int, first_offset: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Converted:
-    """Convert one batch; the result is empty where nothing of it remains. Raises as `down_convert`."""
+    """Convert one batch; the result is empty if no record of it remains. Raises as `down_convert`."""
     stored = batch.view
     conversion = kernel_cy.DownConversion(to_magic, first_offset)
     size_bytes = conversion.measure_batch(stored, len(stored))
@@ -107,22 +111,30 @@ def up_convert(
 
 
 def convert_with_codec(
-    batch: BatchView, to_magic: int, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, receipt_ms: int = NO_TIMESTAMP
+    batch: BatchView,
+    to_magic: int,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    receipt_ms: int = NO_TIMESTAMP,
+    zstd_codec: Codec | None = None,
 ) -> Converted:
-    """Convert a compressed batch whole to format `to_magic`, or number the records of a v0 or v1 wrapper anew.
+    """Convert a whole compressed batch to format `to_magic`, or give a v0 or v1 wrapper valid inner offsets.
 
     Records of v0 get `receipt_ms` as their log append time. Raises as `down_convert`, `up_convert`.
+    Records of zstd are compressed by ``zstd_codec`` instead, which old clients read; without it they are refused.
     """
     try:
         if batch.magic == v2.MAGIC:
-            return _convert_compressed_v2(batch, to_magic, limit_bytes)
+            if to_magic == v2.MAGIC:
+                return _recompress_v2(batch, limit_bytes, zstd_codec)
+            return _convert_compressed_v2(batch, to_magic, limit_bytes, zstd_codec)
         records, timestamp_type = _timed_records(batch, limit_bytes, receipt_ms)
         if to_magic == v2.MAGIC:
             return _convert_wrapper_up(batch, records, timestamp_type)
         return _convert_wrapper(batch, records, timestamp_type, to_magic)
     except BrokerError as fault:
         if fault.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE):
-            # Consumers of those days know only the one code for records that they cannot have.
+            # Old consumers know no other error code for records that they cannot read.
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, fault.message) from fault
         raise
 
@@ -150,10 +162,29 @@ def _bad_timestamp(timestamp: int) -> BrokerError:
     return BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}")
 
 
-def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) -> Converted:
-    codec = batch.codec
-    if codec is Codec.ZSTD:
+def _replaced_codec(batch: BatchView, zstd_codec: Codec | None) -> Codec:
+    """Return the codec of a batch for a client that does not read zstd. Raises BrokerError as `down_convert`."""
+    if batch.codec is not Codec.ZSTD:
+        return batch.codec
+    if zstd_codec is None:
         raise zstd_error()
+    return zstd_codec
+
+
+def _recompress_v2(batch: BatchView, limit_bytes: int, zstd_codec: Codec | None) -> Converted:
+    """Compress the records of a v2 batch by another codec; all else, offsets and producer included, stays."""
+    codec = _replaced_codec(batch, zstd_codec)
+    stored = batch.view[v2.RECORDS_AT :]
+    if not stored:
+        # Compaction leaves headers without records, which have no compressed bytes.
+        return Converted(v2.with_body(batch.view, b"", Codec.NONE), 0)
+    pieces = decompressed_pieces(batch.codec, stored, magic=v2.MAGIC, limit_bytes=limit_bytes)
+    body = compress_pieces(codec, pieces, magic=v2.MAGIC)
+    return Converted(v2.with_body(batch.view, body, codec), batch.record_count or 0)
+
+
+def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int, zstd_codec: Codec | None) -> Converted:
+    codec = _replaced_codec(batch, zstd_codec)
     count = batch.record_count or 0
     if count == 0:
         return Converted(b"", 0)
@@ -165,14 +196,15 @@ def _convert_compressed_v2(batch: BatchView, to_magic: int, limit_bytes: int) ->
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"Found invalid record structure in {batch}")
     inner_base_offset = first.offset if to_magic == v1.MAGIC else 0
     conversion = _open_records(batch, body, to_magic, inner_base_offset)
-    compressed = compress_pieces(codec, _inner_messages(conversion, body), magic=to_magic)
+    inner = _Written(_inner_messages(conversion, body))
+    compressed = compress_pieces(codec, inner, magic=to_magic)
     attributes = codec | conversion.attributes
     wrapper = (
         v0.build_message(conversion.offset, None, compressed, attributes=attributes)
         if to_magic == v0.MAGIC
         else v1.build_message(conversion.offset, conversion.max_timestamp, None, compressed, attributes=attributes)
     )
-    return Converted(wrapper, count)
+    return Converted(wrapper, count, inner.size_bytes)
 
 
 def _inflated(batch: BatchView, limit_bytes: int) -> memoryview:
@@ -198,7 +230,7 @@ def messages_of(
         messages += piece[: most_bytes - len(messages)]
         if len(messages) == most_bytes:
             break
-    return Converted(messages, conversion.converted_count)
+    return Converted(messages, conversion.converted_count, len(messages))
 
 
 def _inner_messages(conversion: kernel_cy.DownConversion, body: memoryview) -> Iterator[memoryview]:
@@ -248,14 +280,28 @@ def _timed_records(batch: BatchView, limit_bytes: int, receipt_ms: int) -> tuple
     return records, TimestampType.LOG_APPEND_TIME if is_log_append_time else TimestampType.CREATE_TIME
 
 
+class _Written:
+    """An iterator over pieces for a compressor that counts their bytes."""
+
+    def __init__(self, pieces: Iterator[memoryview]) -> None:
+        self._pieces = pieces
+        self.size_bytes = 0
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for piece in self._pieces:
+            self.size_bytes += len(piece)
+            yield piece
+
+
 class _RecordRun:
-    """Records that are encoded one after the other, and what their wrapper or batch tells of them."""
+    """Records that are encoded one after the other, and the facts about them in their wrapper or batch."""
 
     def __init__(self, records: Iterator[Record]) -> None:
         self._records = records
         self.first = self.last = next(records)
         self.max_timestamp = self.first.timestamp
         self.count = 0
+        self.size_bytes = 0
 
     def pieces(self, append: Callable[[bytearray, Record], None]) -> Iterator[bytes]:
         """Return ``append``'s output for the records, in pieces for a compressor; no list of the records is made."""
@@ -266,8 +312,10 @@ class _RecordRun:
             self.count += 1
             self.max_timestamp = max(self.max_timestamp, record.timestamp)
             while len(encoded) >= RECOMPRESSED_PIECE_BYTES:
+                self.size_bytes += RECOMPRESSED_PIECE_BYTES
                 yield bytes(encoded[:RECOMPRESSED_PIECE_BYTES])
                 del encoded[:RECOMPRESSED_PIECE_BYTES]
+        self.size_bytes += len(encoded)
         if encoded:
             yield bytes(encoded)
 
@@ -294,14 +342,14 @@ def _convert_wrapper(
 
     value = compress_pieces(batch.codec, run.pieces(append), magic=magic)
     if not batch.is_compressed:
-        return Converted(value, run.count)
+        return Converted(value, run.count, run.size_bytes)
     attributes = int(batch.codec) | flags
     wrapper = (
         v0.build_message(run.last.offset, None, value, attributes=attributes)
         if becomes_v0
         else v1.build_message(run.last.offset, run.max_timestamp, None, value, attributes=attributes)
     )
-    return Converted(wrapper, run.count)
+    return Converted(wrapper, run.count, run.size_bytes)
 
 
 def _convert_wrapper_up(batch: BatchView, records: Iterator[Record], timestamp_type: TimestampType) -> Converted:
@@ -327,4 +375,4 @@ def _convert_wrapper_up(batch: BatchView, records: Iterator[Record], timestamp_t
         base_timestamp=base_timestamp,
         max_timestamp=run.max_timestamp,
     )
-    return Converted(data, run.count)
+    return Converted(data, run.count, run.size_bytes)

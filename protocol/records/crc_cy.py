@@ -1,7 +1,7 @@
 """The checksums of stored records: CRC-32 of formats v0 and v1, CRC-32C of format v2.
 
-Ordinary Python that is also compiled, as ``kernel_cy`` is. No other compiled module contains ``crc_simd.c``; the
-others call its functions `crc32_between` and `crc32c_between`. As plain Python they use `crc32_of` and `crc32c_of` of
+This is ordinary Python that is also compiled, like ``kernel_cy``. No other compiled module contains ``crc_simd.c``; the
+others call `crc32_between` and `crc32c_between`. As plain Python they use `crc32_of` and `crc32c_of` of
 ``message_bytes``.
 """
 
@@ -18,7 +18,7 @@ if not cython.compiled:
 crc_prepare()
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 
 def crc32(data: memoryview) -> int:

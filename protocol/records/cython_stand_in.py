@@ -1,7 +1,7 @@
-"""What the ``*_cy`` modules need of Cython where Cython is not installed: nothing that does anything.
+"""A replacement of the module ``cython`` for ``*_cy`` modules if Cython is not installed; its functions do nothing.
 
-Such a module begins with ``try: import cython`` and falls back to this one; its C types are in the ``.pxd`` file
-beside it, so that the source is ordinary Python. Compiled, neither is imported.
+Such a module begins with ``try: import cython`` and otherwise imports this one; its C types are in the ``.pxd`` file,
+so that the source is ordinary Python. Compiled modules import neither.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ from contextlib import nullcontext
 compiled = False
 
 nogil = nullcontext()
-"""Around loops that release the interpreter's lock when compiled."""
+"""A context manager for loops that release the interpreter's lock when compiled."""

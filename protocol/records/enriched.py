@@ -1,27 +1,27 @@
 """The message layout of the proposal "Enriched Message Metadata" (Kafka wiki, 2014), in which metadata is tagged.
 
-    int32  size of what follows the offset
-    int64  offset; of a compressed message that of its *first* inner message
-    uint32 CRC-32 of what follows it
-    int8   magic (1, though Kafka later gave that number to another layout: the two never share a stream)
+    int32  size of the fields after the size
+    int64  offset; for a compressed message the offset of its *first* inner message
+    uint32 CRC-32 of the fields after it
+    int8   magic (1; Kafka later gave that number to another layout, which is never in one stream with this one)
     int8   attributes: bits 0-3 the type: 0 to 4 data, by codec; 8 to 11 control, see `ControlMessage`
-    int32  time stamp in *seconds* since the epoch, -1 for none (int32 cannot hold milliseconds: tag 0 does)
+    int32  timestamp in *seconds* since the epoch, -1 for none (int32 cannot hold milliseconds: tag 0 does)
     int32  length of the tags in bytes, -1 for none
            tags, each: int8 id, value
     int32  key length (-1: null), key
     int32  value length (-1: null), value
 
-The proposal fixes two tags, 0 as an int64 and 32 as an int32, says that readers ignore tags that they do not know, and
-leaves the size of those open. Here the id itself tells it, in bands that agree with the two:
+The proposal defines two tags, 0 as an int64 and 32 as an int32, and lets readers ignore unknown tags, but does not
+define the sizes of those. Here the id determines the size, in ranges that agree with the two tags:
 
-    0 .. 31      int64          0: time of reception in milliseconds
+    0 .. 31      int64          0: receipt time in milliseconds
     32 .. 63     int32         32: number of inner messages
     64 .. 95     int16
     96 .. 127    int8          96: relative offsets are honoured, 97: some message has a key (1 or 0)
     -128 .. -1   int16 length (0 and up), bytes
 
-A missing tag means: time unknown, one message if uncompressed else uncounted, offsets *not* honoured (inner messages
-are numbered by their place), keys possible. Of a repeated tag the last one counts.
+A missing tag means: time unknown; one message if uncompressed, otherwise not counted; relative offsets *not* honoured
+(inner messages are numbered by their index); keys possible. If a tag is repeated, the last one is valid.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TYPE_MASK = 0x0F
 FRAME = Struct(">iq")
 """size, offset."""
 HEAD = Struct(">IBBii")
-"""CRC, magic, attributes, time stamp in seconds, length of the tags."""
+"""CRC, magic, attributes, timestamp in seconds, length of the tags."""
 CRC_SIZE = 4
 MIN_SIZE = HEAD.size + 8
 """A message without tags, key and value: the head and two lengths of -1."""
@@ -68,7 +68,7 @@ KEYED_TAG = 97
 
 
 class ControlMessage(IntEnum):
-    """Types of messages that no application sees; the proposal names them and leaves their numbers open."""
+    """The types of control messages; the proposal names the types without numbers."""
 
     LEADER_EPOCH = 8
     START_TRANSACTION = 9
@@ -78,13 +78,13 @@ class ControlMessage(IntEnum):
 
 BAND_SIZE = 32
 BANDS = (INT64, INT32, INT16, INT8)
-"""How the value of tag id // BAND_SIZE is read, for ids from 0 up."""
+"""The format of a tag's value by id // BAND_SIZE, for ids from 0 on."""
 
 _CONTROL_TYPES = frozenset(ControlMessage)
 
 
 class KafkaTags(NamedTuple):
-    """The tags that this broker knows; None for one that is not there (see above for what that means)."""
+    """The known tags of a message; None for a missing tag (see the module's docstring for its meaning)."""
 
     timestamp_ms: int | None = None
     message_count: int | None = None
@@ -94,7 +94,7 @@ class KafkaTags(NamedTuple):
 
 @dataclass(slots=True)
 class EnrichedMessage:
-    """One message of this layout; `timestamp_s` is in seconds, `tags` is None where the length says -1."""
+    """A message of this layout; `timestamp_s` is in seconds, `tags` is None if their length is -1."""
 
     offset: int = 0
     attributes: int = 0
@@ -119,7 +119,7 @@ class EnrichedMessage:
 
     @property
     def timestamp_ms(self) -> int:
-        """Return the time of reception in milliseconds, from the tag or else the header; -1 for none."""
+        """Return the receipt time in milliseconds, from the tag or else from the header; -1 for none."""
         if self.tags is not None and self.tags.timestamp_ms is not None:
             return self.tags.timestamp_ms
         return NO_TIMESTAMP if self.timestamp_s < 0 else self.timestamp_s * MS_PER_SECOND
@@ -142,7 +142,7 @@ def encode_tags(tags: KafkaTags) -> bytes:
 
 
 def decode_tags(block: Buffer) -> KafkaTags:
-    """Read a tag block, ignoring tags of unknown ids. Raises BrokerError INVALID_RECORD if it does not add up."""
+    """Decode a tag block, ignoring tags of unknown ids. Raises BrokerError INVALID_RECORD for wrong lengths."""
     known: dict[int, int] = {}
     position = 0
     while position < len(block):
@@ -184,10 +184,10 @@ def encode_message(message: EnrichedMessage) -> bytes:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[EnrichedMessage]:
-    """Iterate over the complete messages from `position` on; a partial tail is ignored.
+    """Iterate over the complete messages from `position` on; an incomplete message at the end is ignored.
 
     Raises BrokerError: CORRUPT_MESSAGE for an impossible size, another magic or a wrong CRC, INVALID_RECORD for
-    contents that do not fit.
+    contents with wrong lengths.
     """
     view = memoryview(buffer)
     while len(view) - position >= FRAME.size:
@@ -237,7 +237,7 @@ def _read_field(body: memoryview, position: int) -> tuple[bytes | None, int]:
 def build_compressed_message(
     records: Sequence[Record], codec: Codec, *, received_ms: int, relative_offsets_honoured: bool = True
 ) -> EnrichedMessage:
-    """Wrap `records` (at least one, offsets rising) into one compressed message, tagged with all that is known."""
+    """Build one compressed message of `records` (at least one, with increasing offsets), with all known tags."""
     first_offset = records[0].offset
     inner = b"".join(
         encode_message(
@@ -263,9 +263,9 @@ def build_compressed_message(
 
 
 def iter_records(message: EnrichedMessage, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
-    """Iterate over the records of `message`: itself, or inner messages at starting offset + relative offset or + index.
+    """Iterate over the records of `message`: itself, or inner messages at start offset + relative offset or + index.
 
-    A control message holds none. Raises BrokerError as `iter_messages` and `compression.decompress`.
+    A control message has no records. Raises BrokerError as `iter_messages` and `compression.decompress`.
     """
     if message.control is not None:
         return

@@ -1,7 +1,7 @@
-"""Stored batches of any format as messages of the enriched layout: what leaves a broker with all its metadata.
+"""Copies of stored batches as messages of the enriched layout, with all of their metadata.
 
-A compressed batch stays one compressed message, and an uncompressed one becomes a message for each record. Headers of
-records have no place in that layout, nor have producer ids and sequences.
+A compressed batch becomes one compressed message, an uncompressed batch one message for each record. The layout has no
+fields for record headers, producer ids and sequences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def enriched_copies(
 ) -> Iterator[EnrichedMessage]:
     """Convert a batch and its `tags` to messages of this layout; none for a batch without records.
 
-    Offsets stay as they are. Control records that the layout has no type for are left out. Raises BrokerError as
+    Offsets are kept. Control records without a type in the layout are skipped. Raises BrokerError as
     `batches.iter_records`.
     """
     records = iter_records(batch, limit_bytes=limit_bytes)
@@ -50,7 +50,7 @@ def enriched_copies(
 
 
 def _message(record: Record, message_type: int, tags: KafkaTags) -> EnrichedMessage:
-    """Build the message of one record; its timestamp is used as time of reception, which v0 has only as a tag."""
+    """Build the message of one record, with its timestamp as receipt time; v0 has a receipt time only as a tag."""
     timestamp_ms = tags.timestamp_ms if record.timestamp == NO_TIMESTAMP else record.timestamp
     if timestamp_ms is None or timestamp_ms < 0:
         return EnrichedMessage(record.offset, message_type, key=record.key, value=record.value)

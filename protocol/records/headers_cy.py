@@ -1,6 +1,6 @@
-"""Batch headers as columns, and steps from header to header: what can be known of a log without reading its records.
+"""Batch headers as columns, and a walk from header to header, without reading records.
 
-Ordinary Python that is also compiled, as ``kernel_cy`` is: ``headers_cy.pxd`` gives the C types.
+This is ordinary Python that is also compiled, like ``kernel_cy``: ``headers_cy.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if not cython.compiled:
     from .message_bytes import batch_size_at, crc32_of, crc32c_of, int16_at, int32_at, int64_at
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 UNKNOWN = -1
-"""What a header does not say: the first offset and the number of records in a compressed v0 or v1 set, a time stamp,
-and what came after the batch's format."""
+"""The value of a field that a header does not have: first offset and record count of a compressed v0 or v1 set, a
+timestamp, and fields of later formats."""
 
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 UINT32_MAX = 0xFFFFFFFF
 
 
 class HeaderColumns:
-    """Columns of batch headers with room for as many rows as each other; `rows` are filled.
+    """Columns of batch headers with room for equally many rows, of which `rows` are filled.
 
-    `int64s`: base offset, last offset, position, first and largest time stamp (milliseconds), producer id.
-    `int32s`: size, magic, codec id, number of records, time stamp type, leader epoch, producer epoch, base sequence.
-    `flags` (one byte each): is transactional, is control, has the right CRC (only with `checks_crc`, which reads
+    `int64s`: base offset, last offset, position, first and largest timestamp (milliseconds), producer id.
+    `int32s`: size, magic, codec id, number of records, timestamp type, leader epoch, producer epoch, base sequence.
+    `flags` (one byte each): is transactional, is control, has a valid CRC (only with `checks_crc`, which reads
     every byte).
     """
 
@@ -64,9 +64,9 @@ class HeaderColumns:
         self.rows = 0
 
     def fill(self, stored: memoryview, position: int, end: int, file_position: int) -> int:
-        """Take the headers of whole batches from `position` up to `end` while there is room; the position after them.
+        """Add the headers of complete batches from `position` up to `end`, while there is room; return their end.
 
-        `file_position` is that of `stored` in its file. Raises ValueError for positions outside the buffer.
+        `file_position` is the position of `stored` in its file. Raises ValueError for positions outside the buffer.
         """
         if not 0 <= position <= end <= len(stored):
             raise ValueError(f"positions {position} to {end} are not in a buffer of {len(stored)} bytes")
@@ -105,7 +105,7 @@ class HeaderColumns:
         attributes = int16_at(data, position + 21)
         self.base_offsets[row] = int64_at(data, position)
         self.last_offsets[row] = int64_at(data, position) + int32_at(data, position + 23)
-        # With a delete horizon the base time stamp is that horizon (KIP-534).
+        # With a delete horizon the base timestamp is that horizon (KIP-534).
         self.first_timestamps[row] = UNKNOWN if attributes & 0x40 else int64_at(data, position + 27)
         self.max_timestamps[row] = int64_at(data, position + 35)
         self.producer_ids[row] = int64_at(data, position + 43)
@@ -140,10 +140,10 @@ class HeaderColumns:
 
 
 def seek(stored: memoryview, position: int, stop: int, offset: int, timestamp: int) -> tuple[int, int]:
-    """Step over whole batches that begin before `stop`, while they end below `offset` or are older than `timestamp`.
+    """Skip complete batches that begin before `stop`, while they end below `offset` or are older than `timestamp`.
 
-    Returns the position of the first one not stepped over, and the offset after the last one that was (-1: none).
-    Offset MAX_INT64 walks to `stop`; a `timestamp` in milliseconds, below -1 for any. Raises ValueError for a position
+    Returns the position of the first batch not skipped, and the offset after the last skipped one (-1: none). Offset
+    MAX_INT64 skips to `stop`; `timestamp` is in milliseconds, below -1 for any. Raises ValueError for a position
     outside the buffer.
     """
     if not 0 <= position <= len(stored):

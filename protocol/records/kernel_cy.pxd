@@ -15,15 +15,12 @@ from .message_bytes cimport (
     put_v0_head,
     put_v1_head,
 )
+from .varint cimport varint_at
 
 cdef int64_t MAX_INT64, MIN_INT64
 cdef int INT32_LAST_SHIFT, INT64_LAST_SHIFT
 cdef Py_ssize_t MALFORMED
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT, BAD_TIMESTAMP
-
-@cython.locals(unsigned=uint64_t, shift=int, byte=uint64_t)
-cdef (int64_t, Py_ssize_t) varint_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t end,
-                                     int last_shift) noexcept nogil
 
 cdef Py_ssize_t after_field(Py_ssize_t position, int64_t length, Py_ssize_t end) noexcept nogil
 
@@ -48,12 +45,14 @@ cdef class DownConversion:
     cdef readonly bint is_log_append_time
     cdef public int64_t receipt_ms
     cdef bint is_measuring
+    cdef int64_t lead
 
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar, capacity=int64_t)
     cpdef Py_ssize_t fill(self, const unsigned char[::1] stored, Py_ssize_t end, unsigned char[::1] out,
                           Py_ssize_t out_position=*) except -1
     @cython.locals(data=cython.p_const_uchar, target=cython.p_uchar)
     cpdef Py_ssize_t measure_batch(self, const unsigned char[::1] stored, Py_ssize_t end) except -1
+    cpdef Py_ssize_t measure_lagging(self, const unsigned char[::1] stored, Py_ssize_t end, int64_t lead) except -1
     @cython.locals(data=cython.p_const_uchar, size_bytes=Py_ssize_t)
     cpdef skip_batch(self, const unsigned char[::1] stored)
     cpdef open_records(self, int64_t count, Py_ssize_t end, int64_t base_offset, int64_t base_timestamp,

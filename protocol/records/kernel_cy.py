@@ -1,8 +1,9 @@
-"""The hot loops of down-conversion: stored batches in, messages of an older format out, no object per record.
+"""The hot loops of down-conversion, from stored batches to messages of an older format, without an object per record.
 
-Ordinary Python that is also compiled: ``kernel_cy.pxd`` gives the C types, ``message_bytes`` the few functions that
-touch bytes, as C and as Python. `implementation` tells which of the two is running. Inside, `data` and `out` are
-bounds-free pointers when compiled, so every length that comes from them is checked here, by hand, before it is used.
+This is ordinary Python that is also compiled: ``kernel_cy.pxd`` has the C types, and ``message_bytes`` the functions
+that read and write bytes, in C and in Python. `implementation` returns which of the two is in use. In the compiled
+module `data` and `out` are pointers without bounds checks, so each length read from them is checked explicitly before
+its use.
 """
 
 from __future__ import annotations
@@ -27,37 +28,41 @@ if not cython.compiled:
         put_v0_head,
         put_v1_head,
     )
+    from .varint import varint_at
 
-# The C types of these constants are in the .pxd: code that runs without the interpreter's lock cannot read Python's.
+# The C types of these constants are in the .pxd: code without the interpreter's lock cannot read Python objects.
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 MIN_INT64 = ~MAX_INT64
 
 INT32_LAST_SHIFT = 28
 INT64_LAST_SHIFT = 63
-"""How far the last byte of a variable-length integer of that width is shifted."""
+"""The shift of the last byte of a variable-length integer of that width."""
+
+ANY_LEAD = 1 << 62
+"""A lead that no batch loses."""
 
 MALFORMED = -1
-"""A position that there is not. Reading from it yields it again, so a record is checked once, at its end."""
+"""An invalid position. Reading from it returns it again, so a record needs only one check, at its end."""
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 
 class Stop(IntEnum):
-    """Why `DownConversion` came back."""
+    """The reason why a method of `DownConversion` returned."""
 
     AT_END = 0
-    """Nothing is left but perhaps a partial batch."""
+    """No complete batch is left."""
     OUT_IS_FULL = 1
-    """The next message does not fit into what is left of the output."""
+    """The next message does not fit into the rest of the output."""
     NEEDS_CODEC = 2
-    """A batch at `position` must be decompressed first, or is zstd: the caller converts it and calls `skip_batch`."""
+    """The batch at `position` is compressed: the caller converts it and calls `skip_batch`."""
     BATCH_DONE = 3
-    """When measuring: one batch has given something."""
+    """After `measure_batch`: a batch has given messages."""
     CORRUPT = 4
-    """The bytes at `position` break their format."""
+    """The bytes at `position` break the format."""
     BAD_TIMESTAMP = 5
-    """A time stamp below -1, which the older formats' builders refuse (IllegalArgumentException in Kafka)."""
+    """A timestamp below -1, which the older formats' builders refuse (IllegalArgumentException in Kafka)."""
 
 
 AT_END = int(Stop.AT_END)
@@ -69,39 +74,19 @@ BAD_TIMESTAMP = int(Stop.BAD_TIMESTAMP)
 
 
 def implementation() -> str:
-    """'compiled' or 'pure python'."""
+    """Return 'compiled' or 'pure python'."""
     return "compiled" if COMPILED else "pure python"
 
 
-def varint_at(data: memoryview, position: int, end: int, last_shift: int) -> tuple[int, int]:
-    """The zig-zag integer at `position`, and the position after it; MALFORMED where it is cut off or too large."""
-    if position < 0:
-        return 0, MALFORMED
-    unsigned = 0
-    shift = 0
-    while position < end and shift <= last_shift:
-        byte = data[position]
-        position += 1
-        if shift == INT64_LAST_SHIFT and byte > 1:
-            return 0, MALFORMED
-        unsigned |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if last_shift == INT32_LAST_SHIFT and unsigned >> 32:
-                return 0, MALFORMED
-            return (unsigned >> 1) ^ -(unsigned & 1), position
-        shift += 7
-    return 0, MALFORMED
-
-
 def after_field(position: int, length: int, end: int) -> int:
-    """The position after a field of `length` bytes (negative: a null, which has none) that starts at `position`."""
+    """Return the position after a field of `length` bytes (negative: a null, without bytes) at `position`."""
     if position < 0 or length > end - position:
         return MALFORMED
     return position + length if length > 0 else position
 
 
 def after_headers(data: memoryview, position: int, end: int, count: int) -> int:
-    """The position after `count` record headers."""
+    """Return the position after `count` record headers."""
     if count < 0 or count > end - position:
         return MALFORMED
     while count > 0 and position >= 0:
@@ -116,18 +101,18 @@ def after_headers(data: memoryview, position: int, end: int, count: int) -> int:
 
 
 class DownConversion:
-    """Where the conversion of a stretch of stored batches stands.
+    """The progress of a down-conversion of stored batches.
 
-    `position` is that of the next batch in the stored bytes or, with `records_left`, of the next record of an open v2
-    batch. `stop` says why the last call came back. `converted_count` counts records that changed format.
-    The last record's `offset` and `timestamp` can be read, and `max_timestamp` of all.
-    With a `receipt_ms` set by the caller v0 messages need its help on their way to v1 (see ``receipts``); -1 for none.
+    `position` is the position of the next batch in the stored bytes or, with `records_left`, of the next record of an
+    open v2 batch. `stop` is the reason why the last call returned. `converted_count` counts records that changed
+    format. `offset` and `timestamp` are those of the last record, `max_timestamp` is the largest of all records. If the
+    caller sets `receipt_ms`, the caller converts v0 messages to v1 itself (see ``receipts``); -1 for none.
 
-    The stored bytes are an argument of each call and not kept, so that a mapped file can be closed in between.
+    The stored bytes are an argument of each call and not kept, so that a mapped file can be closed between calls.
     """
 
     def __init__(self, to_magic: int, first_offset: int, position: int = 0) -> None:
-        """Convert to `to_magic` (0 or 1), leaving out records below `first_offset` where that rule holds."""
+        """Begin a conversion to `to_magic` (0 or 1); batches that change format lose records below `first_offset`."""
         self.to_magic = to_magic
         self.first_offset = first_offset
         self.position = position
@@ -151,11 +136,12 @@ class DownConversion:
         self.value_length = 0
         self.receipt_ms = -1
         self.is_measuring = False
+        self.lead = ANY_LEAD
 
     def fill(self, stored: memoryview, end: int, out: memoryview, out_position: int = 0) -> int:
-        """Convert batches of `stored` up to `end` into `out` from `out_position` on, until `stop` has a reason.
+        """Convert batches of `stored` up to `end` into `out` from `out_position` on, until there is a reason to `stop`.
 
-        Returns the position in `out` after the last whole message. Call again with more room after OUT_IS_FULL.
+        Returns the position in `out` after the last complete message. After OUT_IS_FULL call again with more room.
         Raises ValueError for positions outside the buffers.
         """
         self._check(len(stored), end)
@@ -172,13 +158,23 @@ class DownConversion:
             return self._run(data, end, target, out_position, capacity)
 
     def measure_batch(self, stored: memoryview, end: int) -> int:
-        """Walk batches up to `end` until one gives messages; the bytes they would take. Writes nothing.
+        """Skip batches up to `end` until one gives messages; return the size of these messages. Writes nothing.
 
-        0 if none does or `stop` has another reason than BATCH_DONE; errors are those that `fill` would find.
+        Returns 0 if there is none or `stop` is not BATCH_DONE; errors are those that `fill` would find.
         Raises ValueError for positions outside the buffer.
+        """
+        return self.measure_lagging(stored, end, ANY_LEAD)
+
+    def measure_lagging(self, stored: memoryview, end: int, lead: int) -> int:
+        """Skip batches up to `end` until their messages are as large as the batches; return the messages' size.
+
+        `lead` is how much larger the messages before this buffer were than their batches. `stop` is BATCH_DONE if the
+        batches have been caught up with. Errors are those that `fill` would find. Raises ValueError for positions
+        outside the buffer.
         """
         self._check(len(stored), end)
         self.is_measuring = True
+        self.lead = lead
         if cython.compiled:
             data, target = cython.address(stored[0]), cython.NULL
         else:
@@ -187,7 +183,7 @@ class DownConversion:
             return self._run(data, end, target, 0, MAX_INT64)
 
     def skip_batch(self, stored: memoryview) -> None:
-        """Go on after the complete batch at `position`, as after NEEDS_CODEC."""
+        """Skip the complete batch at `position`, as after NEEDS_CODEC."""
         self._check(len(stored), len(stored))
         data = cython.address(stored[0]) if cython.compiled else stored
         size_bytes = batch_size_at(data, self.position, len(stored))
@@ -205,7 +201,7 @@ class DownConversion:
         is_log_append_time: bool,
         inner_base_offset: int,
     ) -> None:
-        """Begin with the records of a decompressed v2 batch, which lie from `position` to `end`.
+        """Begin with the records of a decompressed v2 batch, from `position` to `end`.
 
         Their messages get offsets relative to `inner_base_offset`.
         """
@@ -221,14 +217,17 @@ class DownConversion:
         self.attributes = 0x08 if is_log_append_time and self.to_magic == 1 else 0
 
     def read_record(self, stored: memoryview) -> bool:
-        """Read the next record of the open batch into `offset`, `timestamp`, `key_at` and so on; False if it is bad."""
+        """Read the next record of the open batch into `offset`, `timestamp`, `key_at` and so on.
+
+        Return False if it is malformed.
+        """
         self._check(len(stored), len(stored))
         if self.records_left <= 0 or self.batch_end > len(stored):
             return False
         return self._read_record(cython.address(stored[0]) if cython.compiled else stored)
 
     def skip_record(self) -> None:
-        """Go on after the record that was read."""
+        """Skip the record that was read."""
         self.position = self.record_end
         self.records_left -= 1
         self.converted_count += 1
@@ -252,7 +251,7 @@ class DownConversion:
                 if self.position != self.batch_end:
                     self.stop = CORRUPT
                     return at
-                if self.is_measuring and at > 0:
+                if self.is_measuring and at > 0 and at + self.lead >= self.position:
                     self.stop = BATCH_DONE
                     return at
             size = batch_size_at(data, self.position, end)
@@ -268,12 +267,12 @@ class DownConversion:
                 at = self._convert_message(data, size, magic, out, at, capacity)
                 if at < 0:
                     return before
-                if self.is_measuring and at > 0:
+                if self.is_measuring and at > 0 and at + self.lead >= self.position:
                     self.stop = BATCH_DONE
                     return at
 
     def _open_batch(self, data: memoryview, size: int) -> bool:
-        """Get ready for the records of the v2 batch at `position`, or step over it; False if it stops us."""
+        """Open the v2 batch at `position` or skip it; return False if `stop` was set."""
         position = self.position
         attributes = int16_at(data, position + 21)
         if attributes & 0x20:
@@ -299,7 +298,7 @@ class DownConversion:
         return True
 
     def _convert_records(self, data: memoryview, end: int, out: memoryview, at: int, capacity: int) -> int:
-        """Convert records of the open batch while they fit; the position in `out` after them."""
+        """Convert records of the open batch while they fit; return the position in `out` after them."""
         if self.batch_end > end:
             self.stop = AT_END
             return at
@@ -330,7 +329,7 @@ class DownConversion:
         return at
 
     def _read_record(self, data: memoryview) -> bool:
-        """Read the record at `position` into the fields of this object; False if it breaks the format."""
+        """Read the record at `position` into the fields of this object; return False if it breaks the format."""
         size, body = varint_at(data, self.position, self.batch_end, INT32_LAST_SHIFT)
         if body < 0 or size < 0 or size > self.batch_end - body:
             return False
@@ -380,7 +379,7 @@ class DownConversion:
         put_uint32(out, at + 12, crc32_of(out, at + 16, at + size))
 
     def _convert_message(self, data: memoryview, size: int, magic: int, out: memoryview, at: int, capacity: int) -> int:
-        """Copy the v0 or v1 message at `position`, or turn it from v1 into v0; MALFORMED if something stops us."""
+        """Copy the v0 or v1 message at `position`, or convert it from v1 to v0; return MALFORMED if `stop` was set."""
         position = self.position
         attributes = data[position + 17]
         if attributes & 0x07 and (magic > self.to_magic or attributes & 0x10):
@@ -400,7 +399,7 @@ class DownConversion:
         return at + size
 
     def _convert_v1_message(self, data: memoryview, size: int, out: memoryview, at: int, capacity: int) -> int:
-        """Turn the uncompressed v1 message at `position` into one of v0: the same without its time stamp."""
+        """Convert the uncompressed v1 message at `position` to v0, which has no timestamp."""
         position = self.position
         end = position + size
         value_length_at = after_field(position + 30, int32_at(data, position + 26), end)
@@ -429,11 +428,11 @@ class DownConversion:
 
 
 def survey(stored: memoryview, position: int, end: int, limit_bytes: int, to_magic: int) -> tuple[int, int]:
-    """What batches ask of a conversion to `to_magic`: (position after the last one looked at, work).
+    """Return the position after the batches of a chunk and the work that their conversion to `to_magic` needs.
 
-    Looks at complete batches, at least one, then as many as stay within `limit_bytes` in all (the make-up of a chunk,
-    KIP-283). `work` has bit 0 for any that cannot go as it is stored, and bit n for those among them of codec n.
-    Stops before bytes that break the format, with bit 0 set, so that a conversion will find them.
+    A chunk (KIP-283) has at least one complete batch, then as many as fit into `limit_bytes`. `work` has bit 0 if a
+    batch must be converted, and bit n if such a batch, or one of format v2 for readers of that format, has codec n. The
+    survey ends before bytes that break the format, with bit 0 set, so that the conversion reports them.
     """
     if not 0 <= position <= end <= len(stored):
         raise ValueError(f"positions {position} to {end} are not in a buffer of {len(stored)} bytes")
@@ -451,11 +450,14 @@ def survey(stored: memoryview, position: int, end: int, limit_bytes: int, to_mag
 
 
 def work_for_batch(data: memoryview, position: int, to_magic: int) -> int:
-    """The bits of `survey` for one batch."""
+    """Return the bits of `survey` for one batch."""
     magic = data[position + 16]
-    if to_magic == 2:
-        return 0 if magic == 2 else 1 | 1 << (data[position + 17] & 0x07)
     attributes = int16_at(data, position + 21) if magic == 2 else data[position + 17]
+    if to_magic == 2:
+        codec = attributes & 0x07
+        if magic < 2:
+            return 1 | 1 << codec
+        return 1 << codec if codec else 0
     if magic == 2 and attributes & 0x20:
         return 1
     codec = attributes & 0x07

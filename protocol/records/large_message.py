@@ -1,7 +1,7 @@
-"""A message or batch that is larger than the buffer of its conversion, sent from where it is stored.
+"""Messages and batches larger than the conversion's buffer, sent from the stored bytes.
 
-Only the head of such a one is written anew; key and value are views of the stored bytes. So a conversion's memory
-does not grow with the largest record that somebody was allowed to produce.
+Only the head of such a message is built; key and value are views of the stored bytes. So the memory of a conversion
+does not grow with the largest record.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _batch_of_message(conversion: up_kernel_cy.UpConversion, stored: memoryview)
     key_length, value_length = max(conversion.key_length, -1), max(conversion.value_length, -1)
     key = stored[conversion.key_at : conversion.key_at + max(key_length, 0)]
     value = stored[conversion.value_at : conversion.value_at + max(value_length, 0)]
-    # Attributes, time stamp delta and offset delta are 0, and so is the number of headers at the end.
+    # Attributes, timestamp delta and offset delta are 0, and so is the number of headers at the end.
     before_key, before_value, after_value = bytearray(3), bytearray(), memoryview(bytes(1))
     append_varint(before_key, key_length)
     append_varint(before_value, value_length)

@@ -1,42 +1,43 @@
-"""The heart of `LazyConvertRecords` (KIP-283): a promised size first, the bytes for it later, chunk by chunk.
+"""The plan and the bytes of `LazyConvertRecords` (KIP-283): first a promised size, later the bytes, chunk by chunk.
 
-A fetch answer begins with its length, before anything is converted. So `plan_down_conversion` promises
+A Fetch response begins with its length, before any batch is converted. So `plan_down_conversion` promises
 
     Spre = max(size as stored, size of the first batch that gives messages, converted)
 
-and `LazyConversion.pieces` keeps that promise to the byte. What can happen, by name (the tests use the same names):
+and `LazyConversion.pieces` delivers exactly so many bytes. (With `pads_less` the size as stored is replaced by a closer
+one where it is too large: see ``promised_size``.) The cases by name (the tests use the same names):
 
     A  equal       the converted bytes are Spre bytes.
-    B  trim        they are more: cut there, in the middle of a message if need be, which every client ignores.
-    C  pad         they are fewer: over-long fake batches fill the rest. Their length points beyond the response, so
-                   that clients take them for a partial batch.
+    B  trim        there are more: they are cut at Spre, perhaps inside a message, which every client ignores.
+    C  pad         there are fewer: over-long fake batches fill the rest. Their length points beyond the response, so
+                   that clients treat them as an incomplete batch.
     D  grow        the first batch alone is more than was stored: Spre is its converted size, so that a client always
                    gets at least one batch (KIP-74).
-    E  nothing     no batch gives any message (control batches, emptied ones, all below the first offset): Spre is 12,
+    E  nothing     no batch gives a message (control batches, empty ones, all below the first offset): Spre is 12,
                    the head of a fake batch.
     F  empty       there is no complete batch: Spre is 0.
-    G  zstd first  before anything else: the plan fails, the partition answers UNSUPPORTED_COMPRESSION_TYPE.
-    H  zstd later  the chunk that holds it is left out, padding follows (C); the client comes back there, and it is G.
+    G  zstd first  before anything else: the plan fails, the partition answers UNSUPPORTED_COMPRESSION_TYPE; with
+                   `zstd_codec` that codec replaces zstd, also for readers of v2 without zstd (Fetch v4 to v9).
+    H  zstd later  its chunk is not sent, padding follows (C); the client fetches again from there, which is G.
     I  bad first   as G, with CORRUPT_MESSAGE.
-    J  bad later   what precedes the bad bytes is sent, padding follows.
-    L  limit       a fetch of versions 0 to 2 has a limit that even its first batch must keep. Where that batch is
-                   larger as stored, Spre is the limit, and the messages are cut there as in B. A wrapper that would
-                   exceed it is left off: its messages go one by one, from the offset that was asked for.
-    K  exact       upwards, always: Spre is what the conversion gives, as clients of v2 have never seen a cut or a fake.
+    J  bad later   the batches before the bad bytes are sent, padding follows.
+    L  limit       Fetch v0 to v2 has a limit that also the first batch must keep. If that batch is larger as stored,
+                   Spre is the limit, and the messages are cut there as in B. A wrapper that would exceed the limit is
+                   omitted: its messages are sent one by one, from the requested offset.
+    K  exact       up-conversion: Spre is the exact converted size, as clients of v2 know neither cuts nor fake batches.
 
-The first chunk is that first batch, each other one as many whole batches as fit into the chunk size, at least one.
-The stored bytes may lie in a file: they are looked at a chunk at a time (see ``stretch``), and no copy is kept. What a
-conversion holds is one caller-given buffer, and one batch while that has to be decompressed.
+The first chunk is that first batch; each other chunk is as many complete batches as fit into the chunk size, at least
+one. The stored bytes may be in a file: they are read one chunk at a time (see ``stretch``), and no copy is kept. A
+conversion has one buffer from its caller, and one batch while that is decompressed.
 
-Two faults of Kafka's own sender are not copied: it sends the first batch twice if batches that give nothing precede
-it, and fails on the padding after zstd. Sources: Kafka `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
+Two faults of Kafka's sender are not copied: it sends the first batch twice after batches without messages, and fails on
+the padding after zstd. Sources: Kafka `LazyDownConversionRecords`, `LazyDownConversionRecordsSend`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from struct import Struct
 from typing import TypeAlias
 
 from ..errors import BrokerError
@@ -44,6 +45,7 @@ from . import kernel_cy, up_kernel_cy, v2
 from .batches import complete_batch_at
 from .compression import DEFAULT_LIMIT_BYTES, Codec
 from .conversion_output import ConversionOutput
+from .conversion_tally import Tally
 from .convert import (
     MERGED_BATCH_BYTES,
     Converted,
@@ -55,6 +57,8 @@ from .convert import (
 )
 from .kernel_cy import Stop
 from .large_message import large_batch, large_message
+from .padding import NOTHING_SIZE, padding
+from .promised_size import promised_size
 from .receipts import NO_RECEIPTS, Receipts
 from .stretch import Stretch, StretchHead, as_stretch, window_with_batch
 
@@ -62,41 +66,22 @@ Conversion: TypeAlias = kernel_cy.DownConversion | up_kernel_cy.UpConversion
 Piece: TypeAlias = memoryview | bytes
 
 DEFAULT_CHUNK_BYTES = 128 * 1024
-"""Default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, found best in KIP-283."""
+"""The default of gregor.message.downconversion.chunk.bytes; Kafka's `MAX_READ_SIZE`, the best size in KIP-283."""
 PLANNED_BYTES = 16 * 1024
-"""How much is looked at to find the first batch that gives messages, and again as much until it is found."""
-
-FAKE_BATCH_HEAD = Struct(">qi")
-"""Offset (-1) and length of a fake batch."""
-FAKE_BATCH_BYTES = 128 * 1024
-"""As much as one fake batch covers; a longer tail has another every so many bytes."""
-LEAST_FAKE_LENGTH = 61
-"""Least length that a fake batch claims: enough for the header of any format."""
-NOTHING_SIZE = FAKE_BATCH_HEAD.size
+"""The number of bytes read at a time in the search for the first batch with messages."""
 
 TAKES_LONG = b""
-"""The piece that stands before recompressing, where `ConversionOutput.may_recompress` is False."""
-
-_ZEROS = memoryview(bytes(FAKE_BATCH_BYTES))
+"""The piece before a recompression, if `ConversionOutput.may_recompress` is False."""
 
 
 class RecompressionNeededError(Exception):
-    """A plan cannot be made without decompressing batches, which its caller did not want."""
-
-
-class Tally:
-    """Counts records that changed their format."""
-
-    __slots__ = ("record_count",)
-
-    def __init__(self) -> None:
-        self.record_count = 0
+    """A plan that requires decompressing batches, which its caller did not allow."""
 
 
 class LazyConversion:
-    """One partition's part of a fetch answer: `size` bytes are promised, `pieces` gives exactly so many.
+    """One partition's part of a Fetch response: `size` bytes are promised, and `pieces` yields exactly so many.
 
-    `is_compressed` hints that the first chunk has to be recompressed, so that a piece may take milliseconds.
+    `is_compressed`: the first chunk has to be recompressed, so a piece may take milliseconds.
     """
 
     __slots__ = (
@@ -107,10 +92,12 @@ class LazyConversion:
         "_stored",
         "_tally",
         "first_end",
+        "growth",
         "is_compressed",
         "opened_bytes",
         "size",
         "to_magic",
+        "zstd_codec",
     )
 
     def __init__(
@@ -126,10 +113,16 @@ class LazyConversion:
         limit_bytes: int,
         receipts: Receipts = NO_RECEIPTS,
         opened_bytes: int | None = None,
+        zstd_codec: Codec | None = None,
+        growth: float = 1.0,
     ) -> None:
+        self.zstd_codec = zstd_codec
+        """The codec that replaces zstd; None if zstd is refused."""
+        self.growth = growth
+        """The size of the first chunk's messages relative to the stored batches."""
         self._stored = stored
         self.opened_bytes = opened_bytes
-        """Size of the first batch's messages where they are sent one by one, since their wrapper exceeds the fetch."""
+        """The size of the first batch's messages if they are sent one by one, since their wrapper exceeds the limit."""
         self._receipts = receipts
         self._first_offset = first_offset
         self.first_end = first_end
@@ -150,13 +143,18 @@ class LazyConversion:
         """Return the number of converted records, once `pieces` has ended or was closed."""
         return self._tally.record_count
 
-    def pieces(self, out: bytearray | memoryview | ConversionOutput) -> Generator[Piece, None, None]:
-        """Return the promised bytes, in order. A piece is valid until the next one is requested: most lie in `out`.
+    @property
+    def temporary_bytes(self) -> int:
+        """Return the bytes that were in memory, once `pieces` has ended or was closed."""
+        return self._tally.temporary_bytes
 
-        `out` may have any size, from one byte up: a message that is larger than it is sent from where it is stored.
-        Pieces of a recompressed batch that is larger than `out` are bytes: copies, which last. A piece that is
-        `TAKES_LONG` asks for a thread in which `ConversionOutput.may_recompress` may be set.
-        Raises nothing that the promise does not cover: errors after the first batch end in padding (H, J).
+    def pieces(self, out: bytearray | memoryview | ConversionOutput) -> Generator[Piece, None, None]:
+        """Yield the promised bytes in order. A piece is valid until the next request, as most are views of `out`.
+
+        `out` may have any size of at least one byte: a larger message is sent from the stored bytes. Pieces of a
+        recompressed batch that is larger than `out` are copies, which remain valid. A piece `TAKES_LONG` requests a
+        worker thread, in which `ConversionOutput.may_recompress` may be set. Errors after the first batch lead to
+        padding (H, J) and are not raised.
         """
         remaining = self.size
         output = out if isinstance(out, ConversionOutput) else ConversionOutput(out)
@@ -168,7 +166,7 @@ class LazyConversion:
                 yield piece
                 remaining -= len(piece)
         except BrokerError:
-            # The client fetches again from where the bytes end, and then that batch is the first: G or I.
+            # The client fetches again from the end of the bytes; then this batch is the first one: G or I.
             pass
         yield from padding(remaining)
 
@@ -184,6 +182,7 @@ class LazyConversion:
             receipts=self._receipts,
             tally=self._tally,
             opened_bytes=self.opened_bytes,
+            zstd_codec=self.zstd_codec,
         )
 
 
@@ -196,11 +195,15 @@ def plan_down_conversion(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
     most_bytes: int | None = None,
+    zstd_codec: Codec | None = None,
+    pads_less: bool = False,
+    counted_bytes: int | None = None,
 ) -> LazyConversion:
-    """Promise a size for `stored`, whole batches but perhaps the last, in format `to_magic` (0 or 1).
+    """Plan the conversion of `stored` to format `to_magic` (0 or 1); only the last batch of `stored` may be incomplete.
 
-    Looks no further than the first batch that gives messages, and converts it only if it is compressed.
-    No more than `most_bytes` are promised, if they are given (L).
+    Reads only up to the first batch that gives messages, and converts that batch only if it is compressed. At most
+    `most_bytes` are promised, if given (L). With `pads_less` it also measures uncompressed batches. `counted_bytes` is
+    the size of `stored` and of an incomplete batch that was cut off its end.
     Raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE (G); CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR (I).
     """
     stretch = as_stretch(stored)
@@ -218,7 +221,7 @@ def plan_down_conversion(
             is_compressed = True
             receipt_ms = receipts.at(position + conversion.position)
             first = complete_batch_at(window, conversion.position)
-            first_size = _size_with_codec(conversion, window, limit_bytes, receipt_ms)
+            first_size = _size_with_codec(conversion, window, limit_bytes, receipt_ms, zstd_codec)
             if first.magic == v2.MAGIC and most_bytes is not None and first_size > most_bytes:
                 opened = messages_of(first, to_magic, first_offset, most_bytes, limit_bytes=limit_bytes)
                 opened_bytes = first_size = len(opened.data)
@@ -226,7 +229,10 @@ def plan_down_conversion(
             break
         position += conversion.position
     size_of_nothing = NOTHING_SIZE if position > 0 else 0
-    size = max(stretch.size_bytes, first_size) if first_size else size_of_nothing
+    counted_bytes = counted_bytes or stretch.size_bytes
+    size = max(counted_bytes, first_size) if first_size else size_of_nothing
+    if first_size and pads_less and not receipts:
+        size = promised_size(stretch, counted_bytes, to_magic, first_offset, position, first_size)
     return LazyConversion(
         stretch,
         to_magic,
@@ -238,6 +244,8 @@ def plan_down_conversion(
         limit_bytes=limit_bytes,
         receipts=receipts,
         opened_bytes=opened_bytes,
+        zstd_codec=zstd_codec,
+        growth=first_size / position if first_size else 1.0,
     )
 
 
@@ -249,12 +257,15 @@ def plan_up_conversion(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     receipts: Receipts = NO_RECEIPTS,
     may_recompress: bool = True,
+    zstd_codec: Codec | None = None,
 ) -> LazyConversion:
-    """Promise a size for `stored` in format v2, for clients that read nothing else: exactly what it becomes (K).
+    """Plan the conversion of `stored` to format v2, for clients that read no other format, with the exact size (K).
 
-    No broker sends fake batches to such clients, so nothing is padded or trimmed. All of `stored` is measured, but only
-    to the end of the first chunk in which that takes decompressing: the client comes back for the rest.
-    Raises BrokerError CORRUPT_MESSAGE (I), and RecompressionNeededError unless `may_recompress`.
+    With `zstd_codec` that codec replaces zstd; without it batches of zstd are copied.
+
+    No broker sends fake batches to such clients, so nothing is padded or cut. All of `stored` is measured, but only up
+    to the end of the first chunk with compressed batches: the client fetches the rest later. Raises BrokerError
+    CORRUPT_MESSAGE (I), and RecompressionNeededError unless `may_recompress`.
     """
     stretch = as_stretch(stored)
     position = first_end = size_bytes = 0
@@ -263,7 +274,13 @@ def plan_up_conversion(
         while not is_compressed and (size_of_chunk := _chunk_size(stretch, position, chunk_bytes, v2.MAGIC)):
             begin = position
             for conversion, converted_bytes in _measured_batches(
-                stretch.window(begin, size_of_chunk), begin, first_offset, limit_bytes, receipts, may_recompress
+                stretch.window(begin, size_of_chunk),
+                begin,
+                first_offset,
+                limit_bytes,
+                receipts,
+                zstd_codec,
+                may_recompress=may_recompress,
             ):
                 size_bytes += converted_bytes
                 position = begin + conversion.position
@@ -282,44 +299,60 @@ def plan_up_conversion(
         chunk_bytes=chunk_bytes,
         limit_bytes=limit_bytes,
         receipts=receipts,
+        zstd_codec=zstd_codec,
     )
 
 
 def _measured_batches(
-    window: memoryview, begin: int, first_offset: int, limit_bytes: int, receipts: Receipts, may_recompress: bool
+    window: memoryview,
+    begin: int,
+    first_offset: int,
+    limit_bytes: int,
+    receipts: Receipts,
+    zstd_codec: Codec | None,
+    *,
+    may_recompress: bool,
 ) -> Iterator[tuple[up_kernel_cy.UpConversion, int]]:
     """Convert the chunk at `begin` batch by batch; after each batch return the conversion and the batch's size."""
-    conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES)
+    conversion = up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES, stops_at_zstd=zstd_codec is not None)
     while conversion.position < len(window):
         head = _same_receipt(conversion, window, begin, receipts)
         size_bytes = conversion.measure_batch(head, len(head))
         if conversion.stop == Stop.NEEDS_CODEC:
             if not may_recompress:
                 raise RecompressionNeededError
-            size_bytes = _size_with_codec(conversion, window, limit_bytes, conversion.receipt_ms)
+            size_bytes = _size_with_codec(conversion, window, limit_bytes, conversion.receipt_ms, zstd_codec)
         elif conversion.stop in (Stop.CORRUPT, Stop.BAD_TIMESTAMP):
             raise conversion_error(conversion)
         yield conversion, size_bytes
 
 
 def _same_receipt(conversion: Conversion, window: memoryview, begin: int, receipts: Receipts) -> memoryview:
-    """Cut the window at `begin` to v0 messages of one receipt time, and set that time in the conversion."""
+    """Limit the window at `begin` to v0 messages of one receipt time, and set that time in the conversion."""
     position = begin + conversion.position
     conversion.receipt_ms = receipts.at(position)
     return window[: receipts.end_after(position, begin + len(window)) - begin]
 
 
-def _size_with_codec(conversion: Conversion, stored: memoryview, limit_bytes: int, receipt_ms: int) -> int:
+def _size_with_codec(
+    conversion: Conversion,
+    stored: memoryview,
+    limit_bytes: int,
+    receipt_ms: int,
+    zstd_codec: Codec | None = None,
+) -> int:
     """Return the converted size of the batch at the conversion's position; the conversion continues after the batch."""
     batch = complete_batch_at(stored, conversion.position)
-    converted = convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
+    converted = convert_with_codec(
+        batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms, zstd_codec=zstd_codec
+    )
     conversion.skip_batch(stored)
     return len(converted.data)
 
 
-def _begin(to_magic: int, first_offset: int, position: int = 0) -> Conversion:
+def _begin(to_magic: int, first_offset: int, position: int = 0, *, replaces_zstd: bool = False) -> Conversion:
     if to_magic == v2.MAGIC:
-        return up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES, position)
+        return up_kernel_cy.UpConversion(first_offset, MERGED_BATCH_BYTES, position, replaces_zstd)
     return kernel_cy.DownConversion(to_magic, first_offset, position)
 
 
@@ -335,10 +368,11 @@ def converted_chunks(
     receipts: Receipts = NO_RECEIPTS,
     tally: Tally | None = None,
     opened_bytes: int | None = None,
+    zstd_codec: Codec | None = None,
 ) -> Iterator[Piece]:
-    """Convert all of `stored`: first the part before `first_end`, then chunks; no piece spans two chunks.
+    """Convert all of `stored`: first the part before `first_end`, then chunk by chunk; no piece spans two chunks.
 
-    With `opened_bytes` the compressed batch of the first part becomes messages of that size, without a wrapper.
+    With `opened_bytes` the compressed batch of the first part becomes messages of that size without a wrapper.
 
     Raises BrokerError at the start of a chunk with a zstd batch, and at bytes that break their format.
     """
@@ -347,21 +381,24 @@ def converted_chunks(
     tally = tally or Tally()
     position, size_bytes = 0, first_end
     while size_bytes > 0:
-        conversion = _begin(to_magic, first_offset)
+        conversion = _begin(to_magic, first_offset, replaces_zstd=zstd_codec is not None)
         try:
             window = partial(stretch.window, position, size_bytes)
-            yield from _chunk_pieces(conversion, window, position, output, limit_bytes, receipts, tally, opened_bytes)
+            yield from _chunk_pieces(
+                conversion, window, position, output, limit_bytes, receipts, tally, opened_bytes, zstd_codec
+            )
         finally:
             tally.record_count += conversion.converted_count
+            tally.temporary_bytes += size_bytes
         opened_bytes = None
         position += size_bytes
-        size_bytes = _chunk_size(stretch, position, chunk_bytes, to_magic)
+        size_bytes = _chunk_size(stretch, position, chunk_bytes, to_magic, reads_zstd=zstd_codec is not None)
 
 
-def _chunk_size(stretch: Stretch, position: int, chunk_bytes: int, to_magic: int) -> int:
+def _chunk_size(stretch: Stretch, position: int, chunk_bytes: int, to_magic: int, *, reads_zstd: bool = False) -> int:
     window = window_with_batch(stretch, position, chunk_bytes)
     size_bytes, work = kernel_cy.survey(window, 0, len(window), chunk_bytes, to_magic)
-    if work & 1 << Codec.ZSTD:
+    if work & 1 << Codec.ZSTD and to_magic < v2.MAGIC and not reads_zstd:
         raise zstd_error()
     if size_bytes == 0 and work:
         raise structure_error(position)
@@ -377,13 +414,16 @@ def _chunk_pieces(
     receipts: Receipts,
     tally: Tally,
     opened_bytes: int | None,
+    zstd_codec: Codec | None,
 ) -> Iterator[Piece]:
     filled = 0
     while True:
-        # After each piece that was yielded the chunk may have to be read anew.
+        # After each yielded piece the chunk may have to be read again.
         chunk, out = window(), output.buffer
         stored = _same_receipt(conversion, chunk, begin, receipts)
+        before = filled
         filled = conversion.fill(stored, len(stored), out, filled)
+        tally.temporary_bytes += filled - before
         stop = conversion.stop
         if stop == Stop.AT_END and conversion.position == len(stored) < len(chunk):
             continue
@@ -394,7 +434,7 @@ def _chunk_pieces(
                     filled = 0
                 yield TAKES_LONG
                 continue
-            convert = partial(_recompressed, conversion, window, begin, limit_bytes, receipts, opened_bytes)
+            convert = partial(_recompressed, conversion, window, begin, limit_bytes, receipts, opened_bytes, zstd_codec)
             try:
                 converted = convert()
             except BrokerError:
@@ -402,6 +442,7 @@ def _chunk_pieces(
                     yield out[:filled]
                 raise
             tally.record_count += converted.record_count
+            tally.temporary_bytes += converted.written_bytes
             size_bytes = len(converted.data)
             if size_bytes <= len(out) - filled:
                 out[filled : filled + size_bytes] = converted.data
@@ -417,7 +458,7 @@ def _chunk_pieces(
         elif filled:
             yield out[:filled]
         elif stop == Stop.OUT_IS_FULL:
-            yield from _larger_than_the_buffer(conversion, stored)
+            yield from tally.counted(_larger_than_the_buffer(conversion, stored))
         if stop == Stop.AT_END and conversion.position == len(stored):
             return
         if stop not in (Stop.NEEDS_CODEC, Stop.OUT_IS_FULL):
@@ -432,13 +473,16 @@ def _recompressed(
     limit_bytes: int,
     receipts: Receipts,
     opened_bytes: int | None,
+    zstd_codec: Codec | None,
 ) -> Converted:
     """Convert the compressed batch at the conversion's position; the conversion stays before the batch."""
     batch = complete_batch_at(window(), conversion.position)
     if opened_bytes is not None:
         return messages_of(batch, conversion.to_magic, conversion.first_offset, opened_bytes, limit_bytes=limit_bytes)
     receipt_ms = receipts.at(begin + conversion.position)
-    return convert_with_codec(batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms)
+    return convert_with_codec(
+        batch, conversion.to_magic, limit_bytes=limit_bytes, receipt_ms=receipt_ms, zstd_codec=zstd_codec
+    )
 
 
 def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Iterator[memoryview]:
@@ -454,15 +498,3 @@ def _larger_than_the_buffer(conversion: Conversion, stored: memoryview) -> Itera
         out = memoryview(bytearray(size_bytes))
         conversion.fill(stored, measured.position, out)
         yield out
-
-
-def padding(size_bytes: int) -> Iterator[memoryview]:
-    """Return `size_bytes` of over-long fake batches (Kafka `LazyDownConversionRecordsSend.buildOverflowBatch`)."""
-    remaining = size_bytes
-    while remaining > 0:
-        covered = min(remaining, FAKE_BATCH_BYTES)
-        head = memoryview(FAKE_BATCH_HEAD.pack(-1, max(remaining + 1, LEAST_FAKE_LENGTH)))[:covered]
-        yield head
-        if covered > len(head):
-            yield _ZEROS[: covered - len(head)]
-        remaining -= covered

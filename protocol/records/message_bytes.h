@@ -23,6 +23,10 @@ static inline int32_t int32_at(const unsigned char *data, ptrdiff_t position) {
     return (int32_t)unsigned_at(data, position, 4);
 }
 
+static inline uint32_t uint32_at(const unsigned char *data, ptrdiff_t position) {
+    return (uint32_t)unsigned_at(data, position, 4);
+}
+
 static inline int64_t int64_at(const unsigned char *data, ptrdiff_t position) {
     return (int64_t)unsigned_at(data, position, 8);
 }
@@ -43,6 +47,10 @@ static inline ptrdiff_t batch_size_at(const unsigned char *data, ptrdiff_t posit
 static inline void put_unsigned(unsigned char *out, ptrdiff_t position, uint64_t value, int bytes) {
     for (int index = bytes - 1; index >= 0; index--, value >>= 8)
         out[position + index] = (unsigned char)value;
+}
+
+static inline void put_int16(unsigned char *out, ptrdiff_t position, int64_t value) {
+    put_unsigned(out, position, (uint64_t)value, 2);
 }
 
 static inline void put_int32(unsigned char *out, ptrdiff_t position, int64_t value) {
@@ -94,24 +102,6 @@ static inline void put_v2_head(unsigned char *out, ptrdiff_t position, int64_t b
     put_int64(out, position + 35, max_timestamp);
     memset(out + position + 43, 0xFF, 14);
     put_int32(out, position + 57, record_count);
-}
-
-/* Bytes that a number takes as a zig-zag integer. */
-static inline int varint_size(int64_t value) {
-    uint64_t zigzag = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
-    int size = 1;
-    for (; zigzag > 0x7F; zigzag >>= 7)
-        size++;
-    return size;
-}
-
-/* Write a zig-zag integer; the position after it. */
-static inline ptrdiff_t put_varint(unsigned char *out, ptrdiff_t position, int64_t value) {
-    uint64_t zigzag = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
-    for (; zigzag > 0x7F; zigzag >>= 7)
-        out[position++] = (unsigned char)(zigzag | 0x80);
-    out[position++] = (unsigned char)zigzag;
-    return position;
 }
 
 static inline void copy_bytes(unsigned char *out, ptrdiff_t position, const unsigned char *data, ptrdiff_t start,

@@ -1,4 +1,4 @@
-"""Reading and writing fields at a place in a buffer: what ``message_bytes.h`` does, for the kernel in pure Python.
+"""Reading and writing fields in a buffer: the functions of ``message_bytes.h`` for the kernel in pure Python.
 
 Positions are bytes from the start of the buffer; all numbers are big-endian.
 """
@@ -12,6 +12,8 @@ from isal import isal_zlib
 
 from . import v0, v1, v2
 
+Writable = bytearray | memoryview
+
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 UINT32 = Struct(">I")
@@ -22,7 +24,7 @@ LEAST_SIZE = (
     v0.LOG_OVERHEAD + v1.MIN_MESSAGE_SIZE,
     v2.HEADER_SIZE,
 )
-"""Bytes that a batch has at least, by magic."""
+"""The least size of a batch, by magic."""
 
 
 def int16_at(data: memoryview, position: int) -> int:
@@ -31,9 +33,15 @@ def int16_at(data: memoryview, position: int) -> int:
     return value
 
 
-def int32_at(data: memoryview, position: int) -> int:
+def int32_at(data: bytearray | memoryview, position: int) -> int:
     """Return the int32 at `position`."""
     value: int = INT32.unpack_from(data, position)[0]
+    return value
+
+
+def uint32_at(data: memoryview, position: int) -> int:
+    """Return the uint32 at `position`."""
+    value: int = UINT32.unpack_from(data, position)[0]
     return value
 
 
@@ -57,7 +65,12 @@ def batch_size_at(data: memoryview, position: int, end: int) -> int:
     return size if size <= end - position else 0
 
 
-def put_int32(out: memoryview, position: int, value: int) -> None:
+def put_int16(out: Writable, position: int, value: int) -> None:
+    """Write an int16."""
+    INT16.pack_into(out, position, value)
+
+
+def put_int32(out: Writable, position: int, value: int) -> None:
     """Write an int32."""
     INT32.pack_into(out, position, value)
 
@@ -65,6 +78,11 @@ def put_int32(out: memoryview, position: int, value: int) -> None:
 def put_uint32(out: memoryview, position: int, value: int) -> None:
     """Write a uint32."""
     UINT32.pack_into(out, position, value)
+
+
+def put_int64(out: Writable, position: int, value: int) -> None:
+    """Write an int64."""
+    INT64.pack_into(out, position, value)
 
 
 def put_v0_head(out: memoryview, position: int, offset: int, size: int, attributes: int, key_length: int) -> None:
@@ -90,7 +108,7 @@ def put_v2_head(
     max_timestamp: int,
     record_count: int,
 ) -> None:
-    """Write the header of a v2 batch that no idempotent producer wrote, the CRC left 0; `length` is from byte 12 on."""
+    """Write the header of a v2 batch without a producer id, the CRC left 0; `length` is from byte 12 on."""
     v2.HEADER.pack_into(
         out,
         position,
@@ -110,34 +128,13 @@ def put_v2_head(
     )
 
 
-def varint_size(value: int) -> int:
-    """Return the number of bytes of a number as a zig-zag integer."""
-    unsigned = (value << 1) ^ (value >> 63)
-    size_bytes = 1
-    while unsigned > 0x7F:
-        unsigned >>= 7
-        size_bytes += 1
-    return size_bytes
-
-
-def put_varint(out: memoryview, position: int, value: int) -> int:
-    """Write a zig-zag integer; the position after it."""
-    unsigned = (value << 1) ^ (value >> 63)
-    while unsigned > 0x7F:
-        out[position] = (unsigned & 0x7F) | 0x80
-        position += 1
-        unsigned >>= 7
-    out[position] = unsigned
-    return position + 1
-
-
 def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, size_bytes: int) -> None:
     """Copy `size_bytes` of `data` from `start` on."""
     out[position : position + size_bytes] = data[start : start + size_bytes]
 
 
 def crc_prepare() -> None:
-    """Do nothing: the C twin builds its tables here, the libraries below have their own."""
+    """Do nothing: the C version builds its tables here, the libraries below have their own."""
 
 
 def crc32_of(data: memoryview, start: int, end: int) -> int:

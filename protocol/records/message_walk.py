@@ -1,4 +1,4 @@
-"""One pass over a v0 or v1 message set as it inflates: sizes, lengths and CRCs checked, no message held."""
+"""One pass over a v0 or v1 message set during its decompression that checks sizes, lengths and CRCs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NEED_HEADER, _NEED_VALUE_LENGTH, _NEED_END = range(3)
 
 
 class MessageWalk:
-    """What has been seen of the set inside a wrapper of format `magic` so far.
+    """The results of the pass so far over the set inside a wrapper of format `magic`.
 
     `count` messages; the `last_offset` of them; `max_timestamp` and the index of the first message that has it;
     `null_keys`; `is_sequential`: the offsets are 0, 1, 2 ...; `other_magic`: the indices of messages of another format;
-    `bad_timestamps` and `bad_keys` as in `RecordWalk`. Of offenders the first MAX_NOTED are listed.
+    `bad_timestamps` and `bad_keys` as in `RecordWalk`. Each list has at most MAX_NOTED entries.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class MessageWalk:
         self._header = (magic, 0, 0, NO_TIMESTAMP, 0)
 
     def feed(self, data: memoryview) -> int:
-        """Go on with `data`; returns how many of its bytes are done with, the rest must come again before the next.
+        """Continue with `data`; return the number of consumed bytes; the rest must precede the next data.
 
         Raises BrokerError: INVALID_RECORD or CORRUPT_MESSAGE, as Kafka's validator for the same fault.
         """
@@ -93,7 +93,7 @@ class MessageWalk:
         return position
 
     def _read_header(self, data: memoryview, position: int) -> int:
-        """Take offset to key length; returns their size, 0 if they are not all there."""
+        """Read the fields from offset to key length; return their size, 0 if they are incomplete."""
         available = len(data) - position
         if available <= v0.MAGIC_AT:
             return 0
@@ -150,7 +150,7 @@ class MessageWalk:
         (value_length,) = v0.INT32.unpack_from(data, position)
         self._need = _NEED_END
         self._skip_field(value_length, 0)
-        # Bytes after the value belong to no field, but to the CRC.
+        # Bytes after the value belong to no field, but are covered by the CRC.
         self._to_skip += self._left
         self._left = 0
         return v0.INT32.size
@@ -159,7 +159,7 @@ class MessageWalk:
         """Skip a field of `size` bytes (a null if negative) after which `size_of_rest` must still fit."""
         size = max(size, 0)
         if size + size_of_rest > self._left:
-            # A wrong CRC is the better explanation, so that is looked at first.
+            # A wrong CRC is the better explanation, so the CRC is checked first.
             self._fields_fit = False
             self._need = _NEED_END
             size = max(self._left, 0)
@@ -175,6 +175,6 @@ class MessageWalk:
             )
         if not self._fields_fit:
             raise BrokerError(ErrorCode.INVALID_RECORD, "Found invalid message structure inside a compressed set")
-        # Only now: the tail of a set may be a message that is not all there, which counts for nothing.
+        # Checked last: the set may end with an incomplete message, which is ignored.
         self._note(magic, offset, timestamp, key_length)
         self._need = _NEED_HEADER

@@ -1,6 +1,6 @@
-"""The hash that decides where keyed records live: Kafka's `Utils.murmur2`.
+"""The hash that determines the partition of keyed records: Kafka's `Utils.murmur2`.
 
-Ordinary Python that is also compiled, as ``kernel_cy`` is: ``murmur2_cy.pxd`` gives the C types.
+This is ordinary Python that is also compiled, like ``kernel_cy``: ``murmur2_cy.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ except ImportError:
     from . import cython_stand_in as cython
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 MULTIPLIER = 0x5BD1E995
 SEED = 0x9747B28C
@@ -19,7 +19,7 @@ MASK = 0xFFFFFFFF
 
 
 def murmur2(key: bytes | memoryview) -> int:
-    """The hash of a key, unsigned, of 32 bits. Kafka's Java producer puts `(hash & 0x7FFFFFFF) % partitions`."""
+    """Return the unsigned 32-bit hash of a key. Kafka's Java producer chooses `(hash & 0x7FFFFFFF) % partitions`."""
     size = len(key)
     hashed = (SEED ^ size) & MASK
     position = 0

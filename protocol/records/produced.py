@@ -1,4 +1,4 @@
-"""What a checked Produce payload is made of: the facts that offset assignment, the log and its index need."""
+"""The facts about a validated Produce payload that offset assignment, the log and its index need."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from .compression import Codec
 from .record import NO_TIMESTAMP
-from .v2 import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from .v2 import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, next_sequence
 
 
 @dataclass(slots=True)
 class ProducedBatch:
-    """One batch of a payload; `position` and `size_bytes` say where in its data.
+    """One batch of a payload, at `position` with `size_bytes` in the payload's data.
 
-    Uncompressed v0 or v1 messages, each a batch to Kafka, count together as one, however many they are.
-    `max_timestamp` (milliseconds, -1: none) is that of the records, whatever the header claims, and
+    Uncompressed v0 or v1 messages, each a batch in Kafka, are one batch here.
+    `max_timestamp` (milliseconds, -1: none) is computed from the records, not from the header, and
     `index_of_max_timestamp` the first record that has it. `relative_offsets_honoured` and `keyed` (some record has a
     key) are the enriched metadata of those names. `base_offset` and `last_offset` are -1 until they are assigned.
     """
@@ -46,14 +46,14 @@ class ProducedBatch:
         """Return the sequence of the last record, -1 without records; sequences wrap at 2**31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.record_count - 1) & 0x7FFFFFFF
+        return next_sequence(self.base_sequence, self.record_count - 1)
 
 
 @dataclass(slots=True)
 class Produced:
-    """A payload that may be appended: `data` is its complete batches, a partial tail cut off.
+    """A validated payload: `data` has its complete batches, without an incomplete one at the end.
 
-    Kafka's rules leave one batch at most (see `ProducedBatch` for v0 and v1); no batch means nothing to append.
+    Kafka's rules allow at most one batch (see `ProducedBatch` for v0 and v1); without a batch nothing is appended.
     """
 
     data: memoryview
@@ -66,7 +66,7 @@ class Produced:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes to append."""
+        """Return the size of the payload in bytes."""
         return len(self.data)
 
     @property

@@ -1,7 +1,7 @@
-"""When the v0 messages of a stretch came, for readers of formats that have timestamps.
+"""The receipt times of v0 messages, for readers of formats with timestamps.
 
-v0 has none of its own. Where the broker's clock is to set them (`message.timestamp.type=LogAppendTime`), readers of v1
-and v2 get the receipt tag of the log's index as one; elsewhere they get -1, as from Kafka.
+v0 has no timestamps. With `message.timestamp.type=LogAppendTime`, readers of v1 and v2 get the receipt tag of the log's
+index as timestamp; otherwise they get -1, as from Kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .record import NO_TIMESTAMP
 
 
 class Receipts:
-    """Runs of a stretch's bytes that came together: where each begins, ascending, and its time in milliseconds."""
+    """Ranges of bytes that were received together: the position of each, ascending, and its time in milliseconds."""
 
     __slots__ = ("_positions", "_times")
 

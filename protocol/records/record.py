@@ -1,4 +1,4 @@
-"""One record, whatever format it came in, and the two facts that all formats share: time stamps and their type."""
+"""A record of any format, and timestamp types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 NO_TIMESTAMP = -1
-"""Milliseconds field of a record that has no time stamp (Kafka `RecordBatch.NO_TIMESTAMP`)."""
+"""The timestamp of a record without a timestamp (Kafka `RecordBatch.NO_TIMESTAMP`)."""
 
 
 class TimestampType(IntEnum):
-    """Who set a batch's time stamps (KIP-32); the values are bit 3 of the attributes, format v0 has none."""
+    """The type of a batch's timestamps (KIP-32); the values are bit 3 of the attributes, format v0 has none."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -20,14 +20,14 @@ class TimestampType(IntEnum):
 
 
 class Header(NamedTuple):
-    """A record header (KIP-82). The key is UTF-8 by convention, kept as it came so that nothing is lost."""
+    """A record header (KIP-82). The key is UTF-8 by convention, and kept as bytes since producers may send others."""
 
     key: bytes
     value: bytes | None = None
 
 
 class Record(NamedTuple):
-    """One record: absolute offset, milliseconds since the epoch (or NO_TIMESTAMP), bytes (None is a null)."""
+    """A record: absolute offset, milliseconds since the epoch (or NO_TIMESTAMP), key and value (None is a null)."""
 
     offset: int = 0
     timestamp: int = NO_TIMESTAMP

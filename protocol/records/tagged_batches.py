@@ -1,13 +1,13 @@
-"""The enriched tags of the batches in a fetch answer, for clients that ask for them (tagged field 18259 of Fetch).
+"""The enriched tags of the batches in a Fetch response, for clients that request them (tagged field 18259 of Fetch).
 
-For each stored batch of the answer, in order:
+For each stored batch of the response, in order:
 
     int64  offset of its first record
     int32  length of its tags in bytes, -1 for none
            tags as in ``enriched``
 
-So a record's tags are those of the last entry at or below its offset, whatever format the batches themselves were
-converted to.
+So a record's tags are those of the last entry at or below its offset, in any format to which the batches were
+converted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAD = Struct(">qi")
 
 
 class TaggedBatch(NamedTuple):
-    """A batch by the offset of its first record, and its tags; all None if it has none."""
+    """The offset of a batch's first record, and the batch's tags, all None if it has none."""
 
     offset: int
     tags: KafkaTags
@@ -44,7 +44,7 @@ def encode_tagged_batches(batches: Iterable[TaggedBatch]) -> bytes:
 
 
 def decode_tagged_batches(data: Buffer) -> list[TaggedBatch]:
-    """Read the field. Raises BrokerError INVALID_RECORD if it does not add up."""
+    """Decode the tagged field. Raises BrokerError INVALID_RECORD for wrong lengths."""
     view = memoryview(data)
     batches: list[TaggedBatch] = []
     position = 0

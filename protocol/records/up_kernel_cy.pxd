@@ -11,9 +11,8 @@ from .message_bytes cimport (
     int64_at,
     put_uint32,
     put_v2_head,
-    put_varint,
-    varint_size,
 )
+from .varint cimport put_varint, varint_size
 
 cdef int AT_END, OUT_IS_FULL, NEEDS_CODEC, BATCH_DONE, CORRUPT
 cdef int64_t V2_HEADER_SIZE, MAX_OFFSET_DELTA, MAX_INT64
@@ -23,7 +22,7 @@ cdef class UpConversion:
     cdef readonly int to_magic, stop
     cdef readonly int64_t first_offset, batch_bytes, converted_count, offset, timestamp, key_length, value_length
     cdef readonly Py_ssize_t message_end, key_at, value_at
-    cdef readonly bint is_log_append_time
+    cdef readonly bint is_log_append_time, stops_at_zstd
     cdef public int64_t receipt_ms
     cdef bint is_measuring
 

@@ -1,4 +1,4 @@
-"""The hot loop of up-conversion: messages of formats v0 and v1 in, batches of format v2 out.
+"""The hot loop of up-conversion, from messages of formats v0 and v1 to batches of format v2.
 
 Consecutive uncompressed messages become the records of one batch while it stays within `batch_bytes` and their time
 stamps are of one type (and, for LogAppendTime, one time: a v2 batch has only one). Built as ``kernel_cy`` is.
@@ -22,12 +22,11 @@ if not cython.compiled:
         int64_at,
         put_uint32,
         put_v2_head,
-        put_varint,
-        varint_size,
     )
+    from .varint import put_varint, varint_size
 
 COMPILED: bool = cython.compiled
-"""Whether this is the compiled module."""
+"""Whether this module is compiled."""
 
 AT_END = int(Stop.AT_END)
 OUT_IS_FULL = int(Stop.OUT_IS_FULL)
@@ -37,23 +36,27 @@ CORRUPT = int(Stop.CORRUPT)
 
 V2_HEADER_SIZE = 61
 MAX_OFFSET_DELTA = 0x7FFFFFFF
-"""A v2 batch counts offsets from its first one in an int32."""
+"""The largest offset delta of a v2 batch, an int32."""
 MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 
 
 class UpConversion:
-    """Where the up-conversion of a stretch of stored batches stands; used like `kernel_cy.DownConversion`.
+    """The progress of an up-conversion of stored batches; used like `kernel_cy.DownConversion`.
 
-    `position` is that of the next batch in the stored bytes, `stop` says why the last call came back. Of the message
-    that was read last, `key_at`, `key_length`, `value_at` and `value_length` can be read, negative lengths for nulls.
-    The caller sets `receipt_ms`: v0 messages get it as their log append time; -1 for none (see ``receipts``).
+    `position` is the position of the next batch in the stored bytes, `stop` is the reason why the last call returned.
+    `key_at`, `key_length`, `value_at` and `value_length` are those of the last message; negative lengths are nulls. The
+    caller sets `receipt_ms`, the log append time of v0 messages; -1 for none (see ``receipts``).
     """
 
-    def __init__(self, first_offset: int, batch_bytes: int, position: int = 0) -> None:
-        """Leave out uncompressed messages below `first_offset`; merge the others up to `batch_bytes` a batch."""
+    def __init__(self, first_offset: int, batch_bytes: int, position: int = 0, stops_at_zstd: bool = False) -> None:
+        """Begin a conversion without uncompressed messages below `first_offset`, with at most `batch_bytes` a batch.
+
+        With `stops_at_zstd` a v2 batch of zstd is not copied: the caller converts it, as after each NEEDS_CODEC.
+        """
         self.to_magic = 2
         self.first_offset = first_offset
         self.batch_bytes = batch_bytes
+        self.stops_at_zstd = stops_at_zstd
         self.position = position
         self.stop = AT_END
         self.converted_count = 0
@@ -69,10 +72,10 @@ class UpConversion:
         self.is_measuring = False
 
     def fill(self, stored: memoryview, end: int, out: memoryview, out_position: int = 0) -> int:
-        """Convert messages of `stored` up to `end` into `out` from `out_position` on, until `stop` has a reason.
+        """Convert messages of `stored` up to `end` into `out` from `out_position` on, until `stop` is set.
 
-        Returns the position in `out` after the last whole batch. After OUT_IS_FULL call again with more room; where
-        batches end does not depend on it. Raises ValueError for positions outside the buffers.
+        Returns the position in `out` after the last complete batch. After OUT_IS_FULL call again with more room; the
+        boundaries of batches do not depend on the room. Raises ValueError for positions outside the buffers.
         """
         self._check(len(stored), end)
         if not 0 <= out_position <= len(out):
@@ -88,9 +91,9 @@ class UpConversion:
             return self._run(data, end, target, out_position, capacity)
 
     def measure_batch(self, stored: memoryview, end: int) -> int:
-        """Walk messages up to `end` until they make a batch; the bytes it would take. Writes nothing.
+        """Skip messages up to `end` until they make a batch; return the size of that batch. Writes nothing.
 
-        0 if they make none or `stop` has another reason than BATCH_DONE. Raises ValueError as `fill`.
+        Returns 0 if there is none or `stop` is not BATCH_DONE. Raises ValueError as `fill`.
         """
         self._check(len(stored), end)
         self.is_measuring = True
@@ -102,12 +105,12 @@ class UpConversion:
             return self._run(data, end, target, 0, MAX_INT64)
 
     def read_message(self, stored: memoryview) -> bool:
-        """Read the message at `position`, complete and uncompressed, into the fields; False if it is not."""
+        """Read the message at `position` into the fields; return False unless it is complete and uncompressed."""
         self._check(len(stored), len(stored))
         return self._read_next_mergeable(cython.address(stored[0]) if cython.compiled else stored, len(stored))
 
     def skip_batch(self, stored: memoryview) -> None:
-        """Go on after the complete batch at `position`, as after NEEDS_CODEC."""
+        """Skip the complete batch at `position`, as after NEEDS_CODEC."""
         self._check(len(stored), len(stored))
         size_bytes = batch_size_at(cython.address(stored[0]) if cython.compiled else stored, self.position, len(stored))
         if size_bytes <= 0:
@@ -126,6 +129,9 @@ class UpConversion:
                 return at
             magic = data[self.position + 16]
             if magic == 2:
+                if self.stops_at_zstd and data[self.position + 22] & 0x07 == 4:
+                    self.stop = NEEDS_CODEC
+                    return at
                 if size > capacity - at:
                     self.stop = OUT_IS_FULL
                     return at
@@ -151,7 +157,10 @@ class UpConversion:
                 return at
 
     def _read_message(self, data: memoryview, size: int, magic: int) -> bool:
-        """Read the uncompressed message at `position` into the fields of this object; False if it breaks its format."""
+        """Read the uncompressed message at `position` into the fields of this object.
+
+        Return False if it breaks its format.
+        """
         position = self.position
         end = position + size
         self.offset = int64_at(data, position)
@@ -179,9 +188,9 @@ class UpConversion:
         return self.value_at + (max(0, self.value_length)) == end
 
     def _merge(self, data: memoryview, end: int, out: memoryview, at: int, capacity: int) -> int:
-        """Write a batch that begins with the message that was read; the position in `out` after it.
+        """Write a batch that begins with the message that was read; return the position in `out` after the batch.
 
-        If the batch does not fit nothing has happened but OUT_IS_FULL.
+        If the batch does not fit, only `stop` changes, to OUT_IS_FULL.
         """
         start = self.position
         base_offset = self.offset
@@ -243,7 +252,7 @@ class UpConversion:
         return self._read_message(data, size, magic)
 
     def _body_size(self, base_offset: int, base_timestamp: int) -> int:
-        """Bytes of the record that was read, without its length field."""
+        """Return the size of the record that was read, without its length field."""
         size = 2 + varint_size(self.timestamp - base_timestamp) + varint_size(self.offset - base_offset)
         size += 1 if self.key_length < 0 else varint_size(self.key_length) + self.key_length
         size += 1 if self.value_length < 0 else varint_size(self.value_length) + self.value_length

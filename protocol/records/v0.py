@@ -1,4 +1,4 @@
-"""Record format v0 (Kafka 0.8 and 0.9): messages without time stamps.
+"""Record format v0 (Kafka 0.8 and 0.9): messages without timestamps.
 
     at 0   int64  offset
     8      int32  size of what follows
@@ -9,7 +9,7 @@
     then   int32  value length (-1: null), value
 
 A compressed message set is one message (the wrapper) whose value is the compressed set. In a log the wrapper's
-offset is that of its last inner message and the inner offsets are absolute; producers put there what they like.
+offset is that of its last inner message and the inner offsets are absolute; producers may send any offsets.
 Source of the rules: Kafka `LegacyRecord` and `AbstractLegacyRecordBatch`.
 """
 
@@ -42,11 +42,11 @@ KEY_AT = 22
 CODEC_MASK = 0x07
 
 NUMBERED_BY_INDEX_FLAG = 0x10
-"""Gregor's own attribute bit in a wrapper (Kafka leaves it unused and ignores it): the inner offsets rise but are not
-the log's, so records are numbered by their place in the set. Set where the bytes alone would mislead a reader."""
+"""Gregor's own attribute bit in a wrapper (unused and ignored by Kafka): the inner offsets are not valid in the log, so
+records are numbered by their index in the set."""
 
 MIN_MESSAGE_SIZE = 14
-"""Least value of the size field (Kafka `LegacyRecord.RECORD_OVERHEAD_V0`)."""
+"""The least value of the size field (Kafka `LegacyRecord.RECORD_OVERHEAD_V0`)."""
 
 INT32 = Struct(">i")
 UINT32 = Struct(">I")
@@ -77,9 +77,9 @@ def append_field(out: bytearray, data: Buffer | None) -> None:
 
 
 def build_message_set(records: Sequence[Record], *, codec: Codec = Codec.NONE) -> bytes:
-    """Build the messages of `records` as a log holds them; with a codec, all in one wrapper.
+    """Build the messages of `records` as in a log; with a codec, all in one wrapper.
 
-    Time stamps and headers have no place in this format and are dropped.
+    This format has no timestamps and headers, so they are dropped.
     """
     messages = b"".join(build_message(record.offset, record.key, record.value) for record in records)
     if codec is Codec.NONE or not records:

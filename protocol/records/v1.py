@@ -1,17 +1,17 @@
-"""Record format v1 (KIP-31 and KIP-32, Kafka 0.10): messages with a time stamp, relative offsets inside wrappers.
+"""Record format v1 (KIP-31 and KIP-32, Kafka 0.10): messages with a timestamp, relative offsets inside wrappers.
 
     at 0   int64  offset
     8      int32  size of what follows
     12     uint32 CRC-32 from 16 on
     16     int8   magic (1)
     17     int8   attributes: bits 0-2 codec (gzip, snappy or lz4), 3 timestamp type (1: LogAppendTime)
-    18     int64  time stamp, milliseconds (-1: none)
+    18     int64  timestamp, milliseconds (-1: none)
     26     int32  key length (-1: null), key
     then   int32  value length (-1: null), value
 
 A compressed message set is one message (the wrapper) whose value is the compressed set. The wrapper's offset is that
 of its last inner message; inner offsets count from the first one (0, 1, 2, with gaps after compaction), so an offset
-is wrapper offset - last inner offset + inner offset. The wrapper's time stamp is the largest inside; if its type is
+is wrapper offset - last inner offset + inner offset. The wrapper's timestamp is the largest inside; if its type is
 LogAppendTime it is that of every inner message.
 Source of the rules: Kafka `LegacyRecord` and `AbstractLegacyRecordBatch`.
 """
@@ -28,7 +28,7 @@ from .v0 import LOG_OVERHEAD, UINT32, append_field, message_crc
 MAGIC = 1
 
 HEADER = Struct(">qiIBBqi")
-"""offset, size, CRC, magic, attributes, time stamp, key length."""
+"""offset, size, CRC, magic, attributes, timestamp, key length."""
 HEADER_SIZE = HEADER.size
 
 OFFSET_AT = 0
@@ -44,7 +44,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
 
 MIN_MESSAGE_SIZE = 22
-"""Least value of the size field (Kafka `LegacyRecord.RECORD_OVERHEAD_V1`)."""
+"""The least value of the size field (Kafka `LegacyRecord.RECORD_OVERHEAD_V1`)."""
 
 
 def build_message(
@@ -75,9 +75,9 @@ def build_message_set(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Build the messages of `records` as a log holds them; with a codec, all in one wrapper with relative offsets.
+    """Build the messages of `records` as in a log; with a codec, all in one wrapper with relative offsets.
 
-    With LogAppendTime every record should carry that time. Headers have no place in this format and are dropped.
+    With LogAppendTime all records should have that time. This format has no headers, so they are dropped.
     """
     flags = LOG_APPEND_TIME_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     first_offset = records[0].offset if records and codec is not Codec.NONE else 0

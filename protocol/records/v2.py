@@ -18,7 +18,7 @@ Batch:                              Record (every length and delta is a zig-zag 
     61     records, all together compressed by the codec of the attributes
 
 Attributes: bits 0-2 codec, 3 timestamp type (1: LogAppendTime), 4 transactional, 5 control, 6 delete horizon
-(base timestamp is one), the rest unused. What precedes the CRC can be patched without computing it anew.
+(the base timestamp is the horizon), the rest unused. Fields before the CRC can be patched without a new CRC.
 Source of the rules: Kafka `DefaultRecordBatch` and `DefaultRecord`.
 """
 
@@ -36,7 +36,7 @@ from .varint import append_varint
 MAGIC = 2
 
 HEADER = Struct(">qiiBIhiqqqhii")
-"""The whole header; see the table above for the order."""
+"""All header fields, in the order of the table above."""
 
 BASE_OFFSET_AT = 0
 LENGTH_AT = 8
@@ -65,6 +65,7 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
+INT32 = Struct(">i")
 UINT32 = Struct(">I")
 
 
@@ -74,7 +75,7 @@ def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
 
 
 def append_record(out: bytearray, record: Record, *, base_offset: int, base_timestamp: int) -> None:
-    """Append one record in this format, its offset and time stamp relative to the batch's."""
+    """Append one record in this format, its offset and timestamp relative to the batch's."""
     body = bytearray(1)
     append_varint(body, record.timestamp - base_timestamp)
     append_varint(body, record.offset - base_offset)
@@ -115,7 +116,7 @@ def build_batch(
     """Build one batch of `records`, whose offsets are absolute (`base_offset` and up) and may have gaps.
 
     `base_timestamp` defaults to the first record's, `max_timestamp` to the largest, `last_offset` to the last
-    record's. No records give the header alone, as a compacted log keeps for its producer's state.
+    record's. Without records the batch is only a header, as compaction keeps it for a producer's state.
     """
     if base_timestamp is None:
         base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
@@ -139,6 +140,23 @@ def build_batch(
         base_sequence=base_sequence,
         leader_epoch=leader_epoch,
     )
+
+
+def with_body(batch: memoryview, body: Buffer, codec: Codec) -> bytes:
+    """Return a copy of a batch with other bytes of its records, compressed by `codec`, and a new length and CRC."""
+    changed = bytearray(HEADER_SIZE + len(body))
+    changed[:HEADER_SIZE] = batch[:HEADER_SIZE]
+    changed[HEADER_SIZE:] = body
+    INT32.pack_into(changed, LENGTH_AT, len(changed) - LEADER_EPOCH_AT)
+    # The codec's bits are in the second byte of the attributes.
+    changed[ATTRIBUTES_AT + 1] = changed[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
+    UINT32.pack_into(changed, CRC_AT, batch_crc(changed, 0, len(changed)))
+    return bytes(changed)
+
+
+def next_sequence(base_sequence: int, record_count: int) -> int:
+    """Return the sequence number after `record_count` records; it wraps at 2**31 (Kafka `DefaultRecordBatch`)."""
+    return (base_sequence + record_count) & 0x7FFFFFFF
 
 
 def attributes_of(
@@ -169,7 +187,7 @@ def assemble_batch(
     base_sequence: int = NO_SEQUENCE,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Put a header with the right length and CRC before `body`, the records' bytes, compressed as attributes say."""
+    """Build a batch of a header with length and CRC, and `body`, the records compressed as in `attributes`."""
     batch = bytearray(HEADER_SIZE + len(body))
     HEADER.pack_into(
         batch,

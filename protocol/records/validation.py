@@ -1,9 +1,9 @@
-"""What a partition's leader checks before it appends (Kafka `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`).
+"""The checks of a partition's leader before an append (Kafka `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`).
 
-The difference to Kafka: nothing is ever converted, recompressed or built anew. What Kafka would rewrite (every
-compressed v0 set, v1 sets whose inner offsets are not 0, 1, 2 ...) is kept as produced and only marked, by
-`offsets.assign_offsets`. Compressed data is inflated piece by piece and thrown away, so a batch costs a few hundred
-kilobytes to check, whatever it claims to hold.
+The difference to Kafka: no batch is converted, recompressed or rebuilt. Batches that Kafka would rebuild (compressed v0
+sets, v1 sets whose inner offsets are not 0, 1, 2 ...) are kept as produced and only marked, by
+`offsets.assign_offsets`. Compressed data is decompressed in pieces that are not kept, so the check of a batch needs a
+few hundred kilobytes of memory, whatever the batch claims to contain.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ FIRST_ZSTD_PRODUCE_VERSION = 7
 
 @dataclass(slots=True, frozen=True)
 class AppendRules:
-    """What a topic's configuration asks of a payload; the defaults are Kafka's.
+    """The requirements of a topic's configuration for a payload; the defaults are Kafka's.
 
     `max_message_bytes` bounds one batch as stored; the `timestamp_` bounds are milliseconds around now and bind only
-    where the topic keeps CreateTime; `keys_required` is a compacted topic's. `limit_bytes` bounds what one batch may
-    inflate to. `from_client`: producers may not write control batches nor choose offsets, coordinators may.
+    for topics with CreateTime; `keys_required` is set for compacted topics. `limit_bytes` bounds the decompressed size
+    of a batch. `from_client`: clients may not write control batches or choose offsets, coordinators may.
     """
 
     max_message_bytes: int = 1048588
@@ -58,7 +58,7 @@ class AppendRules:
 
 
 class RecordError(NamedTuple):
-    """Why one record, by its place in its batch, made the whole batch unacceptable (KIP-467)."""
+    """The reason why one record, by its index in the batch, made the whole batch invalid (KIP-467)."""
 
     batch_index: int
     message: str
@@ -73,7 +73,7 @@ class RecordValidationError(BrokerError):
 
 
 class _Walk(Protocol):
-    """What the two walks over a batch's records have in common."""
+    """The common results of the two walks over a batch's records."""
 
     bad_keys: list[int]
     bad_timestamps: list[tuple[int, int]]
@@ -103,11 +103,11 @@ def check_produce_version(data: Buffer, version: int) -> None:
 
 
 def validate(data: Buffer, rules: AppendRules, *, now_ms: int) -> Produced:
-    """Check one partition's payload for an append at `now_ms`; nothing in `data` is changed.
+    """Check one partition's payload for an append at `now_ms`, without changing `data`.
 
-    A payload without a complete batch is no error: there is nothing to append. Raises BrokerError CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE or INVALID_RECORD for the payload as a whole, RecordValidationError (INVALID_RECORD or
-    INVALID_TIMESTAMP) where single records are to blame.
+    A payload without a complete batch is valid and has nothing to append. Raises BrokerError CORRUPT_MESSAGE,
+    MESSAGE_TOO_LARGE or INVALID_RECORD for the whole payload, RecordValidationError (INVALID_RECORD or
+    INVALID_TIMESTAMP) for single invalid records.
     """
     first: BatchView | None = None
     last: BatchView | None = None
@@ -149,10 +149,10 @@ def _codec_of(batch: BatchView) -> Codec:
 
 
 def _decompressed(codec: Codec, data: Buffer, magic: int, rules: AppendRules) -> Iterator[bytes]:
-    """Decompress what a producer sends. Raises BrokerError INVALID_RECORD for broken data, MESSAGE_TOO_LARGE.
+    """Decompress a produced batch. Raises BrokerError INVALID_RECORD for broken data, MESSAGE_TOO_LARGE.
 
-    The CRC has shown that the data came as it was sent. Kafka answers -1, or INVALID_RECORD where the fault shows in
-    the midst of a record: neither is sent again by a client, as CORRUPT_MESSAGE would be.
+    The CRC is valid, so the producer sent the data like this. Kafka answers -1, or INVALID_RECORD for a fault inside a
+    record: clients retry neither of them, as they would retry CORRUPT_MESSAGE.
     """
     try:
         yield from decompressed_pieces(codec, data, magic=magic, limit_bytes=rules.limit_bytes)
@@ -216,7 +216,7 @@ def _check_v2_header(batch: BatchView, count: int, rules: AppendRules) -> None:
 
 
 def walk_records(walk: RecordWalk, pieces: Iterator[Buffer]) -> None:
-    """Take `walk` over the records of a v2 batch, which come in pieces. Raises BrokerError INVALID_RECORD."""
+    """Feed the pieces of a v2 batch's records to `walk`. Raises BrokerError INVALID_RECORD."""
     rest: Buffer = b""
     try:
         for piece in pieces:
@@ -228,7 +228,7 @@ def walk_records(walk: RecordWalk, pieces: Iterator[Buffer]) -> None:
         raise invalid_record(f"Found invalid record structure: {fault}") from fault
     if not walk.is_finished():
         raise invalid_record("Incorrect declared batch size, premature EOF reached")
-    # Asking for one more piece also makes the codec check the end of its stream.
+    # The request for one more piece also makes the codec check the end of its stream.
     if rest or next(pieces, None):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
 
@@ -295,7 +295,7 @@ def _check_message(message: BatchView, rules: AppendRules, now_ms: int) -> bool:
     if value_at > message.end:
         raise invalid_record("Found invalid message structure: its key does not fit")
     (value_length,) = v0.INT32.unpack_from(message.buffer, value_length_at)
-    # Bytes after the value are let through, as Kafka does; every reader ignores them.
+    # Bytes after the value are accepted, as in Kafka; every reader ignores them.
     if value_at + max(value_length, 0) > message.end:
         raise invalid_record("Found invalid message structure: its value does not fit")
     if key_length < 0 and rules.keys_required:
@@ -338,11 +338,11 @@ def _timestamp_fault(batch: BatchView, timestamp: int, rules: AppendRules, now_m
 
 
 def _refuse_bad_records(walk: _Walk, batch: BatchView, count: int, rules: AppendRules, now_ms: int) -> None:
-    """Raise RecordValidationError if the walk met records that the topic's rules exclude."""
+    """Raise RecordValidationError if the walk found records that break the topic's rules."""
     bad_timestamps = walk.bad_timestamps
     is_log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     if is_log_append_time and _timestamp_fault(batch, batch.max_timestamp, rules, now_ms) is not None:
-        # Every record has the batch's time stamp, whatever its own says.
+        # All records have the batch's timestamp, whatever their own fields contain.
         bad_timestamps = [(index, batch.max_timestamp) for index in range(min(count, MAX_NOTED))]
     if not walk.bad_keys and not bad_timestamps:
         return

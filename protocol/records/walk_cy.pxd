@@ -1,9 +1,11 @@
 # C types for walk_cy.py; see there.
 cimport cython
 
+from .varint cimport varint_at
+
 cdef int _LENGTH, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADER_COUNT, _HEADER_KEY, _HEADER_VALUE, _DONE
 cdef long long _INT64_MAX
-cdef unsigned long long _UINT64_MAX, _UINT32_MAX
+cdef Py_ssize_t _INCOMPLETE
 
 
 @cython.final
@@ -23,9 +25,7 @@ cdef class RecordWalk:
         end=cython.Py_ssize_t,
         cursor=cython.Py_ssize_t,
         step=cython.Py_ssize_t,
-        byte=cython.ulonglong,
-        unsigned=cython.ulonglong,
-        shift=cython.int,
+        numbers=cython.p_const_uchar,
         value=cython.longlong,
     )
     @cython.boundscheck(False)

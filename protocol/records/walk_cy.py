@@ -1,18 +1,26 @@
-"""One pass over the records of a v2 batch: every length checked, no record decoded, in pieces of any size.
+"""One pass over the records of a v2 batch that checks all lengths without decoding records, in pieces of any size.
 
-`RecordWalk` is a state machine that can stop and go on at any byte, so that a batch is checked while it inflates: what
-it holds is a few numbers, however large a record claims to be. This file is plain Python; `walk_cy.pxd` beside it gives
-its variables C types for whoever compiles it (see `setup.py`), and nothing else differs.
+`RecordWalk` is a state machine that can stop and continue at any byte, so that a batch is checked while it is
+decompressed; its state is a few numbers, however large a record claims to be. This file is plain Python; `walk_cy.pxd`
+has the C types of its variables for the compiler (see `setup.py`).
 """
 
 from __future__ import annotations
 
+try:
+    import cython
+except ImportError:
+    from . import cython_stand_in as cython
+
 from .record import Buffer
 
-MAX_NOTED = 1000
-"""How many offending records of a batch are listed; it may have millions."""
+if not cython.compiled:
+    from .varint import varint_at
 
-# Which field of a record comes next.
+MAX_NOTED = 1000
+"""The number of invalid records of a batch that are listed; a batch may have millions."""
+
+# The next field of a record.
 _LENGTH = 0
 _ATTRIBUTES = 1
 _TIMESTAMP = 2
@@ -24,19 +32,18 @@ _HEADER_KEY = 7
 _HEADER_VALUE = 8
 _DONE = 9
 
-# Named so that the .pxd can give them a type.
+# These are named so that the .pxd can declare their types.
 _INT64_MAX = 0x7FFFFFFFFFFFFFFF
-_UINT64_MAX = 0xFFFFFFFFFFFFFFFF
-_UINT32_MAX = 0xFFFFFFFF
+_INCOMPLETE = -2
 
 
 class RecordWalk:
-    """What has been seen of a batch's `count` records so far.
+    """The results of the pass so far over a batch's `count` records.
 
-    `max_timestamp` is -1 while no record had a time stamp; `index_of_max` is the first record with the largest.
-    `null_keys` counts records without key; `is_sequential` says that the offset deltas are 0, 1, 2 ...
-    `bad_timestamps` notes (index, time stamp) of records with one before `earliest` or after `latest`, `bad_keys` the
-    indices of those without key where `keys_required`: the first MAX_NOTED of each.
+    `max_timestamp` is -1 while no record has a timestamp; `index_of_max` is the first record with the largest one.
+    `null_keys` counts records without a key; `is_sequential`: the offset deltas are 0, 1, 2 ... `bad_timestamps` has
+    (index, timestamp) of records before `earliest` or after `latest`, `bad_keys` the indices of records without a key
+    if `keys_required`; each has at most MAX_NOTED entries.
     """
 
     def __init__(
@@ -60,17 +67,20 @@ class RecordWalk:
         self.headers_left = 0
 
     def is_finished(self) -> bool:
-        """Whether all records have been seen to their last byte."""
+        """Return whether all records were read to their last byte."""
         return self.field == _DONE and self.to_skip == 0
 
     def feed(self, data: Buffer) -> int:
-        """Go on with `data`; returns how many of its bytes are done with.
+        """Continue with `data`; return the number of consumed bytes.
 
-        The rest, at most nine bytes of an unfinished integer or what follows the last record, must come again in
-        front of the next piece. Raises ValueError for records that break the format.
+        The rest, at most nine bytes of an incomplete integer or bytes after the last record, must precede the next
+        piece. Raises ValueError for records that break the format.
         """
         position = 0
         end = len(data)
+        if end == 0:
+            return 0
+        numbers = cython.address(data[0]) if cython.compiled else data
         while True:
             if self.to_skip > 0:
                 step = min(self.to_skip, end - position)
@@ -85,31 +95,16 @@ class RecordWalk:
                 self.field = _TIMESTAMP
                 continue
 
-            cursor = position + 1
-            byte = data[position]
-            unsigned = byte & 0x7F
-            shift = 7
-            while byte >= 0x80:
-                if shift >= (70 if self.field == _TIMESTAMP else 35):
-                    raise ValueError("a variable-length integer is too long")
-                if cursor == end:
-                    return position
-                byte = data[cursor]
-                cursor += 1
-                unsigned |= (byte & 0x7F) << shift
-                shift += 7
-            if self.field == _TIMESTAMP:
-                unsigned &= _UINT64_MAX
-            else:
-                unsigned &= _UINT32_MAX
-            value = unsigned >> 1
-            if unsigned & 1:
-                value = -value - 1
+            value, cursor = varint_at(numbers, position, end, 63 if self.field == _TIMESTAMP else 28)
+            if cursor == _INCOMPLETE:
+                return position
+            if cursor < 0:
+                raise ValueError("a variable-length integer is too long")
             self._accept(value, cursor - position)
             position = cursor
 
     def _accept(self, value: int, size: int) -> None:
-        """Take the integer that the current field is, `size` bytes on the wire, and say which one comes next."""
+        """Process the integer of the current field, `size` bytes on the wire, and set the next field."""
         if self.field == _LENGTH:
             if value < 0:
                 raise ValueError("a record's length is negative")
@@ -138,7 +133,7 @@ class RecordWalk:
             self._skip(value)
             self.field = _HEADER_COUNT
         elif self.field == _HEADER_COUNT:
-            # A header takes two bytes at least.
+            # A header has at least two bytes.
             if value < 0 or value * 2 > self.left_in_record:
                 raise ValueError("a record's number of headers is impossible")
             self.headers_left = value
@@ -154,12 +149,12 @@ class RecordWalk:
             self._next_header()
 
     def _note_timestamp(self, delta: int) -> None:
-        # A sum beyond int64, which Java would wrap, is refused: no clock says that.
+        # A sum beyond int64, which Java would wrap, is refused, since no clock gives it.
         if self.base_timestamp >= 0:
             if delta > _INT64_MAX - self.base_timestamp:
-                raise ValueError("a record's time stamp is out of range")
+                raise ValueError("a record's timestamp is out of range")
         elif delta < -_INT64_MAX - self.base_timestamp:
-            raise ValueError("a record's time stamp is out of range")
+            raise ValueError("a record's timestamp is out of range")
         timestamp = self.base_timestamp + delta
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp

@@ -1,1 +1,1 @@
-"""Log compaction: which log is next, what remains, and how it replaces the old segments (Kafka `Cleaner`)."""
+"""Log compaction: the choice of a log, the records that remain, and the replacement of segments (Kafka `Cleaner`)."""

@@ -1,8 +1,8 @@
-"""Which log is compacted next, and how far each one is clean (Kafka `LogCleanerManager`).
+"""The choice of the next log to compact, and the offset up to which each log is clean (Kafka `LogCleanerManager`).
 
-A log is due when the dirty part of what may be cleaned exceeds `min.cleanable.dirty.ratio`, or its oldest dirty record
-is older than `max.compaction.lag.ms`. The dirtiest goes first. How far a log is clean survives in Kafka's
-`cleaner-offset-checkpoint`.
+A log is due when the dirty share of its cleanable part exceeds `min.cleanable.dirty.ratio`, or its oldest dirty record
+is older than `max.compaction.lag.ms`. The log with the largest share comes first. Kafka's `cleaner-offset-checkpoint`
+has the first dirty offset of each log.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...protocol.errors import BrokerError
+from ...protocol.topic_partition import TopicPartition
 from ..clock import Clock
 from ..disk import paths
 from ..disk.directory_health import SHORTAGES
 from ..disk.files import Files
 from ..disk.log_directory import LogDirectory
-from ..disk.paths import TopicPartition
 from ..log.log_config import LONG_MAX
 from ..log.partition_log import PartitionLog
 from ..log.segment import SegmentDamagedError
@@ -28,14 +28,17 @@ from .compaction import NO_LIMITS, NO_STATS, Compaction, CompactionLimits, Compa
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 60_000
-"""How long a compaction waits that there was no room for. Kafka tries again at the next start only."""
+"""The delay before a compaction that failed for lack of space is tried again.
+
+Kafka tries again only after a restart.
+"""
 NEVER_MS = 2**63
 
 COMPACTION_FAULTS = (OSError, BrokerError, SegmentDamagedError)
 
 
 class CleaningNeed(NamedTuple):
-    """How much a log wants to be compacted: the dirty share of what may be cleaned, and ms beyond the longest lag."""
+    """The urgency of a log's compaction: the dirty share of its cleanable part, and ms beyond the longest lag."""
 
     overdue_ms: int
     dirty_ratio: float
@@ -43,7 +46,7 @@ class CleaningNeed(NamedTuple):
 
 
 class Uncleanable(NamedTuple):
-    """A log whose compaction has failed, and when it is tried again."""
+    """A log whose compaction has failed, with the time of the next attempt."""
 
     log: PartitionLog
     retry_at_ms: int
@@ -54,7 +57,7 @@ NO_NEED = CleaningNeed(0, 0.0, False)
 
 @dataclass(slots=True)
 class CleanerFacts:
-    """What the last look and the last compaction have found, for metrics."""
+    """The results of the last check and the last compaction, for metrics."""
 
     looked_at_ms: int
     max_dirty_ratio: float = 0.0
@@ -63,23 +66,23 @@ class CleanerFacts:
 
 
 class UncleanablePartitions(NamedTuple):
-    """Partitions of one log directory that are not compacted any more, and their bytes."""
+    """The number of partitions of one log directory that are no longer compacted, and their size in bytes."""
 
     partition_count: int
     size_bytes: int
 
 
 class LogCleaner:
-    """Picks logs and keeps the checkpoints; all in the thread that appends, but for `Compaction.run`.
+    """A cleaner that chooses logs and writes the checkpoints, in the thread that appends, except for `Compaction.run`.
 
-    Use: `begin`, run what it gives in a worker thread, then `finish` it, or `fail` it if that raised.
+    Use: call `begin`, run the returned compaction in a worker thread, then call `finish`, or `fail` if it raised.
     """
 
     def __init__(self, files: Files, clock: Clock, limits: CompactionLimits = NO_LIMITS) -> None:
         self._files = files
         self._clock = clock
         self.limits = limits
-        """For compactions that begin from now on."""
+        """The limits of compactions that begin from now on."""
         self.facts = CleanerFacts(looked_at_ms=clock.now_ms())
         self._clean_until: dict[TopicPartition, int] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
@@ -87,13 +90,13 @@ class LogCleaner:
         self._running: dict[Compaction, TopicPartition] = {}
 
     def add_directory(self, directory: LogDirectory) -> None:
-        """Read what is known of a log directory's partitions."""
+        """Read the cleaner's checkpoint of a log directory."""
         for name, offset in directory.read_checkpoint(paths.CLEANER_CHECKPOINT).items():
             self._clean_until[name] = offset
             self._homes[name] = directory
 
     def forget(self, name: TopicPartition) -> None:
-        """Stop the work on a partition that was deleted."""
+        """Cancel the compaction of a deleted partition and remove its state."""
         for running, busy_with in self._running.items():
             if busy_with == name:
                 running.cancel()
@@ -107,9 +110,9 @@ class LogCleaner:
         return UncleanablePartitions(len(logs), sum(log.size_bytes for log in logs))
 
     def begin(self, logs: Iterable[tuple[TopicPartition, PartitionLog, LogDirectory]]) -> Compaction | None:
-        """Return the compaction that is most needed now, if any is; a log that cannot be read is passed over.
+        """Return the most urgent compaction, if any; a log that cannot be read is skipped.
 
-        It is passed over until the next start, or for `RETRY_MS` if only room was lacking.
+        Such a log is skipped until the next start, or for `RETRY_MS` if only space was lacking.
         """
         filthiest: tuple[CleaningNeed, TopicPartition, PartitionLog, LogDirectory] | None = None
         facts = self.facts
@@ -145,7 +148,10 @@ class LogCleaner:
         return begun
 
     def finish(self, done: Compaction) -> bool:
-        """Commit a compaction that has run, and note how far its log is clean; False if it came too late."""
+        """Commit a compaction that has run and set its log's first dirty offset.
+
+        Return False if the log was deleted or changed.
+        """
         name = self._running.pop(done)
         self.facts.last = done.stats
         try:
@@ -169,7 +175,7 @@ class LogCleaner:
         return True
 
     def fail(self, failed: Compaction, fault: BaseException) -> None:
-        """Take back what a compaction that could not be run has written, and leave its log alone, as in `begin`."""
+        """Remove the files of a failed compaction; skip its log afterwards, as in `begin`."""
         name = self._running.pop(failed)
         self._discard(name, failed)
         if not failed.is_cancelled:
@@ -189,15 +195,17 @@ class LogCleaner:
             logger.error("%s is not compacted for %d s: %s", name, RETRY_MS // 1000, fault)
             self._uncleanable[name] = Uncleanable(log, self._clock.now_ms() + RETRY_MS)
             return
-        logger.error("%s is not compacted any more until the next start: %s", name, fault)
+        logger.error("%s is not compacted until the next start: %s", name, fault)
         self._uncleanable[name] = Uncleanable(log, NEVER_MS)
 
     def _first_dirty(self, name: TopicPartition, log: PartitionLog) -> int:
-        """Return the first dirty offset: the log's start if the checkpoint does not fit (Kafka `cleanableOffsets`)."""
+        """Return the first dirty offset, or the log's start if the checkpoint is invalid (Kafka `cleanableOffsets`)."""
         known = self._clean_until.get(name, 0)
         first = log.segments[0].base_offset
         if known > log.log_end_offset:
-            logger.warning("%s: the cleaner's checkpoint says %d, beyond the end: cleaning it all", name, known)
+            logger.warning(
+                "%s: the cleaner's checkpoint %d is beyond the log's end: compacting the whole log", name, known
+            )
             return first
         return max(known, first)
 

@@ -1,7 +1,7 @@
-"""One compaction of one log: the last record of each key stays (Kafka `Cleaner`).
+"""One compaction of one log, which keeps the last record of each key (Kafka `Cleaner`).
 
-`plan` and `commit` belong in the thread that appends; `run` is the long part, for a worker thread: it reads segments
-that nobody writes any more and writes new ones beside them, one group of neighbours at a time.
+`plan` and `commit` are called in the thread that appends; `run` is the long part, for a worker thread: it reads
+segments that are no longer written and writes new ones beside them, one group of consecutive segments at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from ...protocol.records import v0
+from ...protocol.records import v2
 from ...protocol.records.batches import BatchView, iter_records
 from ..clock import Clock
 from ..disk import paths
@@ -21,7 +21,7 @@ from ..disk.files import Files
 from ..disk.io_throttle import IoThrottle
 from ..disk.open_files import OpenFiles
 from ..index.batch_tags import BatchTags, tags_inside
-from ..index.offset_index import NO_RECEIPT
+from ..index.offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry
 from ..log.log_config import LogConfig
 from ..log.partition_log import PartitionLog
 from ..log.segment import Segment
@@ -37,11 +37,11 @@ DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
 """Kafka's default of `log.cleaner.dedupe.buffer.size`."""
 
 FILES_OPEN = 8
-"""Descriptors that a compaction keeps to itself."""
+"""The number of file descriptors that a compaction may keep open."""
 
 
 class CompactionLimits(NamedTuple):
-    """What one compaction may take: bytes for its map of keys, how full that may get, and a rate for its files."""
+    """The limits of one compaction: size of the key map in bytes, its load factor, and the rate of reads and writes."""
 
     buffer_bytes: int = DEDUPE_BUFFER_BYTES
     load_factor: float = LOAD_FACTOR
@@ -49,7 +49,7 @@ class CompactionLimits(NamedTuple):
 
 
 class CompactionStats(NamedTuple):
-    """What one compaction has cost (Kafka `CleanerStats`)."""
+    """The cost of one compaction (Kafka `CleanerStats`)."""
 
     read_bytes: int = 0
     written_bytes: int = 0
@@ -62,14 +62,14 @@ NO_STATS = CompactionStats()
 
 
 class CleanedGroup(NamedTuple):
-    """Segments that become one: what they were, and where the new one begins."""
+    """Segments that are replaced by one segment, and the base offset of the new one."""
 
     replaced: list[Segment]
     base_offset: int
 
 
 class Compaction:
-    """A compaction that was planned; `run`, then `commit` or `discard`."""
+    """A planned compaction: call `run`, then `commit` or `discard`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Compaction:
         first_dirty_offset: int,
         limits: CompactionLimits = NO_LIMITS,
     ) -> None:
-        """Plan to clean `segments`, the log's first ones, of which those from `first_dirty_offset` on never were.
+        """Plan to clean `segments`, the first segments of the log, which are dirty from `first_dirty_offset` on.
 
         Use `plan`.
         """
@@ -98,16 +98,16 @@ class Compaction:
         self._cancelled = threading.Event()
         self._read_bytes = 0
         self.end_offset = first_dirty_offset
-        """After `run`: every record below it was cleaned; the next compaction begins here."""
+        """Set by `run`: all records below this offset are clean; the next compaction begins here."""
         self.stats = NO_STATS
-        """After `run`: what it has cost."""
+        """Set by `run`: the cost of the compaction."""
         self.is_half_done = False
-        """Whether `commit` has failed while it replaced segments: what is left of that is done at the next start."""
+        """Whether `commit` failed while replacing segments; the next start completes the replacement."""
 
     # --- in any thread ---
 
     def cancel(self) -> None:
-        """Make `run` end at the next batch, with InterruptedError."""
+        """Cancel `run`, which then raises InterruptedError at the next batch."""
         self._cancelled.set()
 
     @property
@@ -131,7 +131,6 @@ class Compaction:
                 self._producers,
                 now_ms=self._clock.now_ms(),
                 delete_retention_ms=self._config.delete_retention_ms,
-                keeps_legacy_tombstones=True,
             )
             cleanable = [segment for segment in segments if segment.base_offset < offsets.end_offset]
             written_bytes = 0
@@ -144,7 +143,7 @@ class Compaction:
                 segment.close()
 
     def _build_map(self, segments: list[Segment]) -> OffsetMap:
-        """Return the last offset of each key in the dirty part, as much of that part as fits into the map."""
+        """Return the map of each key's last offset in the dirty part, as far as the keys fit into the map."""
         offsets = OffsetMap(self._limits.buffer_bytes, self._limits.load_factor)
         transactions = PassingTransactions(self._aborted)
         for segment in segments:
@@ -155,8 +154,10 @@ class Compaction:
                 self._pace(batch.size_bytes)
                 if batch.is_control:
                     transactions.is_marker_of_nothing(batch)
-                elif not transactions.is_aborted(batch) and not _put_keys(offsets, batch, self._first_dirty_offset):
-                    return offsets
+                elif not transactions.is_aborted(batch):
+                    is_keyless = _is_keyless(segment.index_entry_for(batch.position), batch)
+                    if not is_keyless and not _put_keys(offsets, batch, self._first_dirty_offset):
+                        return offsets
                 offsets.end_offset = batch.last_offset + 1
             offsets.end_offset = max(offsets.end_offset, segment.next_offset)
         return offsets
@@ -164,7 +165,7 @@ class Compaction:
     def _clean_group(
         self, group: list[Segment], rules: FilterRules, transactions: PassingTransactions, pool: OpenFiles
     ) -> int:
-        """Write one cleaned segment; returns its size in bytes."""
+        """Write one cleaned segment; return its size in bytes."""
         base_offset = group[0].base_offset
         cleaned = Segment(
             pool, self.log.directory, base_offset, self._config.index_interval_bytes, suffix=paths.CLEANED
@@ -184,7 +185,7 @@ class Compaction:
         return cleaned.size_bytes
 
     def _write_all(self, cleaned: Segment, batches: Iterable[CleanedBatch]) -> dict[int, int]:
-        """Write batches one after the other; returns position -> receipt time of the v0 messages among them."""
+        """Write batches one after the other; return their receipt times, where they are known, by position."""
         receipts: dict[int, int] = {}
         position = 0
         for data, receipt_ms in batches:
@@ -202,27 +203,30 @@ class Compaction:
         self, group: list[Segment], rules: FilterRules, transactions: PassingTransactions
     ) -> Iterator[CleanedBatch]:
         horizon_ms = self._legacy_horizon_ms()
+        batch_filter = BatchFilter(rules, transactions, max_message_bytes=self._config.max_message_bytes)
         for segment in group:
-            keeps_tombstones = segment.newest_ms() > horizon_ms
-            batch_filter = BatchFilter(
-                rules._replace(keeps_legacy_tombstones=keeps_tombstones),
-                transactions,
-                max_message_bytes=self._config.max_message_bytes,
-            )
+            batch_filter.keeps_legacy_tombstones = segment.newest_ms() > horizon_ms
             for batch in segment.batches_from(0):
                 self._read_bytes += batch.size_bytes
                 self._pace(batch.size_bytes)
-                receipt_ms = segment.timestamp_of(batch) if batch.magic == v0.MAGIC else NO_RECEIPT
-                yield from batch_filter.clean(batch, receipt_ms)
-            yield from batch_filter.finish()
+                entry = segment.index_entry_for(batch.position)
+                receipt_ms = NO_RECEIPT if entry is None else entry.receipt
+                yield from batch_filter.clean(batch, receipt_ms, is_keyless=_is_keyless(entry, batch))
+        yield from batch_filter.finish()
 
     def _legacy_horizon_ms(self) -> int:
-        """Return the time before which v0 and v1 tombstones of a segment are removed; none in a first compaction."""
+        """Return the time before which v0 and v1 tombstones of a segment are removed.
+
+        A first compaction removes none.
+        """
         clean = [segment for segment in self._segments if segment.next_offset <= self._first_dirty_offset]
         return clean[-1].newest_ms() - self._config.delete_retention_ms if clean else -(2**63)
 
     def _pace(self, size_bytes: int) -> None:
-        """Wait as long as the rate asks for so many bytes. Raises InterruptedError if the compaction was cancelled."""
+        """Wait as the rate limit requires after `size_bytes`.
+
+        Raises InterruptedError if the compaction was cancelled.
+        """
         delay_s = self._limits.throttle.delay_after(size_bytes)
         if self._cancelled.wait(delay_s) if delay_s > 0 else self._cancelled.is_set():
             raise InterruptedError("the compaction was cancelled")
@@ -230,13 +234,13 @@ class Compaction:
     # --- in the thread that appends ---
 
     def commit(self) -> bool:
-        """Put the cleaned segments in place; False, with all as before, if the log has changed under them meanwhile.
+        """Replace the old segments by the cleaned ones; return False, without a change, if the log has changed.
 
-        Raises OSError: what had been decided until then is finished at the next start.
+        Raises OSError; the next start then completes the replacements that were committed.
         """
         for group in self._groups:
             if self.log.is_closed or not self.log.segment_list.may_replace(group.replaced):
-                logger.info("%s changed while it was compacted: nothing is replaced", self.log.directory)
+                logger.info("%s changed while it was compacted: no segment is replaced", self.log.directory)
                 self.discard()
                 return False
         if not self._groups:
@@ -256,7 +260,7 @@ class Compaction:
         return True
 
     def discard(self) -> None:
-        """Remove what `run` has written. Raises OSError."""
+        """Remove the files that `run` has written. Raises OSError."""
         for name in self._files.list(self.log.directory):
             if name.endswith(paths.CLEANED):
                 self._files.remove(f"{self.log.directory}/{name}")
@@ -291,8 +295,13 @@ def cleanable_segments(log: PartitionLog, now_ms: int) -> list[Segment]:
     return segments
 
 
+def _is_keyless(entry: IndexEntry | None, batch: BatchView) -> bool:
+    """Return whether a compressed batch has no keys according to its tags, so that it need not be decompressed."""
+    return entry is not None and batch.is_compressed and bool(entry.flags & NON_KEYED)
+
+
 def _put_keys(offsets: OffsetMap, batch: BatchView, first_dirty_offset: int) -> bool:
-    """Show a batch's keys to the map; False if it has no room for all of them."""
+    """Put a batch's keys into the map; return False if the map has no room for all of them."""
     for record in iter_records(batch):
         is_dirty = record.key is not None and record.offset >= first_dirty_offset
         if is_dirty and not offsets.put(record.key or b"", record.offset):
@@ -302,7 +311,7 @@ def _put_keys(offsets: OffsetMap, batch: BatchView, first_dirty_offset: int) -> 
 
 
 def _groups_of(segments: list[Segment], most_bytes: int) -> Iterator[list[Segment]]:
-    """Group neighbours that fit into one segment together (Kafka `groupSegmentsBySize`)."""
+    """Group consecutive segments that fit into one segment (Kafka `groupSegmentsBySize`)."""
     group: list[Segment] = []
     size_bytes = 0
     for segment in segments:
@@ -317,10 +326,16 @@ def _groups_of(segments: list[Segment], most_bytes: int) -> Iterator[list[Segmen
 
 
 class _CarriedTags:
-    """Tags for a cleaned segment: receipt times come along from the old ones, the rest is in the batches."""
+    """The tags for a cleaned segment: receipt times from the old segments, all other tags from the batches.
+
+    Compaction keeps only records with keys, so a v2 batch is not decompressed: without its tag it counts as keyed.
+    """
 
     def __init__(self, receipts: dict[int, int]) -> None:
         self._receipts = receipts
 
     def tags_of(self, batch: BatchView) -> BatchTags:
-        return tags_inside(batch, self._receipts.get(batch.position, NO_RECEIPT))
+        receipt = self._receipts.get(batch.position, NO_RECEIPT)
+        if batch.magic == v2.MAGIC:
+            return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0 if batch.is_compressed else None)
+        return tags_inside(batch, receipt)

@@ -1,17 +1,23 @@
-"""What compaction leaves of one batch, and how neighbours are merged.
+"""The records of a batch that compaction keeps, and the merging of consecutive batches.
 
-The rules are Kafka's (`Cleaner.cleanInto`, `MemoryRecords.filterTo`), so the same records survive:
+The rules are Kafka's (`Cleaner.cleanInto`, `MemoryRecords.filterTo`), so the same records remain:
 
-    newer      a record goes if its key has a later one among those that the map has seen
-    keyless    a record without a key goes
-    tombstone  a null value goes once its delete horizon has passed: v2 batches carry it since their first cleaning
-               (KIP-534), for v0 and v1 it is the age of their segment
-    aborted    records of aborted transactions go
-    marker     goes once nothing of its transaction is left, and its horizon has passed
-    producer   the last batch of a live producer stays as an empty header, for its sequence and epoch
+    newer      a record is removed if the map has a larger offset for its key
+    keyless    a record without a key is removed
+    tombstone  a null value is removed once its delete horizon has passed: v2 batches have it since their first
+               cleaning (KIP-534), for v0 and v1 it is the age of their segment
+    aborted    records of aborted transactions are removed
+    marker     a marker is removed once no record of its transaction is left and its horizon has passed
+    producer   the last batch of an active producer remains as an empty header, for its sequence and epoch
 
-Offsets never change. A batch that loses nothing is copied as it is. Beyond Kafka, what is left of consecutive v2
-batches becomes one batch with holes, as long as nothing in their headers tells them apart.
+Offsets never change. A batch that loses no record is copied unchanged.
+
+Beyond Kafka, the remaining records of consecutive batches become one batch, also across the segments that are merged:
+
+    v2         batches with equal header fields, with gaps between the offsets
+    producer   the batches of one producer id, if their offsets and sequence numbers continue each other, so that the
+               merged batch has the sequence numbers of both; not those that the log knows for recognising duplicates
+    v0, v1     wrappers of one codec; of v0 only those received together, since their messages have no other time
 """
 
 from __future__ import annotations
@@ -23,70 +29,85 @@ from ...protocol.records import v0, v1, v2
 from ...protocol.records.batches import BatchView, Record, iter_records
 from ...protocol.records.compression import Codec, compress
 from ...protocol.records.record import NO_TIMESTAMP, TimestampType
-from ..index.offset_index import NO_RECEIPT
 from ..producers.producer_state import ProducerStates
 from ..recovery.recovery import MAX_RELATIVE_OFFSET
 from .compaction_map import OffsetMap
 from .compaction_transactions import PassingTransactions
 
 MERGED_BYTES = 64 * 1024
-"""How large merging makes a batch, counted before compression; whatever is larger already stays alone."""
+"""The largest size in bytes of a merged batch before compression; larger batches are not merged."""
 
 
 class FilterRules(NamedTuple):
-    """What one pass over a segment goes by; times in ms.
-
-    `keeps_legacy_tombstones` is for v0 and v1, where the segment's age decides.
-    """
+    """The parameters of one pass over a group of segments; times in ms."""
 
     offsets: OffsetMap
     producers: ProducerStates
     now_ms: int
     delete_retention_ms: int
-    keeps_legacy_tombstones: bool
 
 
 class CleanedBatch(NamedTuple):
-    """Bytes for the cleaned segment, and when the v0 messages in them came (-1: has times of its own)."""
+    """Bytes for the cleaned segment, and their receipt time (-1: unknown)."""
 
     data: bytes
     receipt_ms: int
 
 
 class _Open:
-    """A v2 batch that neighbours may still join."""
+    """A batch into which the next batches may still be merged."""
 
-    def __init__(self, first: BatchView, records: list[Record], last_offset: int, size_bytes: int) -> None:
+    def __init__(
+        self, first: BatchView, records: list[Record], last_offset: int, size_bytes: int, receipt_ms: int
+    ) -> None:
         self.first = first
+        self.first_offset = records[0].offset
         self.records = records
         self.last_offset = last_offset
         self.size_bytes = size_bytes
+        self.receipt_ms = receipt_ms
+        """The newest receipt time of the merged batches, so that retention never removes a record too early."""
         self.original: BatchView | None = first
 
-    def can_take(self, batch: BatchView, size_bytes: int, most_bytes: int) -> bool:
+    def can_take(self, batch: BatchView, size_bytes: int, receipt_ms: int, most_bytes: int) -> bool:
         """Return whether both batches have the same header fields and are small enough as one batch."""
         first = self.first
         return (
-            batch.attributes == first.attributes
+            batch.magic == first.magic
+            and batch.attributes == first.attributes
             and batch.leader_epoch == first.leader_epoch
-            and batch.last_offset - first.stored_offset <= MAX_RELATIVE_OFFSET
+            and batch.last_offset - self.first_offset <= MAX_RELATIVE_OFFSET
             and self.size_bytes + size_bytes <= most_bytes
+            and (batch.magic != v0.MAGIC or receipt_ms == self.receipt_ms)
+            and self._is_continued_by(batch)
         )
+
+    def _is_continued_by(self, batch: BatchView) -> bool:
+        """Return whether sequence numbers and offsets of one producer continue; True without producers."""
+        first = self.first
+        if batch.producer_id != first.producer_id or batch.producer_epoch != first.producer_epoch:
+            return False
+        if not batch.has_producer_id:
+            return True
+        next_one = v2.next_sequence(first.base_sequence, self.last_offset - first.stored_offset + 1)
+        return batch.stored_offset == self.last_offset + 1 and batch.base_sequence == next_one
 
 
 class BatchFilter:
-    """One pass over the batches of one group of segments, in the order of their offsets."""
+    """A pass over the batches of one group of segments, in the order of their offsets."""
 
     def __init__(self, rules: FilterRules, transactions: PassingTransactions, *, max_message_bytes: int) -> None:
         self._rules = rules
         self._transactions = transactions
         self._most_merged_bytes = min(MERGED_BYTES, max_message_bytes)
         self._open: _Open | None = None
+        self.keeps_legacy_tombstones = True
+        """Whether tombstones of v0 and v1 stay, for which the age of the present segment decides."""
 
-    def clean(self, batch: BatchView, receipt_ms: int) -> Iterator[CleanedBatch]:
-        """Return the batches to write after `batch` was read; some are kept back for the next call or for `finish`.
+    def clean(self, batch: BatchView, receipt_ms: int, *, is_keyless: bool = False) -> Iterator[CleanedBatch]:
+        """Return the batches to write after `batch` was read; some are kept for the next call or for `finish`.
 
-        Raises BrokerError if the batch cannot be read.
+        A batch that `is_keyless` is not decompressed. Raises BrokerError if the batch cannot be read.
         """
         if batch.is_control:
             yield from self.finish()
@@ -94,7 +115,7 @@ class BatchFilter:
             if kept is not None:
                 yield CleanedBatch(kept, receipt_ms)
             return
-        if self._transactions.is_aborted(batch):
+        if self._transactions.is_aborted(batch) or (is_keyless and batch.last_offset < self._rules.offsets.end_offset):
             records: list[Record] = []
             total = -1
         else:
@@ -107,8 +128,8 @@ class BatchFilter:
                 yield CleanedBatch(_emptied(batch), receipt_ms)
             return
         horizon_ms = self._horizon_of(batch, records)
-        if batch.magic == v2.MAGIC and _is_mergeable(batch) and horizon_ms == batch.delete_horizon_ms:
-            yield from self._join(batch, records, is_whole=len(records) == total)
+        if self._is_mergeable(batch) and horizon_ms == batch.delete_horizon_ms:
+            yield from self._join(batch, records, receipt_ms, is_whole=len(records) == total)
             return
         yield from self.finish()
         if len(records) == total and horizon_ms == batch.delete_horizon_ms:
@@ -122,10 +143,10 @@ class BatchFilter:
         if waiting is None:
             return
         if waiting.original is not None:
-            yield CleanedBatch(bytes(waiting.original.view), NO_RECEIPT)
+            yield CleanedBatch(bytes(waiting.original.view), waiting.receipt_ms)
         else:
             data = _rebuilt(waiting.first, waiting.records, None, last_offset=waiting.last_offset)
-            yield CleanedBatch(data, NO_RECEIPT)
+            yield CleanedBatch(data, waiting.receipt_ms)
 
     # --- records ---
 
@@ -139,7 +160,7 @@ class BatchFilter:
 
     def _keeps_tombstones(self, batch: BatchView) -> bool:
         if batch.magic < v2.MAGIC:
-            return self._rules.keeps_legacy_tombstones
+            return self.keeps_legacy_tombstones
         horizon_ms = batch.delete_horizon_ms
         return horizon_ms is None or self._rules.now_ms < horizon_ms
 
@@ -171,28 +192,32 @@ class BatchFilter:
             return producer.batches[-1].last_offset == batch.last_offset
         return batch.is_control and batch.producer_epoch == producer.epoch
 
-    def _join(self, batch: BatchView, records: list[Record], *, is_whole: bool) -> Iterator[CleanedBatch]:
+    def _is_mergeable(self, batch: BatchView) -> bool:
+        """Return whether a batch may be merged: not with LogAppendTime, a delete horizon, or as one of a producer's
+        last batches, by which duplicates are recognised."""
+        if batch.timestamp_type is TimestampType.LOG_APPEND_TIME or batch.delete_horizon_ms is not None:
+            return False
+        if batch.magic < v2.MAGIC:
+            return batch.is_compressed
+        producer = self._rules.producers.producers.get(batch.producer_id) if batch.has_producer_id else None
+        return producer is None or not producer.batches or batch.last_offset < producer.batches[0].first_offset
+
+    def _join(
+        self, batch: BatchView, records: list[Record], receipt_ms: int, *, is_whole: bool
+    ) -> Iterator[CleanedBatch]:
         size_bytes = sum(map(_record_bytes, records))
         waiting = self._open
-        if waiting is not None and waiting.can_take(batch, size_bytes, self._most_merged_bytes):
+        if waiting is not None and waiting.can_take(batch, size_bytes, receipt_ms, self._most_merged_bytes):
             waiting.records += records
             waiting.last_offset = batch.last_offset
             waiting.size_bytes += size_bytes
+            waiting.receipt_ms = max(waiting.receipt_ms, receipt_ms)
             waiting.original = None
             return
         yield from self.finish()
-        self._open = _Open(batch, records, batch.last_offset, size_bytes)
+        self._open = _Open(batch, records, batch.last_offset, size_bytes, receipt_ms)
         if not is_whole:
             self._open.original = None
-
-
-def _is_mergeable(batch: BatchView) -> bool:
-    """Return whether a v2 batch's header has no producer, no delete horizon and no LogAppendTime."""
-    return (
-        not batch.has_producer_id
-        and batch.delete_horizon_ms is None
-        and batch.timestamp_type is not TimestampType.LOG_APPEND_TIME
-    )
 
 
 def _record_bytes(record: Record) -> int:

@@ -1,7 +1,7 @@
-"""Which offset is the last of each key: the memory of one compaction, of fixed size (Kafka `SkimpyOffsetMap`).
+"""The map from keys to their last offsets that one compaction uses, of limited size (Kafka `SkimpyOffsetMap`).
 
-24 bytes an entry: the MD5 of the key and the offset. Keys are never compared, so two keys of one digest count as one,
-which takes a deliberate attack on a topic by those who may write to it anyway.
+An entry has 24 bytes: the MD5 digest of the key, and the offset. Keys are never compared, so two keys with one digest
+count as one key; only a client that may write to the topic could construct such keys.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from struct import Struct
 DIGEST_BYTES = 16
 SLOT = Struct(">16sq")
 LOAD_FACTOR = 0.9
-"""Kafka's default of `log.cleaner.io.buffer.load.factor`: how full the table may get."""
+"""Kafka's default of `log.cleaner.io.buffer.load.factor`: the largest used share of the table."""
 
 LEAST_LOAD_FACTOR, MOST_LOAD_FACTOR = 0.1, 0.99
-"""Some key must fit in, and a search ends at an empty slot."""
+"""The least number of slots: at least one key must fit, and a search ends at an empty slot."""
 
 _EMPTY = bytes(DIGEST_BYTES)
 MIN_SLOTS = 64
 
 
 class OffsetMap:
-    """Keys to offsets, in at most `limit_bytes` (`log.cleaner.dedupe.buffer.size`); it grows up to that as needed."""
+    """A map from keys to offsets that grows up to `limit_bytes` (`log.cleaner.dedupe.buffer.size`)."""
 
     def __init__(self, limit_bytes: int, load_factor: float = LOAD_FACTOR) -> None:
         self._load_factor = min(max(load_factor, LEAST_LOAD_FACTOR), MOST_LOAD_FACTOR)
@@ -31,14 +31,14 @@ class OffsetMap:
         self._table = bytearray(self._slots * SLOT.size)
         self._count = 0
         self.end_offset = -1
-        """All records below it that the map was shown are in it; -1 if none was."""
+        """All records up to this offset are in the map; -1 if it is empty."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def utilization(self) -> float:
-        """Return the part of the limit that is in use, 0 to 1."""
+        """Return the used share of the limit, 0 to 1."""
         return self._count / self._most_slots
 
     @property

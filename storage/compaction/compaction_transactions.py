@@ -1,4 +1,4 @@
-"""Transactions as a compaction passes through them: whose records were aborted, and when a marker may go.
+"""The transactions that a compaction passes: aborted records, and markers that may be removed.
 
 Source: Kafka `CleanedTransactionMetadata`.
 """
@@ -13,18 +13,18 @@ from ..producers.producer_replay import marker_of
 
 
 class PassingTransactions:
-    """The transactions around the batch that is looked at; batches are shown in the order of their offsets."""
+    """The state of the transactions at the current batch; batches are passed in the order of their offsets."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._to_come = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         self._has_batches: set[int] = set()
-        """Producers whose open transaction has records left here."""
+        """The producers whose open transaction has remaining records."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions whose marker was passed and of which something was left."""
+        """Aborted transactions whose marker was passed and that have remaining records."""
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """Return the entries of the transaction index of the segment that was finished, and remove them here."""
+        """Return and remove the entries for the transaction index of the finished segment."""
         kept, self.kept = self.kept, []
         return kept
 
@@ -40,7 +40,7 @@ class PassingTransactions:
         """Return whether a control batch ends a transaction without any record. Raises BrokerError INVALID_RECORD."""
         self._begin_up_to(batch.last_offset)
         if batch.record_count == 0:
-            # It was emptied before, for its producer's sake only.
+            # An earlier compaction emptied the batch and kept it only for the producer's state.
             return True
         marker = marker_of(batch)
         if marker is None:

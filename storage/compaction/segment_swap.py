@@ -1,11 +1,11 @@
-"""Puts compacted segments in the place of those that they were made from, so that a crash leaves all or nothing.
+"""The replacement of segments by their compacted versions, atomic with respect to crashes.
 
 1. Each new segment is written as `<base>.log.cleaned` with its indexes, and synced.
-2. One `<base>.swap` appears, by one rename: from here on the swap has happened. Each line of it is a new segment's base
-   offset and those of the segments that it replaces; the last one is the CRC-32 of those before it.
-3. Those go, the new files get their names, last of all `.swap` goes. After a crash this step is done again.
+2. One rename creates `<base>.swap`, which commits the replacement. Each line has a new segment's base offset and those
+of the segments that it replaces; the last line has the CRC-32 of the lines before it. 3. The old segments are deleted,
+the new files are renamed, and `.swap` is deleted last. A start after a crash repeats this step.
 
-A directory that Kafka left in the middle of a swap of its own (`<base>.log.swap`) is finished as Kafka would.
+An unfinished swap of Kafka's (`<base>.log.swap`) is completed as Kafka does it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..recovery.recovery import ScanRules, scan
 logger = logging.getLogger(__name__)
 
 KINDS = (paths.INDEX, paths.TRANSACTION_INDEX, paths.LOG)
-"""In the order in which they are renamed: while the log is missing the swap is not finished."""
+"""The kinds of files in the order of the renames: the swap is not complete until the log file has its name."""
 
 
 class Replacement(NamedTuple):
-    """A cleaned segment, by its base offset, and the base offsets of those that it replaces, its own among them."""
+    """The base offset of a cleaned segment, and those of the segments that it replaces, including its own."""
 
     base_offset: int
     replaced: tuple[int, ...]
@@ -40,7 +40,7 @@ def commit_swap(files: Files, directory: str, replacements: list[Replacement]) -
 
 
 def put_in_place(files: Files, directory: str, replacement: Replacement) -> None:
-    """Put one new segment in its place (step 3, repeatable). Raises OSError.
+    """Replace the old segments by one new segment (step 3, repeatable). Raises OSError.
 
     No other thread may be writing to the old segments.
     """
@@ -67,7 +67,7 @@ def end_swap(files: Files, directory: str, replacements: list[Replacement]) -> N
 
 
 def finish_swaps_of_before(files: Files, directory: str) -> None:
-    """Finish what a crash has interrupted, and forget what had not been decided. Raises OSError."""
+    """Complete committed swaps after a crash and remove the files of uncommitted ones. Raises OSError."""
     names = [name for name in map(paths.parse_offset_file, files.list(directory)) if name is not None]
     for name in names:
         if name.kind == paths.SWAP and not name.state:
@@ -81,14 +81,14 @@ def _finish_own(files: Files, directory: str, base_offset: int) -> None:
     try:
         *lines, checksum = parse_lines(files.read(path))
         if checksum != _checksum(lines):
-            raise MalformedCheckpointError("a CRC that does not fit its lines")
+            raise MalformedCheckpointError("the CRC does not match")
         offsets = [[int(word) for word in line.split()] for line in lines]
         replacements = [Replacement(base_offset, tuple(replaced)) for base_offset, *replaced in offsets]
     except (MalformedCheckpointError, ValueError) as fault:
-        logger.warning("%s: %s: not believed", path, fault)
+        logger.warning("%s: %s: file ignored", path, fault)
         files.remove(path)
         return
-    logger.info("%s: finishing a compaction that a crash has interrupted", path)
+    logger.info("%s: completing a compaction that a crash interrupted", path)
     for replacement in replacements:
         put_in_place(files, directory, replacement)
     end_swap(files, directory, replacements)
@@ -98,7 +98,7 @@ def _finish_kafkas(files: Files, directory: str, base_offset: int) -> None:
     path = _path(directory, base_offset, paths.LOG)
     result = scan(files.read(path + paths.SWAP), ScanRules(base_offset, base_offset))
     if not result.batch_count or (result.reason is not None and files.exists(path)):
-        # It was synced before it got this name, so somebody has damaged it: what it stands for is better.
+        # The file was synced before it got this name, so it was damaged later; the old segments are still valid.
         logger.warning("%s: %s: removed", path + paths.SWAP, result.reason or "no batches")
         files.remove(path + paths.SWAP)
         return

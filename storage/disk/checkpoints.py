@@ -1,4 +1,4 @@
-"""Kafka's small text files: offset checkpoints, `partition.metadata`, `meta.properties`, the clean-shutdown marker.
+"""Kafka's small text files: offset checkpoints, `partition.metadata`, `meta.properties` and the clean-shutdown marker.
 
 A checkpoint is a line with its version (0), a line with the number of entries, then one entry a line. All are written
 by replacing the whole file. Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
@@ -14,19 +14,20 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 
+from ...protocol.topic_partition import TopicPartition
 from .files import Files
-from .paths import TopicPartition
+from .properties import parse_properties
 
 VERSION = 0
 MAX_ENTRIES = 10_000_000
 MOST_SHOWN = 300
-"""Characters of a malformed line in a message."""
+"""The number of characters of a malformed line that an error message quotes."""
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 _METADATA = re.compile(r"version\s*:\s*0\s+topic_id\s*:\s*(\S+)\s*")
 
 
 class MalformedCheckpointError(Exception):
-    """A file that Kafka did not write so; `str()` says what is wrong."""
+    """A file that Kafka's classes cannot have written; `str()` gives the reason."""
 
 
 def format_lines(lines: list[str]) -> bytes:
@@ -122,21 +123,15 @@ def write_topic_id(files: Files, path: str, topic_id: uuid.UUID) -> None:
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
-    """Read a file of `key=value` lines, empty without a file. Raises MalformedCheckpointError, OSError."""
+    """Read a properties file, empty without a file. Raises MalformedCheckpointError, OSError."""
     try:
-        text = files.read(path).decode()
+        return parse_properties(files.read(path).decode())
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError as fault:
         raise MalformedCheckpointError("it is not text") from fault
-    properties: dict[str, str] = {}
-    for line in map(str.strip, text.splitlines()):
-        if line and not line.startswith(("#", "!")):
-            key, separator, value = line.partition("=")
-            if not separator:
-                raise MalformedCheckpointError(f"line {line!r} has no =")
-            properties[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
-    return properties
+    except ValueError as fault:
+        raise MalformedCheckpointError(str(fault)) from fault
 
 
 def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:
@@ -146,5 +141,5 @@ def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> 
 
 
 def write_clean_shutdown(files: Files, path: str) -> None:
-    """Write the marker that every log of the directory was closed. Raises OSError."""
+    """Write the marker of a directory whose logs were all closed. Raises OSError."""
     files.replace(path, json.dumps({"version": 0, "brokerEpoch": -1}).encode())

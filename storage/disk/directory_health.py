@@ -1,13 +1,13 @@
-"""Whether a log directory may be written and believed: its files are watched for faults of the disk.
+"""The health of a log directory, from the disk faults of its files.
 
-There are two states beside "healthy":
+There are two states besides "healthy":
 
 - *failed*, after an fsync that failed: the kernel may have dropped the pages that it could not write, and a later fsync
-  would succeed without them. Nothing in the directory is trusted until a start has read it again. Kafka takes the
-  directory offline too (`LogDirFailureChannel`, KIP-112).
-- *refusing writes*, after a write that the system refused (ENOSPC, EDQUOT, EIO, EMFILE): nothing of it is in the log,
-  so reads go on and appends are tried again. `probe` ends the state. Kafka takes the directory offline until the next
-  start.
+would succeed without them. The directory is not used until the next start has read it again. Kafka takes the
+directory offline too (`LogDirFailureChannel`, KIP-112).
+- *refusing writes*, after a write that the system refused (ENOSPC, EDQUOT, EIO, EMFILE): no byte of it is in the log,
+so reads continue and appends are tried again. `probe` ends the state. Kafka takes the directory offline until the
+next start.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ import logging
 from collections.abc import Callable
 
 from ...protocol.errors import BrokerError, ErrorCode
-from .files import Files, StoredFile
+from .files import Files, ForwardedFiles, StoredFile
 
 logger = logging.getLogger(__name__)
 
 PROBE_BYTES = 1 << 20
-"""A directory takes writes again when so many bytes can be written to it."""
+"""The size of the probe: a directory accepts writes again when this many bytes can be written."""
 PROBE_FILE = ".write-probe"
 NO_FSYNC = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT, errno.EACCES})
-"""Faults of opening a directory that is to be forced to the disk, after which no fsync was tried."""
+"""Faults of opening a directory for an fsync, after which no fsync was tried."""
 REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Faults of a write that any other write to the directory may meet too."""
+"""Faults of a write that other writes to the directory would meet too."""
 SHORTAGES = REFUSALS - {errno.EIO, errno.EROFS}
-"""Those that pass when somebody frees what is short."""
+"""Faults that end when the missing resource becomes available."""
 
 
 def ignore_change() -> None:
-    """Do nothing about a change of a directory's health."""
+    """Ignore a change of a directory's health."""
 
 
 class DirectoryHealth:
-    """The health of one log directory; all of it may be used in any thread."""
+    """The health of one log directory, usable in any thread."""
 
     __slots__ = ("_on_change", "failure", "path", "refusal")
 
     def __init__(self, path: str, on_change: Callable[[], None] = ignore_change) -> None:
-        """Create a healthy state; ``on_change`` is called after each change, in the thread that met the fault."""
+        """Create a healthy state; ``on_change`` is called after each change, in the thread of the fault."""
         self.path = path
         self._on_change = on_change
         self.failure: str | None = None
-        """Why the directory is offline until the next start, None if it is not."""
+        """Fault for which the directory is offline until the next start, None if the directory is online."""
         self.refusal: str | None = None
-        """Why the directory refuses writes for now, None if it does not."""
+        """Fault for which the directory refuses writes for now, None if the directory accepts writes."""
 
     def sync_failed(self, fault: OSError) -> None:
         """Set the directory offline after an fsync that failed."""
         if self.failure is None:
             self.failure = fault.strerror or str(fault)
             logger.error(
-                "log directory %s has failed (fsync: %s): its partitions are offline until the broker is started again",
+                "log directory %s has failed (fsync: %s): its partitions are offline until the broker is restarted",
                 self.path,
                 self.failure,
             )
             self._on_change()
 
     def write_refused(self, fault: OSError) -> None:
-        """Note a write that was refused and left nothing; a fault that concerns one file only changes no state."""
+        """Set the state "refusing writes" after a refused write; a fault of a single file changes nothing."""
         if fault.errno in REFUSALS and self.refusal is None and self.failure is None:
             self.refusal = fault.strerror or str(fault)
             logger.error(
@@ -79,7 +79,7 @@ class DirectoryHealth:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def probe(self, files: Files) -> None:
-        """Write and remove a file; if that works the directory does not refuse writes any more."""
+        """Write and remove a file; if that succeeds, end the state "refusing writes"."""
         if self.refusal is None or self.failure is not None:
             return
         path = f"{self.path}/{PROBE_FILE}"
@@ -89,28 +89,18 @@ class DirectoryHealth:
         except OSError as fault:
             self.refusal = fault.strerror or str(fault)
             return
-        logger.info("log directory %s takes writes again", self.path)
+        logger.info("log directory %s accepts writes again", self.path)
         self.refusal = None
         self._on_change()
 
 
-class WatchedFiles:
-    """`Files` that tell the health of its log directory of every fsync that fails."""
+class WatchedFiles(ForwardedFiles):
+    """`Files` that report each failed fsync to the health of its log directory."""
 
     def __init__(self, files: Files, health_of: Callable[[str], DirectoryHealth | None]) -> None:
         """Wrap files; ``health_of`` returns the health of a path's log directory, None for a path outside of all."""
-        self._files = files
+        super().__init__(files)
         self._health_of = health_of
-        self.read = files.read
-        self.list = files.list
-        self.exists = files.exists
-        self.is_directory = files.is_directory
-        self.size = files.size
-        self.modified_ms = files.modified_ms
-        self.make_directory = files.make_directory
-        self.rename = files.rename
-        self.remove = files.remove
-        self.remove_tree = files.remove_tree
 
     def open(self, path: str, *, create: bool = False) -> WatchedFile:
         """Open a file as `Files.open` does."""
@@ -141,7 +131,7 @@ class WatchedFiles:
 
 
 class WatchedFile:
-    """An open file of `WatchedFiles`; only its `sync` costs more than the file's own."""
+    """An open file of `WatchedFiles` that adds a step to `sync` only."""
 
     __slots__ = (
         "_path",

@@ -1,7 +1,7 @@
-"""The seam between the log and the disk: all that storage asks of a file system, so that tests can make it fail.
+"""The interface between the log and the disk: all file system operations of storage, so that tests can make them fail.
 
-`OsFiles` is the real one. The forgetful twin in the tests keeps files in memory, loses what was not synced, tears
-writes, and raises ENOSPC or EIO on demand.
+`OsFiles` uses the operating system. The tests have an implementation that keeps files in memory, loses unsynced data,
+tears writes, and raises ENOSPC or EIO on demand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StoredFile(Protocol):
         """Return the descriptor for sendfile(2), -1 if the file is not the operating system's."""
 
     def write_at(self, data: Buffer, position: int, /) -> int:
-        """Write at `position`; returns how many bytes were taken, perhaps not all."""
+        """Write at `position`; return the number of bytes written, perhaps not all."""
 
     def read_at(self, size_bytes: int, position: int, /) -> bytes:
         """Read up to `size_bytes` bytes, fewer only at the end of the file."""
@@ -69,7 +69,7 @@ class StoredFile(Protocol):
         """Cut or extend the file."""
 
     def punch_hole(self, position: int, size_bytes: int) -> bool:
-        """Give the space back, leaving zeros; False where the file system cannot."""
+        """Release the space, leaving zeros; return False if the file system does not support that."""
 
     def sync(self) -> None:
         """Force data and size to the disk."""
@@ -88,7 +88,7 @@ class Files(Protocol):
         """Read all of a small file."""
 
     def replace(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Put `data` in place of the whole file at once: a crash leaves the old or the new contents."""
+        """Replace the whole file by `data` atomically: a crash leaves the old or the new contents."""
 
     def list(self, directory: str) -> list[str]:
         """List the names in a directory, in no order."""
@@ -106,7 +106,7 @@ class Files(Protocol):
         """Return the time of the last write to the file."""
 
     def make_directory(self, path: str) -> None:
-        """Create it and its parents; fine if it exists."""
+        """Create the directory and its parents; fine if it exists."""
 
     def rename(self, source: str, target: str) -> None:
         """Rename within one file system, replacing a target file."""
@@ -115,10 +115,27 @@ class Files(Protocol):
         """Delete a file; fine if it does not exist."""
 
     def remove_tree(self, directory: str) -> None:
-        """Delete a directory with all that it contains; fine if it does not exist."""
+        """Delete a directory with its contents; fine if it does not exist."""
 
     def sync_directory(self, directory: str) -> None:
-        """Force the names in a directory to the disk."""
+        """Flush the names in a directory to the disk."""
+
+
+class ForwardedFiles:
+    """A `Files` that passes operations on to another one; a subclass adds `open`, `replace` and `sync_directory`."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.read = files.read
+        self.list = files.list
+        self.exists = files.exists
+        self.is_directory = files.is_directory
+        self.size = files.size
+        self.modified_ms = files.modified_ms
+        self.make_directory = files.make_directory
+        self.rename = files.rename
+        self.remove = files.remove
+        self.remove_tree = files.remove_tree
 
 
 class OsMappedTable:
@@ -155,7 +172,7 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        # A bound system call without a Python frame in between: appends are the hot path.
+        # A bound system call without a Python frame between, since appends are the hot path.
         self.write_at = partial(os.pwrite, descriptor)
 
     def read_at(self, size_bytes: int, position: int, /) -> bytes:
@@ -167,7 +184,7 @@ class OsFile:
         return memoryview(memory)[surplus:]
 
     def map_table(self, size_bytes: int) -> MappedTable:
-        # Writing to a mapped hole on a full disk is SIGBUS, the end of the process.
+        # A write to a mapped hole on a full disk raises SIGBUS, which ends the process.
         os.posix_fallocate(self.descriptor, 0, size_bytes)
         return OsMappedTable(mmap.mmap(self.descriptor, size_bytes))
 
@@ -188,8 +205,8 @@ class OsFile:
         try:
             os.fsync(self.descriptor)
         except OSError:
-            # The kernel may count pages as clean that never came to the disk: whoever reads the file again, such as the
-            # recovery of the next start, must see what the disk holds.
+            # The kernel may mark pages as clean that never reached the disk. The next reader of the file, such as the
+            # recovery of the next start, must read the contents of the disk.
             with suppress(OSError):
                 os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             raise
@@ -220,7 +237,7 @@ class OsFiles:
                     os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError:
-            # On a full disk the half of a file would keep the space that is lacking.
+            # On a full disk an incomplete file would keep the space that is needed.
             self.remove(temporary)
             raise
         if sync:

@@ -1,4 +1,4 @@
-"""Keeps background reading and writing below a rate (`log.cleaner.io.max.bytes.per.second`; Kafka `Throttler`)."""
+"""A limit on the rate of background reads and writes (`log.cleaner.io.max.bytes.per.second`; Kafka `Throttler`)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable
 
 LONGEST_DELAY_S = 10.0
-"""However low the rate: whoever waits looks up now and then."""
+"""The longest single delay, however low the rate, so that a waiting thread notices a cancellation."""
 
 
 class IoThrottle:
-    """A rate that several threads share; without one nothing is ever delayed."""
+    """A rate limit that several threads share; without a limit nothing is delayed."""
 
     def __init__(self, bytes_per_second: float = float("inf"), *, now_s: Callable[[], float] = time.monotonic) -> None:
         self.bytes_per_second = bytes_per_second
-        """May be changed at any time."""
+        """The limit in bytes per second; it may be changed at any time."""
         self._now_s = now_s
         self._lock = threading.Lock()
         self._paid_until_s = 0.0
 
     def delay_after(self, size_bytes: int) -> float:
-        """Return the seconds to wait after `size_bytes` were moved; may be called in any thread."""
+        """Return the delay in seconds after `size_bytes` were read or written; may be called in any thread."""
         cost_s = size_bytes / self.bytes_per_second
         with self._lock:
             now_s = self._now_s()

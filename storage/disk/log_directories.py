@@ -1,4 +1,4 @@
-"""All entries of `log.dirs` together: opening them, their health, and which one a new log is made in."""
+"""All directories of `log.dirs`: opening them, their health, and the choice of a directory for a new log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
+from ...protocol.topic_partition import TopicPartition
 from .checkpoints import encode_uuid
 from .directory_health import DirectoryHealth, WatchedFiles
 from .files import Files
 from .log_directory import LogDirectory, StorageUnavailableError
-from .paths import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -22,21 +22,21 @@ class LogDirectories:
 
     def __init__(self, files: Files, log_dirs: Sequence[str]) -> None:
         self.files = WatchedFiles(files, self._health_of)
-        """`files`, watched for an fsync that fails."""
+        """`files` that report a failed fsync to the health of the directory."""
         self.on_health_change: Callable[[], None] | None = None
         """Called after each change of a directory's health, in any thread."""
         paths = [path.rstrip("/") or "/" for path in log_dirs]
         self.missing_ids: frozenset[uuid.UUID] = frozenset()
-        """Ids of directories that the broker had logs in, and that are none of `log.dirs` now."""
+        """The ids of directories that had logs of the broker and are no longer in `log.dirs`."""
         self.all = tuple(LogDirectory(self.files, path, DirectoryHealth(path, self._health_changed)) for path in paths)
 
     def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self.all)
 
     def open(self, node_id: int, cluster_id: str | None, first_cluster_id: str | None = None) -> str:
-        """Lock and identify all directories; returns the cluster id that they have now.
+        """Lock and identify all directories; return their cluster id.
 
-        Directories that belong to no cluster yet get `first_cluster_id`, or one that is made up.
+        Directories that belong to no cluster yet get `first_cluster_id`, or a new one.
 
         Raises StorageUnavailableError, with no directory locked.
         """
@@ -59,7 +59,7 @@ class LogDirectories:
         return cluster_id
 
     def forget_missing(self) -> None:
-        """Expect the directories of `missing_ids` no more: nothing of what they held is wanted."""
+        """Stop expecting the directories of `missing_ids`: their logs are not needed."""
         if self.missing_ids:
             self._note_ids(set())
 
@@ -73,17 +73,17 @@ class LogDirectories:
                 directory.note_ids(present | known)
             except OSError as fault:
                 # A full disk must not keep the broker from starting; the next start tries again.
-                logger.warning("%s: the ids of log.dirs are not noted: %s", directory.path, fault)
+                logger.warning("%s: the ids of log.dirs were not written: %s", directory.path, fault)
 
     def unlock(self) -> None:
-        """Let another broker have the directories."""
+        """Release the locks of the directories."""
         for directory in self.all:
             directory.unlock()
 
     def for_new_log(self, name: TopicPartition) -> LogDirectory:
-        """Return where to make a log: where it is already but could not be opened, else where there are fewest.
+        """Return the directory for a log: the one with its unopened files, or else the one with the fewest logs.
 
-        Directories that refuse writes come last, those that have failed are left out. Raises OSError if there is none.
+        Directories that refuse writes come last, failed ones are excluded. Raises OSError if there is none.
         """
         usable = [directory for directory in self.all if directory.health.failure is None]
         if not usable:
@@ -106,7 +106,7 @@ class LogDirectories:
         ]
 
     def probe(self) -> None:
-        """Try whether directories that refuse writes take them again; for a worker thread."""
+        """Test whether directories that refuse writes accept them again; for a worker thread."""
         for directory in self.all:
             directory.health.probe(self.files)
 

@@ -1,4 +1,4 @@
-"""One entry of `log.dirs`: its lock, its identity, its checkpoints, and the names of the partitions in it."""
+"""One directory of `log.dirs`: its lock, its identity, its checkpoints, and the names of its partitions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
+from ...protocol.topic_partition import TopicPartition
 from . import checkpoints, paths
 from .directory_health import DirectoryHealth
 from .files import Files
-from .paths import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 ALL_DIRECTORY_IDS = "gregor.log.directory.ids"
-"""Key in meta.properties: the ids of all log directories that the broker has logs in, joined by commas."""
+"""The key in meta.properties for the ids of all directories that have logs of the broker, joined by commas."""
 KNOWN_VERSIONS = ("0", "1")
-"""Of meta.properties: that of brokers with ZooKeeper, and ours."""
+"""The known versions of meta.properties: of brokers with ZooKeeper, and of KRaft brokers like ours."""
 
 
 class StorageUnavailableError(Exception):
@@ -28,7 +28,7 @@ class StorageUnavailableError(Exception):
 
 
 class UnopenedLog(NamedTuple):
-    """What the checkpoint files say of a log that could not be opened."""
+    """The entries of the checkpoint files for a log that could not be opened."""
 
     recovery_point: int
     log_start_offset: int
@@ -36,7 +36,7 @@ class UnopenedLog(NamedTuple):
 
 
 class LogDirectory:
-    """A directory of partitions, owned by one broker as long as it is open."""
+    """A directory of partitions that one broker has locked."""
 
     def __init__(self, files: Files, path: str, health: DirectoryHealth | None = None) -> None:
         self._files = files
@@ -45,18 +45,18 @@ class LogDirectory:
         self.path = path
         self.was_closed_cleanly = False
         self.partition_count = 0
-        """Logs in use here; new ones go where there are fewest."""
+        """The number of open logs in the directory; new logs go to the directory with the fewest."""
         self.directory_id: uuid.UUID | None = None
         self.unopened: dict[TopicPartition, UnopenedLog] = {}
-        """Logs that could not be opened; what the checkpoint files say of them stays there."""
+        """Logs that could not be opened; their entries in the checkpoint files are kept."""
         self.kept_recovery_points: dict[TopicPartition, int] = {}
-        """Entries of the recovery points' checkpoint that stay as they are, whatever the logs are now."""
+        """Entries of the recovery point checkpoint that are kept, whatever state the logs are in."""
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def open(self, *, node_id: int, cluster_id: str | None) -> str | None:
-        """Make, lock and identify the directory; returns the cluster id that it belongs to.
+        """Create, lock and identify the directory; return its cluster id.
 
-        The clean-shutdown marker is taken away: from now on a crash is a crash. Raises StorageUnavailableError.
+        The clean-shutdown marker is removed, so that a crash from now on is detected. Raises StorageUnavailableError.
         """
         try:
             self.lock()
@@ -75,11 +75,11 @@ class LogDirectory:
             raise
 
     def lock(self) -> None:
-        """Make the directory and keep other brokers out of it. Raises StorageUnavailableError, OSError."""
+        """Create the directory and lock it against other brokers. Raises StorageUnavailableError, OSError."""
         self._files.make_directory(self.path)
         self._lock = os.open(self._named(paths.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Kafka's JVM takes the POSIX lock; the other one also keeps a second broker in this process out.
+            # Kafka's JVM takes the POSIX lock; the other lock also excludes a second broker in this process.
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as fault:
@@ -88,22 +88,22 @@ class LogDirectory:
             ) from fault
 
     def unlock(self) -> None:
-        """Let another broker have the directory."""
+        """Release the lock of the directory."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def identify(self, node_id: int, cluster_id: str | None) -> str | None:
-        """Compare with meta.properties, and note there what it lacks; returns the cluster id, if there is one yet.
+        """Compare with meta.properties and add missing keys to it; return the cluster id, if there is one yet.
 
-        Raises StorageUnavailableError if the directory belongs to another cluster or node, or its file is of a version
-        that is not known; OSError.
+        Raises StorageUnavailableError if the directory belongs to another cluster or node or its file has an unknown
+        version; OSError.
         """
         path = self._named(paths.META_PROPERTIES)
         try:
             properties = checkpoints.read_properties(self._files, path)
         except checkpoints.MalformedCheckpointError as fault:
-            logger.warning("%s: %s: writing it anew", path, fault)
+            logger.warning("%s: %s: rewriting it", path, fault)
             properties = {}
         self._check_version(path, properties)
         found_cluster = properties.get("cluster.id")
@@ -133,7 +133,7 @@ class LogDirectory:
         return cluster
 
     def noted_ids(self) -> set[uuid.UUID]:
-        """Return the valid ids of the broker's log directories that were noted here last. Raises OSError."""
+        """Return the valid ids of the broker's log directories that meta.properties lists. Raises OSError."""
         ids = set()
         with suppress(checkpoints.MalformedCheckpointError):
             properties = checkpoints.read_properties(self._files, self._named(paths.META_PROPERTIES))
@@ -143,7 +143,7 @@ class LogDirectory:
         return ids
 
     def note_ids(self, ids: Iterable[uuid.UUID]) -> None:
-        """Note the ids of the broker's log directories in meta.properties, if they have changed. Raises OSError."""
+        """Write the ids of the broker's log directories to meta.properties, if they have changed. Raises OSError."""
         path = self._named(paths.META_PROPERTIES)
         properties = checkpoints.read_properties(self._files, path)
         noted = ",".join(sorted(map(checkpoints.encode_uuid, ids)))
@@ -151,7 +151,7 @@ class LogDirectory:
             checkpoints.write_properties(self._files, path, properties | {ALL_DIRECTORY_IDS: noted})
 
     def _check_version(self, path: str, properties: dict[str, str]) -> None:
-        """Refuse what a later version may mean by the same keys (Kafka `MetaPropertiesVersion.fromNumberString`)."""
+        """Refuse an unknown version of meta.properties (Kafka `MetaPropertiesVersion.fromNumberString`)."""
         version = properties.get("version", KNOWN_VERSIONS[0])
         if version not in KNOWN_VERSIONS:
             raise StorageUnavailableError(
@@ -167,7 +167,7 @@ class LogDirectory:
                 yield partition
 
     def removable(self) -> list[str]:
-        """List the directories of deleted partitions and of moves to here that a stop interrupted. Raises OSError."""
+        """List the directories of deleted partitions and of interrupted moves to this directory. Raises OSError."""
         names = self._files.list(self.path)
         return [
             self._named(name) for name in names if paths.is_deleted_directory(name) or paths.is_future_directory(name)
@@ -178,7 +178,7 @@ class LogDirectory:
         return self._named(paths.future_directory(*name, uuid.uuid4().hex))
 
     def sync_names(self) -> None:
-        """Force the names of partitions to the disk. Raises OSError."""
+        """Flush the names of partitions to the disk. Raises OSError."""
         self._files.sync_directory(self.path)
 
     def partition_path(self, name: TopicPartition) -> str:
@@ -191,7 +191,7 @@ class LogDirectory:
         try:
             return checkpoints.read_offsets(self._files, path)
         except (checkpoints.MalformedCheckpointError, OSError) as fault:
-            logger.warning("%s: %s: not believed", path, fault)
+            logger.warning("%s: %s: file ignored", path, fault)
             return {}
 
     def write_checkpoint(self, file_name: str, offsets: dict[TopicPartition, int]) -> None:
@@ -206,7 +206,7 @@ class LogDirectory:
         self._written[file_name] = offsets
 
     def mark_closed(self) -> None:
-        """Note that every log in it was closed. Raises OSError."""
+        """Write the clean-shutdown marker after all logs were closed. Raises OSError."""
         checkpoints.write_clean_shutdown(self._files, self._named(paths.CLEAN_SHUTDOWN))
 
     def _named(self, name: str) -> str:

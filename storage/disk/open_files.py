@@ -1,7 +1,8 @@
 """A bounded number of open files, however many segments there are.
 
 Segments and indexes open their file when they need it and tell the pool. When too many are open, the pool asks those
-that have not been used since its last round to let go (a clock, the cheap approximation of least recently used).
+that have not been used since its last round to close their files (a clock, the cheap approximation of least recently
+used).
 
 Threads: the thread that made the pool may use its files freely, since only it closes them to make room. Any other
 thread holds what it uses: `SharedFile.acquire`, then `release`.
@@ -16,20 +17,20 @@ from typing import Protocol
 from .files import Files, StoredFile
 
 RESERVED_DESCRIPTORS = 512
-"""Left to sockets, at least: the pool takes no more than half of what remains."""
+"""The number of descriptors left to sockets; the pool uses at most half of the remaining ones."""
 
 
 class FileUser(Protocol):
-    """Something that keeps a file open between uses."""
+    """An owner that keeps a file open between uses."""
 
     recently_used: bool
 
-    def let_go(self) -> None:
+    def release_file(self) -> None:
         """Close the file; it is opened again when needed."""
 
 
 class SharedFile:
-    """An open file that outlives its owner's interest in it as long as somebody holds it."""
+    """An open file with a count of holders, closed when its owner has closed it and the last holder has released it."""
 
     __slots__ = (
         "_file",
@@ -68,7 +69,7 @@ class SharedFile:
         return self._file.punch_hole(position, size_bytes)
 
     def acquire(self) -> SharedFile:
-        """Keep it open until `release`."""
+        """Keep the file open until `release`."""
         with self._lock:
             self._holders += 1
         return self
@@ -81,7 +82,7 @@ class SharedFile:
                 self._file.close()
 
     def close(self) -> None:
-        """Close it, now or when the last holder releases it."""
+        """Close the file, now or when the last holder releases it."""
         with self._lock:
             if self._unwanted:
                 return
@@ -91,7 +92,7 @@ class SharedFile:
 
 
 class OpenFiles:
-    """The pool: how many files the logs of one broker keep open."""
+    """The pool of the files that the logs of one broker keep open, with a limit."""
 
     def __init__(self, files: Files, max_open: int | None = None) -> None:
         self.files = files
@@ -101,7 +102,7 @@ class OpenFiles:
         self._thread = threading.get_ident()
 
     def open(self, path: str, user: FileUser, *, create: bool = False) -> SharedFile:
-        """Open a file for `user`, who may later be asked to let go of it. Raises OSError."""
+        """Open a file for `user`, whose `release_file` may be called later. Raises OSError."""
         file = SharedFile(self.files.open(path, create=create), self.lock)
         self.register(user)
         return file
@@ -110,13 +111,13 @@ class OpenFiles:
         """Count a user that has opened a file (or mapped one)."""
         with self.lock:
             self._users[user] = None
-            # Whoever is about to use its file is not asked to let go of it, even if all others were busy too.
+            # A user that is about to use its file does not have to close it, even if all others are busy.
             user.recently_used = True
             if len(self._users) > self.max_open and threading.get_ident() == self._thread:
                 self._make_room()
 
     def forget(self, user: FileUser) -> None:
-        """Stop counting a user that has closed its file on its own."""
+        """Remove a user that has closed its file itself."""
         with self.lock:
             self._users.pop(user, None)
 
@@ -124,7 +125,7 @@ class OpenFiles:
         return len(self._users)
 
     def _make_room(self) -> None:
-        # At most one full round of second chances; then the newest is last in line again.
+        # At most one full round of second chances; then the newest user is last in line again.
         for _ in range(len(self._users)):
             if len(self._users) <= self.max_open:
                 return
@@ -133,9 +134,9 @@ class OpenFiles:
                 user.recently_used = False
                 self._users[user] = None
             else:
-                user.let_go()
+                user.release_file()
         while len(self._users) > self.max_open:
-            self._oldest().let_go()
+            self._oldest().release_file()
 
     def _oldest(self) -> FileUser:
         user = next(iter(self._users))

@@ -1,12 +1,12 @@
-"""Names of the files and directories of a log: every name that storage makes or understands, and how to parse it.
+"""The names of the files and directories of a log, and functions that build and parse them.
 
     <log dir>/<topic>-<partition>/00000000000000000042.log         records, Kafka's format
                                   00000000000000000042.gindex      our offset and time index
                                   00000000000000000042.txnindex    aborted transactions, Kafka's format
                                   00000000000000000042.snapshot    producer state at that offset, Kafka's format
                                   leader-epoch-checkpoint, partition.metadata
-    <log dir>/<topic>-<partition>.<32 hex digits>-delete           a deleted partition that waits for its removal
-    <log dir>/<topic>-<partition>.<32 hex digits>-future           holds a partition on its way here (`log_move`)
+    <log dir>/<topic>-<partition>.<32 hex digits>-delete           a deleted partition before its removal
+    <log dir>/<topic>-<partition>.<32 hex digits>-future           the copy of a partition that moves here (`log_move`)
     <log dir>/<topic>-<partition>.<32 hex digits>-stray            a log that the metadata does not know; kept
     <log dir>/meta.properties, .lock, .kafka_cleanshutdown, *-offset-checkpoint
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from ...protocol.topic_partition import TopicPartition
 
 LOG = ".log"
 INDEX = ".gindex"
@@ -29,8 +31,8 @@ RECLAIM = ".reclaim"
 TEMPORARY = ".tmp"
 
 KAFKA_INDEXES = (".index", ".timeindex")
-"""Kafka's own indexes in adopted directories. We never read them, and remove them since our writes would outdate them:
-Kafka rebuilds what it does not find."""
+"""Kafka's own indexes in adopted directories. They are never read, and are removed since our writes would outdate them;
+Kafka rebuilds missing indexes."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -53,18 +55,8 @@ _SPECIAL_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}(?:-delete|-future|-stray)")
 _OFFSET_FILE = re.compile(r"(?P<offset>\d{20})(?P<kind>\.[a-z]+)(?P<state>(?:\.[a-z]+)*)")
 
 
-class TopicPartition(NamedTuple):
-    """A partition by its name and number."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 class OffsetFile(NamedTuple):
-    """A file named after an offset: its kind (`.log`) and what became of it (`""`, `.deleted`, `.cleaned`, ...)."""
+    """A file named after an offset, with its kind (`.log`) and its state (`""`, `.deleted`, `.cleaned`, ...)."""
 
     offset: int
     kind: str

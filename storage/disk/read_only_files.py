@@ -1,4 +1,4 @@
-"""A file system in which nothing can change, for tools that look at what a running broker may be using."""
+"""A read-only file system, for tools that read files that a running broker may be using."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .files import Buffer, MappedTable, OsFile, OsFiles
 
 
 class ReadOnlyTable:
-    """`MappedTable` over a copy: its file may be trimmed at any time, and a mapped page beyond its end is a SIGBUS."""
+    """A `MappedTable` over a copy: the broker may trim the file, and a mapped page beyond its end raises SIGBUS."""
 
     __slots__ = ("_copy",)
 
@@ -40,7 +40,7 @@ class ReadOnlyTable:
 
 
 class ReadOnlyFile(OsFile):
-    """An open file; what would change it raises OSError, by the operating system as a rule."""
+    """An open file that refuses changes with OSError, mostly raised by the operating system."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class ReadOnlyFile(OsFile):
 
 
 class ReadOnlyFiles(OsFiles):
-    """`Files` that only reads; all else raises OSError EROFS."""
+    """`Files` that only reads; all other operations raise OSError EROFS."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The last steps of a look-up by offset: from batch to batch, by the first bytes of each."""
+"""The last steps of a look-up by offset: from batch to batch, by the first bytes of each batch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...protocol.records import v0, v2
 from ...protocol.records.batches import MAGIC_AT
 
 READ_AHEAD_BYTES = 8192
-"""What a look-up reads at once: two index intervals."""
+"""The number of bytes that a look-up reads at once: two index intervals."""
 
 _PLACE = Struct(">qi4xB6xi")
-"""Of any batch's first bytes: offset, size, magic, and for v2 the last offset's delta."""
+"""The number of first bytes of a batch that contain offset, size, magic and, for v2, the last offset's delta."""
 _SHORT_PLACE = Struct(">qi")
 _LEAST_BATCH_BYTES = v0.LOG_OVERHEAD + v0.MIN_MESSAGE_SIZE
 
 
 class Place(NamedTuple):
-    """Where a batch is in its segment."""
+    """The place of a batch in its segment."""
 
     position: int
     size_bytes: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 class SegmentDamagedError(Exception):
-    """Bytes that are no batch where one must be; they are never served."""
+    """Invalid bytes at the start of a batch; such bytes are never served."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"damaged at position {position}: {reason}")
@@ -36,10 +36,10 @@ class SegmentDamagedError(Exception):
 
 
 def first_batch_to(offset: int, read_at: Callable[[int, int], bytes], position: int, end: int) -> Place | None:
-    """Find the first batch from `position` on that ends at or after `offset`, None if there is none before `end`.
+    """Return the place of the first batch from `position` on that ends at or after `offset`; None if there is none.
 
-    `read_at` gives so many bytes at a position. Raises OSError, and SegmentDamagedError if there are no batches on the
-    way.
+    The search ends at `end`. `read_at` returns a number of bytes from a position. Raises OSError, and
+    SegmentDamagedError if the bytes before the batch are damaged.
     """
     window, start = b"", position
     try:
@@ -62,4 +62,4 @@ def first_batch_to(offset: int, read_at: Callable[[int, int], bytes], position: 
             return None
     except (IndexError, struct_error):
         pass
-    raise SegmentDamagedError(position, "no batch where one must begin")
+    raise SegmentDamagedError(position, "no batch begins here")

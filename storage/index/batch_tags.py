@@ -1,7 +1,10 @@
-"""The enriched tags of batches that a scan finds: from the old index as far as it can be read, else from the batches.
+"""The enriched tags of batches that a scan finds: from the old index if it can be read, else from the batches.
 
-Num_messages and keyed are in the bytes, behind a decompression. The receipt time of a v0 message is not: if the index
-is lost, the time when the file was last written stands for it, as Kafka does for whole segments.
+Num_messages and keyed can be computed from the batch, after a decompression. Receipt times cannot, and the estimates
+for lost ones are never too early, so that no record is deleted before its time:
+
+- After damaged entries, up to the next good one, the receipt time is that of the good one.
+- Without such an entry it is the file's modification time, or the timestamp of a batch with LogAppendTime.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from typing import NamedTuple, Protocol
 from ...protocol.errors import BrokerError
 from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_records
-from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexDamagedError, IndexEntry, OffsetIndex
+from ...protocol.records.record import TimestampType
+from .offset_index import NO_COUNT, NO_RECEIPT, NON_KEYED, IndexEntry, OffsetIndex
 
 logger = logging.getLogger(__name__)
 
 
 class BatchTags(NamedTuple):
-    """Tags of one batch as `OffsetIndex.offer` takes them, and its first offset, which v0 and v1 wrappers hide."""
+    """The tags of one batch as arguments of `OffsetIndex.offer`, and its first offset, which no wrapper has."""
 
     first_offset: int
     receipt: int
@@ -29,45 +33,53 @@ class BatchTags(NamedTuple):
 
 
 class Tags(Protocol):
-    """Where a scan finds the tags of the batches that it meets."""
+    """A source of tags for the batches that a scan reads."""
 
     def tags_of(self, batch: BatchView) -> BatchTags:
         """Return the tags of a valid batch."""
 
 
 class OldIndexTags:
-    """Tags from the index that a segment had, where it can be read, else from the batches."""
+    """A source of tags that reads the segment's old index if possible, else the batches."""
 
     def __init__(self, old_index: OffsetIndex, *, default_receipt_ms: int) -> None:
         self._default_receipt_ms = default_receipt_ms
-        self._entries: list[IndexEntry] = []
-        # What was read before any damage has good checksums.
-        with suppress(IndexDamagedError, OSError):
-            self._entries.extend(old_index.entries())
+        salvaged: list[IndexEntry | None] = []
+        with suppress(OSError):
+            salvaged = old_index.salvaged_entries()
+        self._entries = [entry for entry in salvaged if entry is not None]
         self._positions = [entry.position for entry in self._entries]
+        self._is_followed_by_damage = [
+            number + 1 < len(salvaged) and salvaged[number + 1] is None
+            for number, entry in enumerate(salvaged)
+            if entry is not None
+        ]
 
     def tags_of(self, batch: BatchView) -> BatchTags:
         """Return the tags of a valid batch."""
         old = self._old_entry(batch.position)
-        receipt = NO_RECEIPT
-        if batch.magic == v0.MAGIC:
-            receipt = self._receipt_at(batch.position)
+        receipt = self._receipt_of(batch)
         if old is not None and batch.is_compressed and batch.magic == v2.MAGIC:
             return BatchTags(batch.stored_offset, receipt, NO_COUNT, old.flags)
         if old is not None and old.position == batch.position and old.num_messages != NO_COUNT:
             return BatchTags(old.offset, receipt, old.num_messages, old.flags)
         return tags_inside(batch, receipt)
 
-    def _receipt_at(self, position: int) -> int:
-        """Return the receipt time of the last old entry up to `position`; after a kill no entry is missing there."""
-        index = bisect_right(self._positions, position)
-        receipt = self._entries[index - 1].receipt if index else NO_RECEIPT
-        return self._default_receipt_ms if receipt == NO_RECEIPT else receipt
+    def _receipt_of(self, batch: BatchView) -> int:
+        """Return the receipt time of the last old entry up to the batch; after a kill no entry is missing there."""
+        index = bisect_right(self._positions, batch.position)
+        if index == 0 or (self._is_followed_by_damage[index - 1] and self._positions[index - 1] != batch.position):
+            index += 1
+        if index <= len(self._entries) and self._entries[index - 1].receipt != NO_RECEIPT:
+            return self._entries[index - 1].receipt
+        is_stamped = batch.magic != v0.MAGIC and batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return batch.max_timestamp if is_stamped else self._default_receipt_ms
 
     def _old_entry(self, position: int) -> IndexEntry | None:
-        """Find the old entry that covers the batch at `position`; None beyond the last old entry."""
+        """Return the old entry that covers the batch at `position`; None beyond the last old entry and in a damage."""
         index = bisect_right(self._positions, position)
-        if index == 0 or (index == len(self._entries) and self._positions[-1] < position):
+        is_last = index in (0, len(self._entries)) or self._is_followed_by_damage[index - 1]
+        if index == 0 or (is_last and self._positions[index - 1] < position):
             return None
         return self._entries[index - 1]
 
@@ -86,8 +98,8 @@ def tags_inside(batch: BatchView, receipt: int) -> BatchTags:
             if batch.magic == v2.MAGIC and is_keyed:
                 break
     except BrokerError as fault:
-        # Its CRC is right, so it is what somebody wrote: it stays, with the tags that promise least.
-        logger.warning("tags of the batch to offset %d cannot be found: %s", batch.last_offset, fault)
+        # Its CRC is valid, so a producer sent it like this: the batch stays, with the tags that are always safe.
+        logger.warning("cannot read the tags of the batch that ends at offset %d: %s", batch.last_offset, fault)
         return BatchTags(batch.stored_offset, receipt, NO_COUNT, 0)
     return BatchTags(
         first_offset if batch.magic < v2.MAGIC else batch.stored_offset,

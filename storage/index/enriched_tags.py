@@ -1,7 +1,7 @@
-"""The enriched metadata (see `protocol.records.enriched`) of a stored batch: from the index, its header, or by default.
+"""The enriched metadata (see `protocol.records.enriched`) of a stored batch, from the index, its header, or defaults.
 
-The index holds only what the batch does not say cheaply itself: when a v0 message came, how many messages a v0 or v1
-wrapper holds, and whether a compressed batch has keys. The receipt tag of v1 and v2 is by default the batch's own time.
+The index has only facts that cost a decompression or are not in the batch: receipt times, the number of messages in a
+v0 or v1 wrapper, and whether a compressed batch has keys.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def tags_of(segment: Segment, batch: BatchView) -> KafkaTags:
 
 def tags_by_entry(entry: IndexEntry | None, batch: BatchView) -> KafkaTags:
     """Return all tags of a batch from its index entry, or from the last entry before the batch (`tags_at`)."""
-    timestamp_ms: int | None = batch.max_timestamp
-    if batch.magic == v0.MAGIC:
-        timestamp_ms = None if entry is None or entry.receipt == NO_RECEIPT else entry.receipt
+    timestamp_ms: int | None = batch.max_timestamp if batch.magic != v0.MAGIC else None
+    if entry is not None and entry.receipt != NO_RECEIPT:
+        timestamp_ms = entry.receipt
     message_count = batch.record_count
     keyed: bool | None = None
     if batch.is_compressed:
         is_own = entry is not None and entry.position == batch.position
         if batch.magic < v2.MAGIC and entry is not None and is_own and entry.num_messages != NO_COUNT:
             message_count = entry.num_messages
-        # Without an entry before it, the flags are as they were at first: some key, perhaps.
+        # Without an earlier entry the flags have their first value: the batch may have keys.
         keyed = entry is None or not entry.flags & NON_KEYED
     return KafkaTags(
         timestamp_ms=timestamp_ms,

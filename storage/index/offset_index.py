@@ -5,20 +5,22 @@
              uint32 offset - base offset of the segment    first offset of the batch
              uint32 position                               of the batch in the .log file
              int64  timestamp                              largest in the segment up to and with this batch
-             int64  receipt                                tag 0, milliseconds: when the broker got it (-1: not needed)
+             int64  receipt                                tag 0, milliseconds: receipt time (-1: unknown)
              int32  num_messages                           tag 32: records in a v0 or v1 wrapper (-1: header says it)
-             uint16 flags                                  tags that are yes or no: see NON_KEYED
+             uint16 flags                                  boolean tags: see NON_KEYED
              uint16 checksum                               odd, so that a zeroed page holds no entry
 
-A batch gets an entry if more than `index.interval.bytes` lie between it and the last one that has one, or if its tags
-differ from their defaults. Default of receipt and flags: those of the entry before. So a run of v0 messages that came
-together costs one entry.
+A batch gets an entry if more than `index.interval.bytes` lie between it and the last batch with an entry, or if its
+tags differ from their defaults. Receipt and flags default to those of the entry before, so batches that were received
+together need one entry. Receipt times of v0 messages are exact, as these messages have no other time; those of v1 and
+v2 batches are exact to `RECEIPT_RESOLUTION_MS`.
 
-The log is the truth: the index has nothing that cannot be had again from it, but the receipt times of v0 messages, for
-which a rebuilt index takes the time when the file was last written. Any doubt raises `IndexDamagedError`, and the
-segment builds the index anew. The seed of all checksums is the segment's base offset, so a swapped file is recognised.
+The index can be rebuilt from the log, except for receipt times: see `batch_tags`. Any inconsistency raises
+`IndexDamagedError`, and the segment rebuilds the index. The seed of all checksums is the segment's base offset, so the
+index of another segment is detected.
 
-The header's summary is written when the segment is finished or closed, and holds while the log has the size it names.
+The summary in the header is written when the segment is finished or closed, and is valid while the log has the size
+in the summary.
 """
 
 from __future__ import annotations
@@ -40,21 +42,23 @@ SUMMARY = Struct(">qqqqqqqiiBBBI")
 CRC = Struct(">I")
 _HEADER = Struct(f"{HEADER_SIZE}s")
 _CHECKED_SIZE = ENTRY_SIZE - 2
-_RELATIVE_OFFSET, _POSITION, _TIMESTAMP = range(3)
+_RELATIVE_OFFSET, _POSITION, _TIMESTAMP, _RECEIPT = range(4)
 
 NON_KEYED = 0x01
-"""Flag of a compressed batch none of whose records has a key; without it a reader must look inside."""
+"""The flag of a compressed batch without keys; without this flag a reader has to decompress the batch to know."""
 
 NO_RECEIPT = -1
+RECEIPT_RESOLUTION_MS = 1000
+"""A v1 or v2 batch that was received so long after the batch of the last entry gets an entry of its own."""
 NO_COUNT = -1
 
 MIN_CAPACITY = 4096
-"""Bytes of a new index file while it is being written (125 entries); it doubles when full and is trimmed at the end."""
+"""The size in bytes of a new index file (125 entries); the file doubles when full and is trimmed at the end."""
 MAX_GROWTH = 1 << 20
 
 
 class IndexDamagedError(Exception):
-    """The index cannot be what was written, or does not agree with its log."""
+    """An index with invalid checksums, or one that contradicts its log."""
 
 
 class IndexEntry(NamedTuple):
@@ -70,7 +74,7 @@ class IndexEntry(NamedTuple):
 
 @dataclass(slots=True)
 class IndexSummary:
-    """What a finished or cleanly closed segment knows of itself; timestamps in ms, -1 for none."""
+    """The summary of a finished or cleanly closed segment; timestamps in ms, -1 for none."""
 
     base_offset: int
     log_size_bytes: int = -1
@@ -80,25 +84,25 @@ class IndexSummary:
     max_timestamp_offset: int = -1
     first_timestamp: int = -1
     receipt: int = NO_RECEIPT
-    """Receipt time of the last v0 message."""
+    """The newest receipt time of an entry."""
     interval_bytes: int = 0
     entry_count: int = -1
-    """-1 in a segment that is being written: the entries end where the zeros begin."""
+    """-1 in an active segment: the entries end at the first zeros."""
     magics: int = 0
-    """Bit m: batches of magic m may be present."""
+    """Bit m is set if batches of magic m may be present."""
     has_gaps: int = 0
-    """1 if offsets may be missing, as compaction leaves it or in a log whose history we do not know."""
+    """1 if offsets may be missing, as after compaction or in a log of unknown history."""
     has_producers: int = 1
-    """0 if the log was closed with this segment, and no idempotent producer known then: there is no snapshot."""
+    """0 if the log was closed with this segment and without idempotent producers: there is no snapshot."""
     transactions_crc: int = 0
-    """CRC-32 of the `.txnindex` beside it, whose entries have none of their own; 0 if there is no such file."""
+    """The CRC-32 of the segment's `.txnindex`, whose entries have no CRC; 0 if there is no such file."""
 
 
 _SUMMARY_FIELDS = tuple(field.name for field in fields(IndexSummary))
 
 
 class OffsetIndex:
-    """The index of the segment that begins at `base_offset`; nothing is open or in memory until it is used."""
+    """The index of the segment that begins at `base_offset`, opened on first use."""
 
     __slots__ = (
         "_count",
@@ -107,12 +111,13 @@ class OffsetIndex:
         "_last_offset",
         "_last_position",
         "_pool",
-        "_receipt",
         "_table",
         "base_offset",
         "interval_bytes",
         "next_entry_position",
+        "next_receipt_ms",
         "path",
+        "receipt_ms",
         "recently_used",
     )
 
@@ -123,20 +128,23 @@ class OffsetIndex:
         self._is_finished = False
         self._last_offset = base_offset
         self._last_position = 0
-        self._receipt = NO_RECEIPT
+        self.receipt_ms = NO_RECEIPT
+        """The receipt time of the last entry, once the index has been used."""
         self._flags = 0
         self.path = path
         self.base_offset = base_offset
         self.interval_bytes = interval_bytes
         self.next_entry_position = 0
-        """A batch at or after it surely needs `offer`; before it only one with tags of its own does."""
+        """Each batch at or after this position needs `offer`; before it only a batch with tags of its own does."""
+        self.next_receipt_ms = 0
+        """Each batch that is received at or after this time needs `offer`."""
         self.recently_used = False
 
-    # --- writing ---
+    # --- writes ---
 
     def create(self, *, has_gaps: bool) -> None:
-        """Begin an empty index, whatever there was. Raises OSError."""
-        self.let_go()
+        """Create an empty index, replacing an existing one. Raises OSError."""
+        self.release_file()
         self._count = 0
         self._is_finished = False
         self._set_last(self.base_offset, 0, NO_RECEIPT, 0)
@@ -152,18 +160,22 @@ class OffsetIndex:
         timestamp: int,
         *,
         receipt: int = NO_RECEIPT,
+        receipt_is_exact: bool = True,
         num_messages: int = NO_COUNT,
         flags: int | None = None,
     ) -> None:
-        """Take an entry for the batch at `position` if the rules at the top want one.
+        """Add an entry for the batch at `position` if the rules above require one.
 
-        `receipt` and `flags` left out mean "as before". Raises OSError if the file cannot grow.
+        `receipt` and `flags` default to those of the entry before. A receipt time that is not exact needs no entry
+        before `next_receipt_ms`. Raises OSError if the file cannot grow.
         """
         table = self._table or self._open()
         self.recently_used = True
-        receipt = self._receipt if receipt == NO_RECEIPT else receipt
+        is_near = receipt < self.next_receipt_ms and position < self.next_entry_position
+        if receipt == NO_RECEIPT or (is_near and not receipt_is_exact):
+            receipt = self.receipt_ms
         flags = self._flags if flags is None else flags
-        has_tags = receipt != self._receipt or flags != self._flags or num_messages != NO_COUNT
+        has_tags = receipt != self.receipt_ms or flags != self._flags or num_messages != NO_COUNT
         if position < self.next_entry_position and not has_tags:
             return
         if self._is_finished:
@@ -177,14 +189,14 @@ class OffsetIndex:
         self._set_last(first_offset, position, receipt, flags)
 
     def finish(self, summary: IndexSummary) -> None:
-        """Note `summary`, trim the file and let go of it. Raises OSError."""
+        """Write `summary`, trim the file and close it. Raises OSError."""
         if self._table is None:
             self._open()
         summary.entry_count = self._count
         self._write_header(summary)
         self._is_finished = True
         used = HEADER_SIZE + self._count * ENTRY_SIZE
-        self.let_go()
+        self.release_file()
         file = self._pool.files.open(self.path)
         try:
             file.truncate(used)
@@ -192,7 +204,7 @@ class OffsetIndex:
             file.close()
 
     def truncate(self, log_size_bytes: int) -> None:
-        """Drop the entries of batches at or after `log_size_bytes` of the log. Raises OSError, IndexDamagedError."""
+        """Remove the entries of batches at or after position `log_size_bytes`. Raises OSError, IndexDamagedError."""
         if self._table is None:
             self._open()
         if self._is_finished:
@@ -202,7 +214,7 @@ class OffsetIndex:
         self._restore_last()
 
     def drop_before(self, log_position: int, first_offset: int) -> None:
-        """Drop the entries of batches before `log_position`, where the batch that begins with `first_offset` gets one.
+        """Remove the entries before `log_position`; add one there for the batch that begins with `first_offset`.
 
         Raises OSError, IndexDamagedError.
         """
@@ -220,11 +232,11 @@ class OffsetIndex:
         self._restore_last()
 
     def note_gaps(self, *, has_gaps: bool) -> None:
-        """Set whether offsets are missing in the header of the active segment's index. Raises OSError."""
+        """Set the flag of missing offsets in the header of the active segment's index. Raises OSError."""
         self._write_header(IndexSummary(self.base_offset, interval_bytes=self.interval_bytes, has_gaps=int(has_gaps)))
 
     def _reopen(self) -> None:
-        """Make the header say that the number of entries is open again."""
+        """Mark the index in the header as one whose number of entries is not final."""
         table = self._table or self._open()
         summary = parse_summary(table.part(0, HEADER_SIZE), self.base_offset)
         if summary is not None:
@@ -236,7 +248,7 @@ class OffsetIndex:
         packed = SUMMARY.pack(*(getattr(summary, name) for name in _SUMMARY_FIELDS))
         table.pack(_HEADER, 0, SIGNATURE + packed + CRC.pack(zlib.crc32(packed)))
 
-    # --- reading ---
+    # --- reads ---
 
     @property
     def entry_count(self) -> int:
@@ -274,6 +286,30 @@ class OffsetIndex:
         for number in range(self.entry_count):
             yield self.entry(number)
 
+    def salvaged_entries(self) -> list[IndexEntry | None]:
+        """Return all entries of a file that may be damaged, with None for each one that is damaged or cut off.
+
+        Raises OSError.
+        """
+        file = self._pool.files.open(self.path)
+        try:
+            data = file.read_at(self._pool.files.size(self.path), 0)
+        finally:
+            file.close()
+        salvaged: list[IndexEntry | None] = []
+        count = 0
+        for at in range(HEADER_SIZE, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+            relative, *fields, checksum = ENTRY.unpack_from(data, at)
+            is_good = checksum == self._checksum(data[at : at + ENTRY_SIZE])
+            salvaged.append(IndexEntry(self.base_offset + relative, *fields) if is_good else None)
+            if any(data[at : at + ENTRY_SIZE]):
+                count = len(salvaged)
+        summary = parse_summary(data[:HEADER_SIZE], self.base_offset)
+        promised = -1 if summary is None else summary.entry_count
+        # The file of an index that was not closed ends with zeros.
+        is_cut = promised > count if promised >= 0 else count == len(salvaged)
+        return salvaged[:count] + [None] * is_cut
+
     def position_before_offset(self, offset: int) -> int:
         """Return the position of the last indexed batch that begins at or before `offset`; 0 if there is none."""
         if self._table is not None and offset >= self._last_offset:
@@ -287,8 +323,19 @@ class OffsetIndex:
         number = self._count_up_to(_TIMESTAMP, timestamp - 1)
         return self.entry(number - 1).position if number else 0
 
+    def first_offset_received_since(self, receipt_ms: int) -> int | None:
+        """Return the offset of the first entry received at `receipt_ms` or later, if entries before it were earlier.
+
+        Returns None if no entry is known to be earlier, or all are. Receipt times increase, unless the clock was set
+        back. Raises OSError, IndexDamagedError.
+        """
+        number = self._count_up_to(_RECEIPT, receipt_ms - 1)
+        if number in (0, self.entry_count) or self.entry(number - 1).receipt == NO_RECEIPT:
+            return None
+        return self.entry(number).offset
+
     def tags_at(self, position: int) -> IndexEntry | None:
-        """Find the entry with the tags of the batch at `position`: the batch's own, else the last one before."""
+        """Return the entry with the tags of the batch at `position`: its own entry, or the last one before it."""
         number = self._count_up_to(_POSITION, position)
         return self.entry(number - 1) if number else None
 
@@ -300,9 +347,15 @@ class OffsetIndex:
         first = max(self._count_up_to(_POSITION, position) - 1, 0)
         return [self.entry(number) for number in range(first, self._count_up_to(_POSITION, end - 1))]
 
+    def last_tags(self, position: int) -> tuple[int, int] | None:
+        """Return receipt time and flags of the batches from `position` on; None unless all entries are before it."""
+        if self._table is None or not self._count or position <= self._last_position:
+            return None
+        return self.receipt_ms, self._flags
+
     # --- the file ---
 
-    def let_go(self) -> None:
+    def release_file(self) -> None:
         """Unmap the file; the next use maps it again."""
         table, self._table = self._table, None
         if table is not None:
@@ -310,7 +363,7 @@ class OffsetIndex:
             self._pool.forget(self)
 
     def sync(self) -> None:
-        """Force the entries to the disk. Raises OSError."""
+        """Flush the entries to the disk. Raises OSError."""
         if self._table is not None:
             self._table.sync()
 
@@ -320,7 +373,7 @@ class OffsetIndex:
         except FileNotFoundError as fault:
             raise IndexDamagedError(f"{self.path} is missing") from fault
         if size < HEADER_SIZE:
-            raise IndexDamagedError(f"{self.path} is cut: {size} bytes")
+            raise IndexDamagedError(f"{self.path} is truncated: it has {size} bytes")
         table = self._map(size)
         if self._count < 0 or HEADER_SIZE + self._count * ENTRY_SIZE > size:
             self._count = self._count_entries(table)
@@ -333,9 +386,9 @@ class OffsetIndex:
         if summary is not None and summary.entry_count >= 0:
             self._is_finished = True
             if summary.entry_count > capacity:
-                raise IndexDamagedError(f"{self.path} is cut: {summary.entry_count} entries do not fit into it")
+                raise IndexDamagedError(f"{self.path} is truncated: {summary.entry_count} entries do not fit into it")
             return summary.entry_count
-        # Not closed: what follows the last entry are zeros, which make no checksum.
+        # The index was not closed: zeros follow the last entry, and zeros are no valid entry.
         low, high = 0, capacity
         while low < high:
             middle = (low + high) // 2
@@ -349,7 +402,7 @@ class OffsetIndex:
         file = self._pool.files.open(self.path, create=create)
         try:
             if create:
-                # What is beyond the first bytes would come to light again when the index grows.
+                # Old entries beyond the new size would reappear when the index grows.
                 file.truncate(0)
             table = file.map_table(size_bytes)
         finally:
@@ -376,9 +429,10 @@ class OffsetIndex:
     def _set_last(self, offset: int, position: int, receipt: int, flags: int) -> None:
         self._last_offset = offset
         self._last_position = position
-        self._receipt = receipt
+        self.receipt_ms = receipt
         self._flags = flags
         self.next_entry_position = position + self.interval_bytes + 1
+        self.next_receipt_ms = receipt + RECEIPT_RESOLUTION_MS
 
     def _write_entry(self, table: MappedTable, number: int, entry: IndexEntry) -> None:
         fields = (entry.offset - self.base_offset, *entry[1:])
@@ -399,6 +453,11 @@ class OffsetIndex:
             else:
                 high = middle
         return low
+
+
+def may_have_gaps(summary: IndexSummary | None) -> bool:
+    """Return whether offsets may be missing in a segment with this summary; True without a summary."""
+    return summary is None or bool(summary.has_gaps)
 
 
 def parse_summary(header: bytes, base_offset: int) -> IndexSummary | None:

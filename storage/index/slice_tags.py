@@ -1,4 +1,4 @@
-"""The enriched tags of the batches that a read has found."""
+"""The enriched tags of the batches in a slice."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def tags_in(log_slice: LogSlice, most_batches: int) -> list[TaggedBatch]:
 def _first_offset(batch: BatchView, entry: IndexEntry | None) -> int:
     if batch.magic == v2.MAGIC or not batch.is_compressed:
         return batch.stored_offset
-    # A wrapper does not say where it begins. Only if its entry is lost somebody has to look inside.
+    # A wrapper's header has no first offset. Only if its index entry is lost it has to be decompressed.
     is_own = entry is not None and entry.position == batch.position and entry.num_messages != NO_COUNT
     return entry.offset if entry is not None and is_own else batch.base_offset

@@ -1,6 +1,6 @@
-"""Records by their time, exact to the record: one binary search, then one batch is decompressed.
+"""Look-ups of single records by time: one binary search, then one decompressed batch.
 
-v0 messages have no timestamps of their own and count with the time when the broker got them.
+v0 messages have no timestamps; their receipt times are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..log.segment import Segment
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its time: milliseconds, its offset, the leader epoch of its batch (-1: none)."""
+    """A record found by time: its timestamp in milliseconds, its offset, the leader epoch of its batch (-1: none)."""
 
     timestamp: int
     offset: int
@@ -22,7 +22,7 @@ class TimestampOffset(NamedTuple):
 
 
 def first_record_since(segments: LogSegments, timestamp_ms: int, log_start_offset: int) -> TimestampOffset | None:
-    """Find the first record from `log_start_offset` on with a timestamp of `timestamp_ms` or later.
+    """Return the first record from `log_start_offset` on with a timestamp of `timestamp_ms` or later.
 
     Raises OSError, SegmentDamagedError.
     """
@@ -35,14 +35,14 @@ def first_record_since(segments: LogSegments, timestamp_ms: int, log_start_offse
 
 
 def newest_record(segments: LogSegments, log_start_offset: int) -> TimestampOffset | None:
-    """Find the first record that has the largest timestamp (KIP-734), None if no record has a timestamp.
+    """Return the first record that has the largest timestamp (KIP-734); None if no record has a timestamp.
 
     Raises OSError, SegmentDamagedError.
     """
     largest = -1
     for segment in segments.since(log_start_offset):
         if segment.base_offset < log_start_offset and segment.max_timestamp > largest:
-            # What the segment knows of its newest record may be of one that is deleted.
+            # The segment's largest timestamp may belong to a deleted record.
             largest = max(largest, _largest_timestamp_from(segment, log_start_offset))
         else:
             largest = max(largest, segment.max_timestamp)

@@ -1,4 +1,4 @@
-"""The aborted transactions that end in one segment: Kafka's `.txnindex` file, for readers of committed records only.
+"""The aborted transactions that end in one segment: Kafka's `.txnindex` file, for `read_committed` readers.
 
 Entries of 34 bytes, in the order in which the transactions ended: int16 version (0), int64 producer id,
 first offset, last offset (the marker's), last stable offset when it ended.
@@ -18,7 +18,7 @@ VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records `read_committed` readers drop; offsets are inclusive."""
+    """An aborted transaction, whose records `read_committed` readers skip; offsets are inclusive."""
 
     producer_id: int
     first_offset: int
@@ -27,13 +27,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndexDamagedError(Exception):
-    """The file is not what was written; `TransactionIndex.rewrite` mends it."""
+    """A transaction index with invalid contents; `TransactionIndex.rewrite` repairs it."""
 
 
 class TransactionIndex:
-    """One segment's aborted transactions; the file exists only if there are any.
+    """The aborted transactions of one segment; the file exists only if there are any.
 
-    Where `expected_crc` is known, all but `rewrite` raise TransactionIndexDamagedError if the file does not have it.
+    If `expected_crc` is known, all methods except `rewrite` raise TransactionIndexDamagedError for a file with another
+    CRC.
     """
 
     __slots__ = ("_entries", "_files", "expected_crc", "path")
@@ -45,7 +46,7 @@ class TransactionIndex:
         self.path = path
 
     def add(self, transaction: AbortedTransaction) -> None:
-        """Note a transaction that ended after all others, unless it is noted already. Raises OSError."""
+        """Append a transaction that ended after all others, unless it is present already. Raises OSError."""
         entries = self.entries()
         if entries and entries[-1].last_offset >= transaction.last_offset:
             return
@@ -64,7 +65,7 @@ class TransactionIndex:
             except FileNotFoundError:
                 data = b""
             if self.expected_crc is not None and zlib.crc32(data) != self.expected_crc:
-                raise TransactionIndexDamagedError(f"{self.path}: a CRC that does not fit its bytes")
+                raise TransactionIndexDamagedError(f"{self.path}: the CRC does not match")
             self._entries = parse_entries(data)
         return self._entries
 
@@ -75,11 +76,11 @@ class TransactionIndex:
         return zlib.crc32(_format(self.entries()))
 
     def truncate_to(self, offset: int) -> None:
-        """Forget transactions that ended at or after `offset`. Raises OSError."""
+        """Remove transactions that ended at or after `offset`. Raises OSError."""
         self.rewrite([entry for entry in self.entries() if entry.last_offset < offset])
 
     def rewrite(self, kept: list[AbortedTransaction]) -> None:
-        """Hold exactly `kept`. Raises OSError."""
+        """Replace the entries by `kept`. Raises OSError."""
         if not kept:
             self._files.remove(self.path)
         elif kept != self._entries:
@@ -87,7 +88,7 @@ class TransactionIndex:
         self._entries = kept
 
     def sync(self) -> None:
-        """Force the file, if it exists, to the disk. Raises OSError."""
+        """Flush the file, if it exists, to the disk. Raises OSError."""
         if self._entries:
             file = self._files.open(self.path)
             try:

@@ -1,4 +1,4 @@
-"""What an append is told, and what it answers."""
+"""The origin and the result of an append."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class AppendOrigin(IntEnum):
-    """Who appends (Kafka `AppendOrigin`): only a client's sequence numbers are checked."""
+    """The origin of appended batches (Kafka `AppendOrigin`): sequence numbers are checked only for a client's."""
 
     REPLICATION = 0
     COORDINATOR = 1
@@ -15,10 +15,10 @@ class AppendOrigin(IntEnum):
 
 
 class AppendResult(NamedTuple):
-    """What an append did: offsets inclusive, -1 if there was nothing to append.
+    """The result of an append: first and last offset, both inclusive; -1 if there was nothing to append.
 
-    `log_append_time_ms` is -1 on a create-time topic, but for a duplicate (which was not appended again) the largest
-    timestamp of the batch that it repeats, as Kafka answers.
+    `log_append_time_ms` is -1 for a topic with CreateTime. For a duplicate (which was not appended again) it is the
+    largest timestamp of the batch that the duplicate repeats, as in Kafka.
     """
 
     base_offset: int

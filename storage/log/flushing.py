@@ -1,4 +1,4 @@
-"""When a log's records are forced to the disk, and how far they are (`flush.messages`, `flush.ms`, recovery point)."""
+"""Flushes of one log (`flush.messages`, `flush.ms`) and its recovery point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .topic_id_file import TopicIdFile
 
 
 class PendingFlush:
-    """A flush that was begun: up to which offset the log was when that happened."""
+    """A flush that has begun, with the end offset of the log at that time."""
 
     __slots__ = ("end_offset",)
 
@@ -48,16 +48,17 @@ class Flusher:
         """Held while the recovery point moves, which happens in worker threads and in the thread that appends."""
         self._pending: list[PendingFlush] = []
         self.recovery_point = 0
-        """All records below it are known to be on the disk; what a crash leaves is checked from here on."""
+        """All records below this offset are on the disk; recovery after a crash checks the log from this offset on."""
         self.flushed_at_ms = clock.now_ms()
         self.unflushed_count = 0
         """Records appended since the last flush."""
 
     def start(self, segments: LogSegments, end_offset: int, *, with_active: bool = True) -> Callable[[], None]:
-        """Return what a flush up to `end_offset` has to do, as a function for any thread.
+        """Return a function for any thread that flushes the log up to `end_offset`.
 
-        Without the active segment only those are flushed that were finished since the last time. Both raise OSError.
-        The recovery point does not move if an fsync fails, nor ever again in a log directory in which one has failed.
+        Without the active segment the flush covers the segments that were finished since the last flush. This method
+        and the function raise OSError. The recovery point does not advance if an fsync fails, and never again in a log
+        directory in which an fsync has failed.
         """
         unflushed = segments.all[segments.number_at(self.recovery_point) :]
         if not with_active:
@@ -85,8 +86,7 @@ class Flusher:
 
     def _hold(self, segments: LogSegments, unflushed: list[Segment]) -> list[Callable[[], None]]:
         """Return functions that force files to the disk, in order, and release each file. Raises OSError."""
-        # The topic's id and the epochs first: a record of a topic or of an epoch that nobody has heard of would not be
-        # believed after a crash.
+        # The topic's id and the epochs come first: after a crash, records of an unknown topic or epoch are not valid.
         held = [self._identity.hold_for_sync(), self._epochs.hold_for_sync()]
         try:
             held.extend(segment.hold_for_sync() for segment in unflushed)
@@ -106,14 +106,14 @@ class Flusher:
                 self.recovery_point = max(self.recovery_point, pending.end_offset)
 
     def truncated_to(self, end_offset: int) -> None:
-        """Note that the log ends at `end_offset` now, also for flushes that were begun before."""
+        """Lower the recovery point to `end_offset` after a truncation, also for flushes that have begun before."""
         with self._lock:
             self.recovery_point = min(self.recovery_point, end_offset)
             for pending in self._pending:
                 pending.end_offset = min(pending.end_offset, end_offset)
 
     def due(self, segments: LogSegments, end_offset: int, config: LogConfig, now_ms: int) -> Callable[[], None] | None:
-        """Return the flush that `flush.ms` or a finished segment asks for now, as `start` gives it. Raises OSError."""
+        """Return the flush that `flush.ms` or a finished segment requires now, as from `start`. Raises OSError."""
         if self._health.failure is not None:
             return None
         if self.recovery_point < end_offset and now_ms - self.flushed_at_ms >= config.flush_ms:
@@ -124,7 +124,7 @@ class Flusher:
 
 
 def _run_all(held: list[Callable[[], None]]) -> None:
-    """Run every function, as each has a file to let go of; then raise the OSError of the first that failed."""
+    """Run every function, since each releases a file; then raise the OSError of the first that failed."""
     faults: list[OSError] = []
     for sync in held:
         try:

@@ -1,11 +1,11 @@
-"""Gives back the disk space of deleted records at the head of a segment that is still needed (KAFKA-979).
+"""Release of the disk space of deleted records at the head of a segment that is still needed (KAFKA-979).
 
-The bytes before the first batch that stays become one v2 batch without records that spans their offsets: a header and
-then zeros, which a hole in the file holds for nothing. So the segment remains one that any reader of Kafka's format can
-walk through, our recovery and Kafka's tools included.
+The bytes before the first remaining batch become one v2 batch without records that spans their offsets: a header and
+then zeros, for which a hole in the file needs no disk space. So every reader of Kafka's format can still read the
+segment, also our recovery and Kafka's tools.
 
-The change is made in place, where a crash would leave a bad batch at the head. So an intent is written first
-(`<base>.reclaim`: position and last offset), and at the next start the change is made again.
+The segment is changed in place, and a crash could leave a bad batch at its head. Therefore the intended change is
+written to a file first (`<base>.reclaim`: position and last offset), and the next start repeats the change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .segment import Segment
 logger = logging.getLogger(__name__)
 
 LEAST_RECLAIMED_BYTES = 1 << 20
-"""Below this it is not worth the writes."""
+"""Fewer bytes than this are not worth the writes."""
 
 BLOCK_BYTES = 4096
 _ZEROS = bytes(1 << 20)
@@ -35,7 +35,7 @@ _UINT32 = Struct(">I")
 
 
 class LogWithDeletedHead(Protocol):
-    """A log (`PartitionLog`) as far as this module reads it."""
+    """The attributes of a log (`PartitionLog`) that this module reads."""
 
     @property
     def directory(self) -> str: ...
@@ -48,7 +48,7 @@ class LogWithDeletedHead(Protocol):
 
 
 def due_reclaiming(log: LogWithDeletedHead, files: Files) -> Callable[[], None] | None:
-    """Return a function for a worker thread that frees the space below the log's start, None if not worth it now.
+    """Return a function for a worker thread that frees the space below the log's start; None if it is too little now.
 
     The function and `due_reclaiming` raise OSError; `due_reclaiming` raises BrokerError and SegmentDamagedError too.
     """
@@ -64,7 +64,7 @@ def due_reclaiming(log: LogWithDeletedHead, files: Files) -> Callable[[], None] 
     if place.position - reclaimed_bytes < LEAST_RECLAIMED_BYTES:
         return None
     first_offset = next(segment.batches_from(place.position)).base_offset
-    # From here on no look-up leads to the bytes that change.
+    # After this no look-up in the index returns a position in the bytes that change.
     segment.index.drop_before(place.position, first_offset)
     segment.magics |= 1 << v2.MAGIC
     if segment is not log.segments[-1]:
@@ -75,7 +75,7 @@ def due_reclaiming(log: LogWithDeletedHead, files: Files) -> Callable[[], None] 
 def reclaim_head(files: Files, directory: str, base_offset: int, position: int, last_offset: int) -> None:
     """Turn the first `position` bytes of the segment into an empty batch from `base_offset` to `last_offset`.
 
-    May run in a worker thread, as long as nobody reads or writes those bytes. Raises OSError.
+    May run in a worker thread if no other thread reads or writes those bytes. Raises OSError.
     """
     intent = _intent_path(directory, base_offset)
     files.replace(intent, format_lines([f"{position} {last_offset}"]))
@@ -84,7 +84,7 @@ def reclaim_head(files: Files, directory: str, base_offset: int, position: int, 
 
 
 def finish_reclaiming(files: Files, directory: str) -> None:
-    """Make again what a crash may have interrupted. Raises OSError."""
+    """Repeat the changes that a crash may have interrupted. Raises OSError."""
     for name in map(paths.parse_offset_file, files.list(directory)):
         if name is None or name.kind != paths.RECLAIM or name.state:
             continue
@@ -94,7 +94,7 @@ def finish_reclaiming(files: Files, directory: str) -> None:
             position, last_offset = map(int, line.split())
             _reclaim(files, directory, name.offset, position, last_offset)
         except (MalformedCheckpointError, ValueError, FileNotFoundError) as fault:
-            logger.warning("%s: %s: not believed", intent, fault)
+            logger.warning("%s: %s: file ignored", intent, fault)
         files.remove(intent)
 
 
@@ -112,7 +112,7 @@ def _reclaim(files: Files, directory: str, base_offset: int, position: int, last
 
 
 def empty_batch_header(base_offset: int, last_offset: int, size_bytes: int) -> bytes:
-    """Build the header of a batch of `size_bytes` in all that has no records and is followed by zeros only."""
+    """Return the header of a batch of `size_bytes` that has no records: only zeros follow the header."""
     batch = bytearray(
         v2.assemble_batch(
             b"",
@@ -136,7 +136,7 @@ def empty_batch_header(base_offset: int, last_offset: int, size_bytes: int) -> b
 
 
 def _zero(file: StoredFile, position: int, end: int) -> None:
-    """Make these bytes zeros, by a hole where the file system can."""
+    """Replace these bytes by zeros, with a hole in the file if the file system supports holes."""
     if position >= end:
         return
     hole_end = end - end % BLOCK_BYTES

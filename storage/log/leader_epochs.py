@@ -1,16 +1,16 @@
-"""Which leader epoch began at which offset: Kafka's `leader-epoch-checkpoint`, for detecting lost tails (KIP-101).
+"""The first offset of each leader epoch: Kafka's `leader-epoch-checkpoint`, which detects lost tails (KIP-101).
 
-A new epoch is forced to the disk with the records that have it, not before: else the first append to each of a
-thousand partitions would wait for the disk.
+A new epoch is forced to the disk with the first records that have this epoch, not before: otherwise the first append to
+each of a thousand partitions would wait for the disk.
 """
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable
 
 from ..disk.checkpoints import MalformedCheckpointError, format_lines, parse_epoch, parse_lines
+from ..disk.deferred_sync import DeferredSync
 from ..disk.files import Files
 
 UNDEFINED_EPOCH = -1
@@ -18,21 +18,21 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The epochs of one log; every change is in the file before it is seen (Kafka `LeaderEpochFileCache`)."""
+    """The leader epochs of one log; each change is written to the file first (Kafka `LeaderEpochFileCache`)."""
 
-    __slots__ = ("_epochs", "_files", "_is_synced", "_starts", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_starts", "_sync", "latest", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self._is_synced = True
+        self._sync = DeferredSync(files, path, parents=1)
         self.path = path
         self.latest = UNDEFINED_EPOCH
         """The newest epoch, -1 if none is known."""
 
     def load(self) -> None:
-        """Read the file. Raises MalformedCheckpointError if it cannot be believed, OSError."""
+        """Read the file. Raises MalformedCheckpointError if its content is not valid, OSError."""
         try:
             data = self._files.read(self.path)
         except FileNotFoundError:
@@ -48,9 +48,9 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`; older notes that this contradicts go. Raises OSError.
+        """Add `epoch` with its first offset; remove entries that contradict it. Raises OSError.
 
-        It is on the disk after `hold_for_sync`.
+        The change is on the disk once the function that `hold_for_sync` returns has run.
         """
         if epoch == self.latest or epoch < 0:
             return
@@ -59,26 +59,10 @@ class LeaderEpochs:
 
     def hold_for_sync(self) -> Callable[[], None]:
         """Return a function that forces the file to the disk in any thread; that function raises OSError."""
-        was_synced, self._is_synced = self._is_synced, True
-
-        def sync() -> None:
-            if was_synced:
-                return
-            try:
-                file = self._files.open(self.path)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
-                self._files.sync_directory(os.path.dirname(self.path))
-            except OSError:
-                self._is_synced = False
-                raise
-
-        return sync
+        return self._sync.hold()
 
     def end_offset(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch that is not above the requested one, and its end offset; -1s if unknown.
+        """Return the largest known epoch up to the requested one, and its end offset; both -1 if unknown.
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`, KIP-279.
         """
@@ -98,13 +82,16 @@ class LeaderEpochs:
         return self._epochs[index - 1] if index else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or after `end_offset`. Raises OSError."""
+        """Remove epochs that begin at or after `end_offset`. Raises OSError."""
         kept = [entry for entry in self.entries() if entry[1] < end_offset]
         if len(kept) != len(self._epochs):
             self._store(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that holds it begins there now. Raises OSError."""
+        """Remove epochs that ended before `start_offset`; the epoch of `start_offset` then begins there.
+
+        Raises OSError.
+        """
         index = bisect_right(self._starts, start_offset)
         if index > 1 or (index == 1 and self._starts[0] < start_offset):
             kept = self.entries()[index - 1 :]
@@ -112,14 +99,14 @@ class LeaderEpochs:
             self._store(kept)
 
     def clear(self) -> None:
-        """Forget all. Raises OSError."""
+        """Remove all epochs. Raises OSError."""
         if self._epochs or self._files.exists(self.path):
             self._store([])
 
     def _store(self, entries: list[tuple[int, int]], *, sync: bool = True) -> None:
         lines = [f"{epoch} {start}" for epoch, start in entries]
         self._files.replace(self.path, format_lines(lines), sync=sync)
-        self._is_synced = sync
+        self._sync.is_synced = sync
         self._epochs, self._starts, self.latest = [], [], UNDEFINED_EPOCH
         for epoch, start in entries:
             self._add(epoch, start)

@@ -1,4 +1,4 @@
-"""One partition log's settings: Kafka's topic configuration, typed (Kafka `LogConfig`)."""
+"""The settings of one partition log: Kafka's topic configuration, with types (Kafka `LogConfig`)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 @dataclass(slots=True)
 class LogConfig:
-    """Topic settings by Kafka's names with underscores for dots; units as in the names, Kafka's defaults.
+    """The settings of a topic under Kafka's names, with underscores for dots and with Kafka's defaults and units.
 
-    Mutable on purpose: a change at run time replaces a log's whole `LogConfig`, see `PartitionLog.config`.
+    A change at run time replaces the whole `LogConfig` of a log, see `PartitionLog.config`.
     """
 
     cleanup_policy: str = "delete"
@@ -46,6 +46,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    gregor_retention_by: str = "timestamp"
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
@@ -70,8 +71,8 @@ class LogConfig:
     def from_properties(cls, properties: Mapping[str, str], *, defaults: LogConfig | None = None) -> LogConfig:
         """Build settings from Kafka's topic keys (`segment.bytes`); a setting without its key comes from `defaults`.
 
-        Keys of Kafka that mean nothing to a log (`follower.replication.throttled.replicas`, say) are passed over.
-        Raises ValueError that names the key if a value cannot be read.
+        Topic keys that do not concern a log (for example `follower.replication.throttled.replicas`) are ignored.
+        Raises ValueError that names the key if a value is not valid.
         """
         given: dict[str, Any] = {}
         for field in fields(cls):
@@ -94,6 +95,11 @@ class LogConfig:
     def is_deleted_by_retention(self) -> bool:
         """Return whether `cleanup.policy` contains `delete`."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def is_retained_by_receipt(self) -> bool:
+        """Return whether `retention.ms` counts from the receipt of the records, not from their timestamps."""
+        return self.gregor_retention_by == "receipt"
 
     @property
     def is_log_append_time(self) -> bool:

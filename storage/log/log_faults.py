@@ -1,4 +1,4 @@
-"""What a log answers where it cannot do what it is asked for: errors of Kafka's protocol, in Kafka's words."""
+"""Errors of Kafka's protocol, with Kafka's texts, for operations that a log cannot carry out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogFaults:
-    """Turns faults of one log's disk into BrokerErrors, and tells the health of its log directory of them."""
+    """A translator of one log's disk faults into BrokerErrors that reports refused writes to the directory's health."""
 
     __slots__ = ("_directory", "_health", "_name")
 
@@ -32,7 +32,7 @@ class LogFaults:
 
     def storage_failed(self, verb: str, fault: OSError) -> NoReturn:
         """Raise BrokerError KAFKA_STORAGE_ERROR."""
-        # Of a directory that is known to be full or to have failed one line is enough.
+        # One line is enough for a directory that is known to be full or to have failed.
         is_known = self._health.failure is not None or self._health.refusal is not None
         logger.log(logging.DEBUG if is_known else logging.ERROR, "cannot %s %s: %s", verb, self._directory, fault)
         message = f"Error while writing to {self._directory}: {fault}"
@@ -44,8 +44,8 @@ class LogFaults:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"The log of {self._name}{place} is {fault}") from fault
 
     @contextmanager
-    def told(self, verb: str = "read") -> Iterator[None]:
-        """Let OSError and SegmentDamagedError of a block leave it as BrokerErrors; in a failed directory skip it.
+    def as_broker_errors(self, verb: str = "read") -> Iterator[None]:
+        """Translate OSError and SegmentDamagedError of a block into BrokerErrors; skip the block in a failed directory.
 
         Raises BrokerError KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """

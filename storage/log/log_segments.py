@@ -1,4 +1,4 @@
-"""The segments of one log, in the order of their offsets; the last one is being written."""
+"""The segments of one log, in the order of their offsets; appends go to the last one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _base_offset_of = attrgetter("base_offset")
 
 
 class LogSegments:
-    """At least one segment. Readers may keep `all` and `active` as they were: changes make a new list."""
+    """The list of at least one segment. Readers may keep `all` and `active`: a change replaces the list."""
 
     __slots__ = ("_directory", "_doomed", "_pool", "active", "all")
 
@@ -34,7 +34,7 @@ class LogSegments:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all segments. Raises OSError."""
+        """Return the size of all segments. Raises OSError."""
         files = self._pool.files
         return sum(segment.size_bytes if segment.is_loaded else files.size(segment.path) for segment in self.all)
 
@@ -43,7 +43,7 @@ class LogSegments:
         return max(bisect_right(self.all, offset, key=_base_offset_of) - 1, 0)
 
     def since(self, offset: int) -> Iterator[Segment]:
-        """Load and return the segments from the one that would hold `offset` on. Raises OSError."""
+        """Load and return the segments from the one whose range contains `offset` on. Raises OSError."""
         for segment in self.all[self.number_at(offset) :]:
             segment.load()
             yield segment
@@ -76,7 +76,7 @@ class LogSegments:
     # --- changing ---
 
     def add(self, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> Segment:
-        """Begin a new active segment; the one before is finished. Raises OSError, and nothing has changed then."""
+        """Begin a new active segment and finish the one before. Raises OSError; then nothing has changed."""
         segment = Segment(self._pool, self._directory, base_offset, index_interval_bytes)
         segment.create(now_ms)
         self.active.finish()
@@ -94,9 +94,9 @@ class LogSegments:
         self.active = segment
 
     def truncate_to(self, offset: int) -> int:
-        """Remove batches that hold `offset` (which is beyond the first base offset) or come after it.
+        """Remove the batch that contains `offset` and all batches after it; return the new end offset.
 
-        Returns the new end offset. Raises OSError, SegmentDamagedError.
+        `offset` is above the first base offset. Raises OSError, SegmentDamagedError.
         """
         keep = self.number_at(offset) + 1
         for segment in reversed(self.all[keep:]):
@@ -116,7 +116,7 @@ class LogSegments:
         return self.all[number : number + len(replaced)] == replaced and self.active is not replaced[-1]
 
     def replace(self, replaced: list[Segment], swap: Callable[[], None], *, index_interval_bytes: int) -> None:
-        """Put the one segment in the place of `replaced` that `swap` leaves on the disk. Raises OSError."""
+        """Replace the segments `replaced` by the one segment that `swap` leaves on the disk. Raises OSError."""
         for segment in replaced:
             segment.close()
         swap()
@@ -125,9 +125,9 @@ class LogSegments:
         self.all = [*self.all[:number], segment, *self.all[number + len(replaced) :]]
 
     def drop_head(self, log_start_offset: int, *, due_ms: int) -> bool:
-        """Take out the segments that lie wholly below `log_start_offset`, but the active one; whether there were any.
+        """Remove the segments wholly below `log_start_offset` except the active one; return whether there were any.
 
-        Their files are set aside until `due_ms`. Raises OSError.
+        Their files are deleted at `due_ms`. Raises OSError.
         """
         keep = self.number_at(log_start_offset)
         dropped, self.all = self.all[:keep], self.all[keep:]
@@ -136,7 +136,10 @@ class LogSegments:
         return keep > 0
 
     def due_removals(self, now_ms: int) -> Callable[[], None] | None:
-        """Return a function that deletes files after their delay, for a worker thread, or None; it raises OSError."""
+        """Return a function for a worker thread that deletes files whose delay has passed, or None.
+
+        It raises OSError.
+        """
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if not due:
             return None
@@ -149,10 +152,10 @@ class LogSegments:
         return remove
 
     def sync_names(self) -> None:
-        """Force the names of the segments to the disk, in any thread. Raises OSError."""
+        """Flush the names of the segments to the disk, in any thread. Raises OSError."""
         self._pool.files.sync_directory(self._directory)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for segment in self.all:
             segment.close()

@@ -1,4 +1,4 @@
-"""A stretch of one segment's bytes, handed out for sending or conversion without being read."""
+"""A range of one segment's bytes that has not been read yet, to be sent or converted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class LogSlice:
-    """`size_bytes` bytes from `position` of a segment file: whole batches, but the last may be cut short.
+    """A range of `size_bytes` bytes from `position` of a segment file: whole batches, but the last may be incomplete.
 
-    The file stays open and readable while the slice is held, even if the segment is deleted meanwhile. Release it once,
-    by `release()` or as a context manager; releasing again does nothing. An empty slice (`size_bytes` 0) holds nothing.
+    The file stays open and readable until the slice is released, even if the segment is deleted meanwhile. Release the
+    slice with `release()` or use it as a context manager; a second release does nothing. An empty slice (`size_bytes`
+    0) has no file.
     """
 
     __slots__ = ("_file", "end_offset", "magics", "position", "receipts", "segment", "size_bytes", "start_offset")
@@ -37,15 +38,15 @@ class LogSlice:
         self.position = position
         self.size_bytes = size_bytes
         self.start_offset = start_offset
-        """The offset that was asked for; the first batch may begin before it."""
+        """The requested offset; the first batch may begin before it."""
         self.end_offset = start_offset if end_offset is None else end_offset
-        """No record of the slice has this offset or a larger one; often there are more before it, in that segment."""
+        """All records of the slice have smaller offsets; the segment often has more records below this offset."""
         self.magics = magics
-        """Formats present anywhere in that segment: bit m is set if a batch of magic m may be there."""
+        """The record formats of the whole segment: bit m is set if the segment may contain a batch of magic m."""
         self.receipts = receipts
-        """When its v0 messages came, by their position in the slice; nothing unless readers are to be told."""
+        """The receipt times of v0 messages by their position in the slice; empty unless the read asked for them."""
         self.segment = segment
-        """Where the bytes are from; its index speaks of them until the log is changed the next time."""
+        """The segment of the bytes; its index describes them until the next change of the log."""
 
     @property
     def descriptor(self) -> int:
@@ -61,7 +62,7 @@ class LogSlice:
         return self._held().read_at(self.size_bytes, self.position) if self.size_bytes else b""
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         file, self._file = self._file, None
         if file is not None:
             file.release()
@@ -80,7 +81,7 @@ class LogSlice:
         self.release()
 
     def __del__(self) -> None:
-        # A handler that was cancelled between reading and sending must not leak a descriptor.
+        # A handler that is cancelled between reading and sending must not leak a file descriptor.
         self.release()
 
     def __repr__(self) -> str:

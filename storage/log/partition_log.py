@@ -1,8 +1,8 @@
 """One partition's log: an append-only sequence of batches whose offsets never change.
 
-This file only composes: segments hold the bytes, `producer_state` the idempotent producers and open transactions,
-`leader_epochs` who led when, `log_opening` what a crash leaves. One thread appends, reads and calls everything else
-here, but for what says that it may run in a worker thread.
+This file only composes the parts: segments (bytes), `producer_state` (idempotent producers, open transactions),
+`leader_epochs` and `log_opening` (recovery after a crash). One thread appends, reads and calls all methods, except
+those whose docstring allows a worker thread.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable
 from ...protocol.records import v2
 from ...protocol.records.batches import BatchView
 from ...protocol.records.control import EndTransactionMarker
-from ...protocol.records.offsets import assign_offsets
+from ...protocol.records.offsets_cy import assign_offsets
 from ...protocol.records.produced import Produced, ProducedBatch
+from ...protocol.records.tag_runs import NO_TAG_RUNS, TagRuns
 from ..clock import Clock
 from ..disk import paths
 from ..disk.directory_health import DirectoryHealth, WatchedFiles
 from ..disk.files import Buffer, OsFiles
 from ..disk.open_files import OpenFiles
-from ..index.offset_index import NO_RECEIPT
 from ..index.time_lookup import TimestampOffset, first_record_since, newest_record
 from ..index.transaction_index import AbortedTransaction
 from ..producers.producer_replay import LogExtent, load_producers, marker_of, record_transaction_end
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 NEVER_MS = 2**63
 NOT_CLOSED = -1
 NO_TAIL = 2**63
-"""Stands for the offset of the newest batch if that is not a single one."""
+"""The offset of the newest batch if several batches were appended at once."""
 
 
 class PartitionLog:
@@ -94,7 +94,7 @@ class PartitionLog:
         opened = open_log(pool, directory, config, clock.now_ms(), facts)
         self._identity = opened.identity
         self.health = facts.health
-        """Of the log directory that this log is in."""
+        """The health of this log's log directory."""
         self._faults = LogFaults(directory, f"{self.topic}-{self.partition}", facts.health)
         self._segments = opened.segments
         self._epochs = opened.epochs
@@ -102,7 +102,7 @@ class PartitionLog:
         self._flusher = Flusher(clock, self._epochs, opened.identity, facts.health)
         self.producers = ProducerStates()
         self.sole_replica = True
-        """Whether the high watermark is the log end; else someone calls `advance_high_watermark`."""
+        """Whether the high watermark is the log end; otherwise `advance_high_watermark` sets it."""
         self.is_closed = False
         self.log_start_offset = opened.log_start_offset
         self.log_end_offset = self.high_watermark = end_offset = self._segments.active.next_offset
@@ -132,11 +132,12 @@ class PartitionLog:
         is_clean: bool = False,
         health: DirectoryHealth | None = None,
     ) -> PartitionLog:
-        """Open the log in `directory`, or make an empty one there.
+        """Open the log in `directory`, or create an empty one there.
 
-        `is_clean`: it was closed by `close`, so what its indexes say of its size is believed. Otherwise everything
-        from `recovery_point` on is checked. A `topic_id` is noted in partition.metadata; what that says counts more.
-        The files of a `pool` tell `health` of an fsync that fails (`directory_health.WatchedFiles`). Raises OSError.
+        `is_clean`: the log was closed by `close`, so the sizes in its indexes are valid. Otherwise everything from
+        `recovery_point` on is checked. `topic_id` is written to partition.metadata; an id that the file already has
+        takes precedence. The files of `pool` report a failed fsync to `health` (`directory_health.WatchedFiles`).
+        Raises OSError.
         """
         own = health or DirectoryHealth(os.path.dirname(directory))
         pool = OpenFiles(WatchedFiles(OsFiles(), lambda _: own)) if pool is None else pool
@@ -158,7 +159,7 @@ class PartitionLog:
         extent = LogExtent(self.log_start_offset, self.high_watermark, self.log_end_offset)
         load_producers(self.producers, self._segments, self._snapshots, extent, had_none=had_none)
 
-    # --- facts ---
+    # --- properties ---
 
     @property
     def topic_id(self) -> uuid.UUID | None:
@@ -166,7 +167,7 @@ class PartitionLog:
         return self._identity.topic_id
 
     def note_topic_id(self, topic_id: uuid.UUID) -> None:
-        """Give a log the id that it came without. Raises OSError. Source: Kafka `UnifiedLog.assignTopicId`."""
+        """Set the topic id of a log that has none. Raises OSError. Source: Kafka `UnifiedLog.assignTopicId`."""
         self._identity.note(topic_id)
 
     @property
@@ -182,7 +183,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes in all segments. Raises OSError."""
+        """Return the size of all segments. Raises OSError."""
         return self._segments.size_bytes
 
     @property
@@ -208,11 +209,11 @@ class PartitionLog:
     def append(
         self, produced: Produced, *, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendResult:
-        """Number the validated batches and write them to the page cache.
+        """Assign offsets to the validated batches and write them to the page cache.
 
-        Raises BrokerError for a producer out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR if the
-        disk fails. Nothing is appended then, unless it was the fsync of `flush.messages` that failed, after which the
-        log is offline.
+        Raises BrokerError for a producer that is out of sequence or fenced (see `producer_state`), KAFKA_STORAGE_ERROR
+        if the disk fails. Then nothing is appended, unless the fsync of `flush.messages` failed; after that the log is
+        offline.
         """
         if self.health.failure is not None:
             self.health.check()
@@ -259,11 +260,8 @@ class PartitionLog:
 
     def _write(self, produced: Produced, batch: ProducedBatch, leader_epoch: int) -> AppendResult:
         base_offset = self.log_end_offset
-        receipt_ms, append_time_ms = NO_RECEIPT, None
-        if self._stamps_append_time:
-            append_time_ms = self._clock.now_ms()
-        if batch.magic == 0:
-            receipt_ms = self._clock.now_ms()
+        receipt_ms = self._clock.now_ms()
+        append_time_ms = receipt_ms if self._stamps_append_time else None
         last_offset = assign_offsets(
             produced, base_offset, leader_epoch=leader_epoch, log_append_time_ms=append_time_ms
         )
@@ -272,18 +270,18 @@ class PartitionLog:
             base_offset, last_offset, -1 if append_time_ms is None else append_time_ms, self.log_start_offset, False
         )
 
-    def _store(self, data: Buffer, batch: ProducedBatch, leader_epoch: int, receipt_ms: int) -> None:
-        """Write a batch that has its offsets, in a new segment if one is due."""
+    def _store(self, data: Buffer, batch: ProducedBatch, epoch: int, receipt_ms: int, is_exact: bool = False) -> None:
+        """Write a batch with assigned offsets, in a new segment if one is due."""
         active = self._segments.active
         last_offset = batch.last_offset
         try:
-            timestamp_ms = batch.max_timestamp if receipt_ms == NO_RECEIPT else receipt_ms
+            timestamp_ms = receipt_ms if batch.magic == 0 else batch.max_timestamp
             if self._rolling.asks_for_new(active, len(data), last_offset, timestamp_ms):
                 active = self._roll(batch.base_offset)
-            if leader_epoch != self._epochs.latest:
-                self._epochs.assign(leader_epoch, batch.base_offset)
+            if epoch != self._epochs.latest:
+                self._epochs.assign(epoch, batch.base_offset)
             position = active.size_bytes
-            active.append(data, batch, receipt_ms)
+            active.append(data, batch, receipt_ms, is_exact)
         except OSError as fault:
             self._faults.write_failed("append to", fault)
         if batch.magic == 2 or batch.codec:
@@ -295,17 +293,20 @@ class PartitionLog:
             self.high_watermark = end_offset
         self._flusher.unflushed_count += batch.record_count
 
-    def append_as_follower(self, records: Buffer, *, unversioned_epoch: int = -1) -> AppendResult:
-        """Write batches that another log has numbered already: offsets, leader epochs and gaps stay as they are.
+    def append_as_follower(
+        self, records: Buffer, *, unversioned_epoch: int = -1, tags: TagRuns = NO_TAG_RUNS
+    ) -> AppendResult:
+        """Append batches that already have offsets; offsets, leader epochs and gaps stay as they are.
 
-        All are looked at before the first is written; a partial tail is ignored. The high watermark moves only while
-        this is the sole replica. `unversioned_epoch` is the leader epoch of v0 and v1 messages, -1 for "as before".
-        Raises BrokerError: OFFSET_OUT_OF_RANGE if the first batch begins below the log's end, CORRUPT_MESSAGE for one
-        that is damaged or out of order, KAFKA_STORAGE_ERROR.
-        Source: Kafka `UnifiedLog.appendAsFollower`; sequences are the leader's business.
+        All batches are checked before the first is written; an incomplete batch at the end is ignored. The high
+        watermark advances only if this is the sole replica. `unversioned_epoch` is the leader epoch of v0 and v1
+        messages; with -1 they get the epoch of the batch before. `tags` are those of the other log, by position in
+        `records`; a batch without a receipt time gets the present time. Raises BrokerError: OFFSET_OUT_OF_RANGE if
+        the first batch begins below the log's end, CORRUPT_MESSAGE for a batch that is damaged or out of order,
+        KAFKA_STORAGE_ERROR. Source: Kafka `UnifiedLog.appendAsFollower`; only leaders check sequence numbers.
         """
         self.health.check()
-        numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms())
+        numbered = read_numbered(records, self.log_end_offset, self._epochs.latest, self._clock.now_ms(), tags)
         if not numbered:
             return AppendResult(-1, -1, -1, self.log_start_offset, duplicate=False)
         for item in numbered:
@@ -323,7 +324,7 @@ class PartitionLog:
             except OSError as fault:
                 self._faults.write_failed("append to", fault)
         epoch = item.leader_epoch if item.batch.magic == v2.MAGIC else unversioned_epoch
-        self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms)
+        self._store(item.data, item.batch, max(epoch, self._epochs.latest), item.receipt_ms, item.receipt_is_known)
         view = item.view
         if view is None or not view.has_producer_id:
             return
@@ -357,11 +358,11 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound_offset: int | None = None, at_least_one: bool = True
     ) -> LogSlice:
-        """Read bytes of one segment, from the batch that holds `offset` to `upper_bound_offset` (exclusive).
+        """Return the slice of one segment from the batch that contains `offset` up to `upper_bound_offset` (exclusive).
 
-        At most `max_bytes`, but with `at_least_one` the first batch whole. The bound defaults to the log's end.
-        Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the file is damaged (bad bytes are never
-        served); KAFKA_STORAGE_ERROR.
+        The slice has at most `max_bytes`, but with `at_least_one` at least the whole first batch. The bound defaults
+        to the log's end. Raises BrokerError: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the file is damaged at `offset`
+        (bad bytes are never served); KAFKA_STORAGE_ERROR.
         """
         if self.health.failure is not None:
             self.health.check()
@@ -373,7 +374,7 @@ class PartitionLog:
             return LogSlice(None, 0, 0, start_offset=offset)
         known: Place | None = None
         if offset >= self._tail_offset:
-            # A parked fetch that an append has woken: no look-up needed.
+            # A delayed fetch that the newest append completes needs no look-up.
             position = self._tail_position
             known = Place(position, self._segments.active.size_bytes - position, offset)
         try:
@@ -383,15 +384,14 @@ class PartitionLog:
         except OSError as fault:
             self._faults.storage_failed("read", fault)
 
-    # --- looking up ---
+    # --- look-ups ---
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """Find the first record whose timestamp is `timestamp_ms` or later, None if there is none.
 
-        v0 messages count with the time when the broker got them. Raises BrokerError CORRUPT_MESSAGE,
-        KAFKA_STORAGE_ERROR.
+        The timestamp of a v0 message is its receipt time. Raises BrokerError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
-        with self._faults.told():
+        with self._faults.as_broker_errors():
             return first_record_since(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
@@ -399,24 +399,24 @@ class PartitionLog:
 
         Raises as `offset_for_timestamp`.
         """
-        with self._faults.told():
+        with self._faults.as_broker_errors():
             return newest_record(self._segments, self.log_start_offset)
 
     def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
         """Return aborted transactions with records in [`first_offset`, `last_offset`). Raises BrokerError as `read`."""
-        with self._faults.told():
+        with self._faults.as_broker_errors():
             return aborted_transactions(self._segments, self._snapshots, first_offset, last_offset)
 
-    # --- moving the ends ---
+    # --- start, end and high watermark ---
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Raise the high watermark to `offset`, at most the log's end; lower ones change nothing."""
+        """Raise the high watermark to `offset`, at most to the log's end; a lower offset changes nothing."""
         if offset > self.high_watermark:
             self.high_watermark = min(offset, self.log_end_offset)
             self.producers.high_watermark_advanced(self.high_watermark)
 
     def advance_log_start(self, offset: int) -> int:
-        """Give up records below `offset` (DeleteRecords; -1: the high watermark); returns the log start offset.
+        """Delete records below `offset` (DeleteRecords; -1: the high watermark); return the log start offset.
 
         Raises BrokerError OFFSET_OUT_OF_RANGE beyond the high watermark.
         """
@@ -439,9 +439,9 @@ class PartitionLog:
             self._faults.storage_failed("delete from", fault)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batches that hold `offset` or come after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        """Remove the batch that contains `offset` and all after it. Raises BrokerError KAFKA_STORAGE_ERROR."""
         if self._segments.base_offset < offset < self.log_end_offset:
-            with self._faults.told():
+            with self._faults.as_broker_errors():
                 mend_transactions(self._segments, self._snapshots)
                 self._ended_at(self._segments.truncate_to(offset))
                 self._snapshots.remove_outside(0, self.log_end_offset)
@@ -451,8 +451,8 @@ class PartitionLog:
             self.truncate_fully(offset)
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the next one gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        with self._faults.told():
+        """Remove all records; the next record gets `offset`. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        with self._faults.as_broker_errors():
             self._segments.restart(
                 offset, index_interval_bytes=self._config.index_interval_bytes, now_ms=self._clock.now_ms()
             )
@@ -471,30 +471,30 @@ class PartitionLog:
         self._tail_offset = NO_TAIL
         self._epochs.truncate_from_end(offset)
 
-    # --- durability and the end ---
+    # --- flush and close ---
 
     @property
     def recovery_point(self) -> int:
-        """Return the offset below which all records are known to be on the disk."""
+        """Return the offset below which all records are on the disk."""
         return self._flusher.recovery_point
 
     def flush(self) -> None:
-        """Force everything to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
-        with self._faults.told("flush"):
+        """Flush all records and the log's files to the disk. Raises BrokerError KAFKA_STORAGE_ERROR."""
+        with self._faults.as_broker_errors("flush"):
             self._flusher.start(self._segments, self.log_end_offset)()
 
     def due_flush(self, now_ms: int) -> Callable[[], None] | None:
         """Return the flush that `flush.ms` or a finished segment requires now, for a worker thread.
 
-        Both raise OSError.
+        This method and the flush raise OSError.
         """
         return self._flusher.due(self._segments, self.log_end_offset, self._config, now_ms)
 
     def close(self) -> None:
-        """Flush, note where the log ends, let go of the files for good. Raises OSError, BrokerError as `flush`."""
+        """Flush, write the summary of each index, close the files. Raises OSError, BrokerError as `flush`."""
         self.health.check()
         if self.is_closed or self.log_end_offset == self._closed_end_offset:
-            # Nothing was written since it was closed the last time: all that follows is on the disk already.
+            # Nothing was written since the last close, so everything is on the disk already.
             self.abandon()
             return
         self.is_closed = True
@@ -513,6 +513,6 @@ class PartitionLog:
         return self._segments.due_removals(now_ms)
 
     def abandon(self) -> None:
-        """Let go of the files without a word to the disk: the directory is about to be moved or removed."""
+        """Close the files without writing: the directory will be moved or removed."""
         self.is_closed = True
         self._segments.close()

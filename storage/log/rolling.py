@@ -1,4 +1,4 @@
-"""When a log begins a new segment: `segment.bytes`, `segment.ms` with its jitter, and what offsets can span."""
+"""The rules for a new segment: `segment.bytes`, `segment.ms` with its jitter, and the offset range of a segment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .segment import Segment
 
 
 class RollingRules:
-    """The rules of one log, made anew whenever its configuration changes (Kafka `LogSegment.shouldRoll`)."""
+    """The rules of one log; each change of its configuration replaces them (Kafka `LogSegment.shouldRoll`)."""
 
     __slots__ = ("_clock", "_roll_after_ms", "_segment_bytes")
 
@@ -21,15 +21,15 @@ class RollingRules:
         jitter_ms = (
             min(random.randint(0, config.segment_jitter_ms), config.segment_ms) if config.segment_jitter_ms else 0
         )
-        # What is in the active segment is not compacted, so it must not grow old either (KIP-354).
+        # The active segment is never compacted, so its records must not exceed the compaction lag (KIP-354).
         longest_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         self._roll_after_ms = longest_ms - jitter_ms
 
     def asks_for_new(self, active: Segment, size_bytes: int, last_offset: int, timestamp_ms: int) -> bool:
         """Return whether a batch of that size, last offset and time belongs into a new segment.
 
-        The active one is full, or as old as `segment.ms` allows: by its records' time, to which `timestamp_ms` is the
-        next. An empty one is never old. Raises OSError.
+        The active segment is full, or has reached the age of `segment.ms` by the times of its records, of which
+        `timestamp_ms` is the next. An empty segment has no age. Raises OSError.
         """
         filled = active.size_bytes
         if size_bytes > self._segment_bytes - filled or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:

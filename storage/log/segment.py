@@ -1,7 +1,7 @@
 """One segment: a file of batches in Kafka's format with its index.
 
-A segment that nobody uses costs a few hundred bytes of memory and no open file: what it knows of itself is read from
-its index's summary on first use, or from the log where there is none that can be believed.
+An unused segment takes a few hundred bytes of memory and no open file. Its sizes and offsets are read on first use,
+from the summary in its index, or from the log if there is no valid summary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ...protocol.records import v0, v2
 from ...protocol.records.batches import BatchView, iter_batches, read_batch
 from ...protocol.records.compression import Codec
 from ...protocol.records.produced import ProducedBatch
-from ..disk import paths
 from ..disk.files import Buffer
 from ..disk.open_files import OpenFiles, SharedFile
 from ..index.batch_lookup import Place, SegmentDamagedError, first_batch_to
@@ -28,10 +27,12 @@ from ..index.offset_index import (
     IndexEntry,
     IndexSummary,
     OffsetIndex,
+    may_have_gaps,
 )
 from ..index.transaction_index import TransactionIndex
 from ..recovery.recovery import ScanResult, ScanRules, scan
 from .leader_epochs import LeaderEpochs
+from .segment_file_names import SegmentFileNames
 
 __all__ = ["Place", "Segment", "SegmentDamagedError"]
 
@@ -41,18 +42,18 @@ _T = TypeVar("_T")
 
 NO_TIMESTAMP = -1
 MIN_CHECK_BYTES = 1 << 20
-"""How far a check of unknown bytes goes at least, so that small reads do not map the file again and again."""
+"""The least number of unverified bytes that are checked at once, so that small reads do not map the file repeatedly."""
 
 
 class Segment:
-    """The segment that begins at `base_offset`. Call `load` before anything that its docstring does not exempt."""
+    """A segment that begins at `base_offset`. Call `load` first, except before methods whose docstring exempts them."""
 
     __slots__ = (
         "_checked_from",
         "_checked_to",
         "_directory",
         "_file",
-        "_paths",
+        "_names",
         "_pool",
         "_trusted_from",
         "base_offset",
@@ -79,29 +80,28 @@ class Segment:
     def __init__(
         self, pool: OpenFiles, directory: str, base_offset: int, index_interval_bytes: int, *, suffix: str = ""
     ) -> None:
-        """Create a segment; `suffix` ends the names of all files of a segment outside of a log (`.cleaned`)."""
+        """Create a segment; `suffix` is appended to all file names of a segment outside of a log (`.cleaned`)."""
         self._pool = pool
         self._directory = directory
-        stem = f"{directory}/{base_offset:020d}"
-        self._paths = tuple(stem + kind + suffix for kind in (paths.LOG, paths.INDEX, paths.TRANSACTION_INDEX))
-        self.path, index_path, transactions_path = self._paths
+        self._names = names = SegmentFileNames(directory, base_offset, suffix)
+        self.path = names.log
         self._file: SharedFile | None = None
         self.recently_used = False
         self.base_offset = base_offset
-        self.index = OffsetIndex(pool, index_path, base_offset, index_interval_bytes)
-        self.transactions = TransactionIndex(pool.files, transactions_path)
+        self.index = OffsetIndex(pool, names.index, base_offset, index_interval_bytes)
+        self.transactions = TransactionIndex(pool.files, names.transactions)
         self.is_loaded = False
         self.is_damaged = False
-        """Whether a bad batch was met in it."""
+        """Whether a bad batch was found in the segment."""
         self.is_suspect = False
-        """Ask `tail_is_good` before anything is written: a reader of what follows would begin in the tail."""
+        """Whether `tail_is_good` must be asked before a write: readers of appended batches would begin in the tail."""
         self.has_gaps = False
         """Whether offsets may be missing between batches."""
         self.had_producers = True
-        """Whether a producer may have been known when the log was closed with this segment."""
+        """Whether the log may have had active producers when it was closed with this segment."""
         self.created_ms = 0
         self.epochs: LeaderEpochs | None = None
-        """The log's, for checks of what this process has not written itself."""
+        """The log's leader epochs, to check batches that this process has not written itself."""
         self._forget_contents()
 
     def _forget_contents(self) -> None:
@@ -110,9 +110,9 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = -1
         self.first_timestamp = NO_TIMESTAMP
-        """Largest timestamp of the first batch that has one: rolling by time counts from it."""
+        """The largest timestamp of the first batch that has a timestamp; rolling by time counts from it."""
         self.receipt_ms = NO_RECEIPT
-        """When the last v0 message came."""
+        """The newest receipt time, to `RECEIPT_RESOLUTION_MS`."""
         self.magics = 0
         self._trusted_from = 0
         self._checked_from = self._checked_to = 0
@@ -125,10 +125,10 @@ class Segment:
             self._file = self._pool.open(self.path, self)
         return self._file
 
-    # --- coming and going ---
+    # --- create, load, close, delete ---
 
     def create(self, now_ms: int) -> None:
-        """Make an empty file and index. Raises OSError."""
+        """Create an empty file and index. Raises OSError."""
         self._file = self._pool.open(self.path, self, create=True)
         self._file.truncate(0)
         self.index.create(has_gaps=False)
@@ -143,14 +143,14 @@ class Segment:
         size_bytes = self._pool.files.size(self.path)
         summary = self.index.read_summary()
         if summary is not None and summary.log_size_bytes == size_bytes:
-            self.believe(summary)
+            self.apply_summary(summary)
             return
         if size_bytes:
-            logger.warning("%s has no index that fits it: building one", self.path)
-        self.has_gaps = self.may_have_gaps(summary)
+            logger.warning("%s has no valid index: rebuilding the index from the log", self.path)
+        self.has_gaps = may_have_gaps(summary)
         result = self.rebuild(self._rules(self.base_offset))
         if result.reason is not None:
-            logger.error("%s: good up to position %d, then %s", self.path, result.valid_bytes, result.reason)
+            logger.error("%s: valid up to position %d, then %s", self.path, result.valid_bytes, result.reason)
             self.is_damaged = self.is_suspect = True
         else:
             self.finish()
@@ -158,13 +158,8 @@ class Segment:
     def _rules(self, first_offset: int) -> ScanRules:
         return ScanRules(self.base_offset, first_offset, self.has_gaps, self.epochs)
 
-    @staticmethod
-    def may_have_gaps(summary: IndexSummary | None) -> bool:
-        """Return whether offsets may be missing; True without a summary."""
-        return summary is None or bool(summary.has_gaps)
-
-    def believe(self, summary: IndexSummary) -> None:
-        """Take a summary that fits the file's size for what the log holds; batches are still checked when read."""
+    def apply_summary(self, summary: IndexSummary) -> None:
+        """Use a summary that matches the file's size; batches are still checked when they are read."""
         self.size_bytes = self._trusted_from = summary.log_size_bytes
         self.is_suspect = True
         self.next_offset = summary.next_offset
@@ -180,10 +175,10 @@ class Segment:
         self.is_loaded = True
 
     def rebuild(self, rules: ScanRules, tags: Tags | None = None) -> ScanResult:
-        """Check the whole file and build the index anew from it.
+        """Check the whole file and rebuild the index from it.
 
-        What follows the first bad batch is left where it is, but is no part of the segment any more. Receipt times
-        of v0 messages are kept if the old index can be read, else the file's time of last change stands for them.
+        Bytes from the first bad batch on stay in the file, but are no longer part of the segment. Receipt times are
+        kept if the old index can be read, otherwise estimated (see `batch_tags`).
         Raises OSError.
         """
         file = self.file
@@ -204,7 +199,7 @@ class Segment:
         return result
 
     def _take(self, batch: BatchView, tags: BatchTags) -> None:
-        """Count a batch that a scan has found."""
+        """Add a batch that a scan has found to the segment's counts."""
         self.has_gaps = self.has_gaps or tags.first_offset != self.next_offset
         self.next_offset = batch.last_offset + 1
         timestamp = tags.receipt if batch.magic == v0.MAGIC else batch.max_timestamp
@@ -229,7 +224,7 @@ class Segment:
             self.receipt_ms = receipt_ms
 
     def finish(self, *, has_producers: bool = True) -> None:
-        """Note the summary in the index: at a roll, or when the log is closed. Raises OSError."""
+        """Write the summary to the index, at a roll or when the log is closed. Raises OSError."""
         summary = self._summary()
         summary.has_producers = int(has_producers)
         self.index.finish(summary)
@@ -249,7 +244,7 @@ class Segment:
             transactions_crc=self.transactions.crc(),
         )
 
-    def let_go(self) -> None:
+    def release_file(self) -> None:
         """Close the file until its next use. Needs no `load`."""
         file, self._file = self._file, None
         if file is not None:
@@ -257,30 +252,24 @@ class Segment:
             self._pool.forget(self)
 
     def close(self) -> None:
-        """Let go of log and index. Needs no `load`."""
-        self.let_go()
-        self.index.let_go()
+        """Close log file and index. Needs no `load`."""
+        self.release_file()
+        self.index.release_file()
 
     def note_gaps(self) -> None:
-        """Note that offsets are missing in or behind this segment. Raises OSError."""
+        """Record in the index that offsets are missing in or after this segment. Raises OSError."""
         self.has_gaps = True
         self.index.note_gaps(has_gaps=True)
 
     def remove_files(self) -> None:
-        """Delete the segment; slices that are held stay readable. Raises OSError. Needs no `load`."""
+        """Delete the segment; slices stay readable until they are released. Raises OSError. Needs no `load`."""
         self.close()
-        for path in self._paths:
-            self._pool.files.remove(path)
+        self._names.remove(self._pool.files)
 
     def set_aside(self) -> list[str]:
-        """Rename the files to `.deleted`, as Kafka does; returns them for later removal. Raises OSError."""
+        """Rename the files to `.deleted`, as Kafka does; return the names for later removal. Raises OSError."""
         self.close()
-        renamed = []
-        for path in self._paths:
-            if self._pool.files.exists(path):
-                self._pool.files.rename(path, path + paths.DELETED)
-                renamed.append(path + paths.DELETED)
-        return renamed
+        return self._names.set_aside(self._pool.files)
 
     def map(self, position: int) -> memoryview:
         """Map the bytes from `position` to the end, read-only. Raises OSError."""
@@ -288,7 +277,7 @@ class Segment:
         return self.file.map(position, size_bytes) if size_bytes > 0 else memoryview(b"")
 
     def hold_for_sync(self) -> Callable[[], None]:
-        """Return a function that forces the records to the disk, in any thread. Raises OSError. Needs no `load`."""
+        """Return a function that flushes the records to the disk, in any thread. Raises OSError. Needs no `load`."""
         file = self.file.acquire()
 
         def sync() -> None:
@@ -300,12 +289,12 @@ class Segment:
 
         return sync
 
-    # --- writing ---
+    # --- writes ---
 
-    def append(self, data: Buffer, batch: ProducedBatch, receipt_ms: int = NO_RECEIPT) -> None:
-        """Write one numbered batch (or run of v0 or v1 messages), all of `data`, at the end.
+    def append(self, data: Buffer, batch: ProducedBatch, receipt_ms: int = NO_RECEIPT, is_exact: bool = False) -> None:
+        """Append one batch with offsets (or a run of v0 or v1 messages): all of `data`.
 
-        `receipt_ms` is needed for v0, which has no timestamps of its own. Raises OSError; nothing is appended then.
+        `receipt_ms`, required for v0, is rounded for v1 and v2 unless `is_exact`. Raises OSError, and appends nothing.
         """
         position = self.size_bytes
         size_bytes = len(data)
@@ -314,8 +303,10 @@ class Segment:
             self._write_rest(data, position, written)
         self.recently_used = True
         magic = batch.magic
-        if magic == 2 and not batch.codec and position < self.index.next_entry_position:
-            # The common case of `_index_append`, without its calls: this is the hot path.
+        index = self.index
+        is_usual = position < index.next_entry_position and receipt_ms < index.next_receipt_ms
+        if is_usual and magic == 2 and not batch.codec and (not is_exact or receipt_ms == index.receipt_ms):
+            # The common case of `_index_append`, inlined because this is the hot path.
             self.magics |= 4
             timestamp = batch.max_timestamp
             if timestamp > self.max_timestamp:
@@ -325,7 +316,7 @@ class Segment:
                 self.first_timestamp = timestamp
         else:
             try:
-                self._index_append(data, batch, position, receipt_ms)
+                self._index_append(data, batch, position, receipt_ms, is_exact or magic == v0.MAGIC)
             except OSError:
                 self._take_back(position)
                 raise
@@ -333,27 +324,27 @@ class Segment:
         self.next_offset = batch.last_offset + 1
 
     def _write_rest(self, data: Buffer, position: int, written: int) -> None:
-        """Go on after a short write; if that fails leave no part of the batch behind."""
+        """Write the rest after a short write; if that fails, remove the part of the batch that was written."""
         rest = memoryview(data)[written:]
         try:
             while rest:
                 written += (taken := self.file.write_at(rest, position + written))
                 if not taken:
-                    raise OSError("the disk takes no more bytes")
+                    raise OSError("the disk accepts no more bytes")
                 rest = rest[taken:]
         except OSError:
             self._take_back(position)
             raise
 
     def _take_back(self, position: int) -> None:
-        """Remove what a failed append wrote; if that fails too, the next append overwrites the bytes."""
+        """Remove the bytes of a failed append; if that fails too, the next append overwrites them."""
         with suppress(OSError):
             self.file.truncate(position)
             self.index.truncate(position)
 
-    def _index_append(self, data: Buffer, batch: ProducedBatch, position: int, receipt_ms: int) -> None:
+    def _index_append(self, data: Buffer, batch: ProducedBatch, position: int, receipt_ms: int, is_exact: bool) -> None:
         if batch.codec is Codec.NONE and batch.magic < v2.MAGIC:
-            self._index_run(data, batch, position, receipt_ms)
+            self._index_run(data, batch, position, receipt_ms, is_exact)
             return
         timestamp = receipt_ms if batch.magic == v0.MAGIC else batch.max_timestamp
         self._count(batch.magic, timestamp, batch.last_offset, receipt_ms)
@@ -363,20 +354,20 @@ class Segment:
             position,
             self.max_timestamp,
             receipt=receipt_ms,
+            receipt_is_exact=is_exact,
             num_messages=batch.record_count if is_compressed and batch.magic < v2.MAGIC else NO_COUNT,
             flags=(0 if batch.keyed else NON_KEYED) if is_compressed else None,
         )
 
-    def _index_run(self, data: Buffer, run: ProducedBatch, position: int, receipt_ms: int) -> None:
-        """Index messages one by one, as every reader takes them for batches; a rebuilt index gets the same entries."""
+    def _index_run(self, data: Buffer, run: ProducedBatch, position: int, receipt_ms: int, is_exact: bool) -> None:
+        """Index messages one by one, since readers treat each as a batch; a rebuilt index gets the same entries."""
         for message in iter_batches(data):
-            timestamp = receipt_ms if run.magic == v0.MAGIC else message.max_timestamp
-            at = position + message.position
+            timestamp, at = receipt_ms if run.magic == v0.MAGIC else message.max_timestamp, position + message.position
             self._count(run.magic, timestamp, message.last_offset, receipt_ms)
-            self.index.offer(message.last_offset, at, self.max_timestamp, receipt=receipt_ms)
+            self.index.offer(message.last_offset, at, self.max_timestamp, receipt=receipt_ms, receipt_is_exact=is_exact)
 
     def truncate(self, position: int) -> None:
-        """Drop the batches from `position` on, and learn from the index what is left. Raises OSError."""
+        """Remove the batches from `position` on and read the segment's new end from the index. Raises OSError."""
         self.cut_file(position)
         self.looked_up(lambda index: index.truncate(position))
         last = self.index_entry_for(position)
@@ -394,25 +385,25 @@ class Segment:
             self.next_offset = batch.last_offset + 1
 
     def cut_file(self, size_bytes: int) -> None:
-        """Make the file end at `size_bytes`; slices that are held keep the old one. Raises OSError."""
+        """Truncate the file to `size_bytes`; existing slices keep the old file. Raises OSError."""
         file = self.file
         if not file.is_held:
             file.truncate(size_bytes)
-            # Else the next crash might bring back what others were told is gone.
+            # Without this the next crash could restore records that other nodes treat as truncated.
             file.sync()
             return
-        # A mapped page beyond the end of its file is a SIGBUS, and a sendfile would end early: give readers a twin.
+        # Readers get a copy: a mapped page beyond the end of its file raises SIGBUS, and sendfile would end early.
         head = file.read_at(size_bytes, 0)
-        self.let_go()
+        self.release_file()
         self._pool.files.replace(self.path, head)
 
-    # --- reading ---
+    # --- reads ---
 
     def verify(self, position: int, end: int) -> int:
-        """Check batches that this process has neither written nor read before; returns where the good ones end.
+        """Check batches that this process has neither written nor read before; return the end of the valid ones.
 
-        `position` must begin a batch; the last batch may reach beyond `end`. Raises OSError, and SegmentDamagedError if
-        the very first one is bad.
+        `position` is the start of a batch; the last batch may extend beyond `end`. Raises OSError, and
+        SegmentDamagedError if the first batch is bad.
         """
         if position >= self._trusted_from or (self._checked_from <= position and end <= self._checked_to):
             return end
@@ -433,7 +424,7 @@ class Segment:
         return good_end
 
     def tail_is_good(self) -> bool:
-        """Return whether batches may be appended: no batch is known to be bad, also behind the last index entry.
+        """Return whether batches may be appended: no bad batch is known, also after the last index entry.
 
         Raises OSError.
         """
@@ -445,15 +436,15 @@ class Segment:
         return not self.is_damaged
 
     def locate(self, offset: int) -> Place | None:
-        """Find the first batch that ends at or after `offset`, None if the segment has none.
+        """Return the place of the first batch that ends at or after `offset`; None if there is none in the segment.
 
-        Raises OSError, and SegmentDamagedError if there are no batches on the way.
+        Raises OSError, and SegmentDamagedError if the bytes before it are damaged.
         """
         position = self.looked_up(lambda index: index.position_before_offset(offset))
         try:
             place = first_batch_to(offset, self.file.read_at, position, self.size_bytes)
             if place is None and max(offset, self.base_offset) < self.next_offset:
-                raise SegmentDamagedError(position, f"no batch to offset {offset} after it")
+                raise SegmentDamagedError(position, f"no batch with offset {offset} or later follows")
         except SegmentDamagedError:
             self.is_damaged = self.is_suspect = True
             raise
@@ -462,7 +453,7 @@ class Segment:
     def batches_from(self, position: int) -> Iterator[BatchView]:
         """Iterate over the checked batches from `position` on, which must be the start of a batch.
 
-        Raises SegmentDamagedError at a bad one, OSError.
+        Raises SegmentDamagedError at a bad batch, OSError.
         """
         if position >= self.size_bytes:
             return
@@ -476,30 +467,41 @@ class Segment:
             position = batch.end
 
     def position_before_timestamp(self, timestamp: int) -> int:
-        """Return a batch's position before which all batches are older than `timestamp`. Raises OSError."""
+        """Return the position of a batch such that all batches before it are older than `timestamp`. Raises OSError."""
         return self.looked_up(lambda index: index.position_before_timestamp(timestamp))
 
     def timestamp_of(self, batch: BatchView) -> int:
-        """Return the largest timestamp of the batch's records; for v0, which has no timestamps, the time of receipt."""
-        if batch.magic != v0.MAGIC:
-            return batch.max_timestamp
+        """Return the largest timestamp of the batch's records; for v0, which has no timestamps, the receipt time."""
+        return batch.max_timestamp if batch.magic != v0.MAGIC else self.receipt_of(batch)
+
+    def receipt_of(self, batch: BatchView) -> int:
+        """Return the receipt time of a batch, NO_RECEIPT if it is unknown. Raises OSError."""
         entry = self.index_entry_for(batch.position)
-        return NO_TIMESTAMP if entry is None else entry.receipt
+        return NO_RECEIPT if entry is None else entry.receipt
 
     def index_entry_for(self, position: int) -> IndexEntry | None:
-        """Find the entry with the tags of the batch at `position`: its own or the last before it. Raises OSError."""
+        """Return the index entry with the tags of the batch at `position`: its own or the last one before it.
+
+        Raises OSError.
+        """
         return self.looked_up(lambda index: index.tags_at(position))
 
     def newest_ms(self) -> int:
-        """Return the largest timestamp; if no record has one, the time of the file's last write. Raises OSError."""
+        """Return the largest timestamp; if no record has one, the file's modification time. Raises OSError."""
         if self.max_timestamp >= 0 or not self.size_bytes:
             return self.max_timestamp
         return self._pool.files.modified_ms(self.path)
 
+    def newest_receipt_ms(self) -> int:
+        """Return the newest receipt time; if none is known, the file's modification time. Raises OSError."""
+        if self.receipt_ms != NO_RECEIPT or not self.size_bytes:
+            return self.receipt_ms
+        return self._pool.files.modified_ms(self.path)
+
     def reopened_in(self, pool: OpenFiles) -> Segment:
-        """Open the same finished files once more, for another thread."""
+        """Return a second segment over the same finished files, for another thread."""
         segment = Segment(pool, self._directory, self.base_offset, self.index.interval_bytes)
-        segment.believe(self._summary())
+        segment.apply_summary(self._summary())
         return segment
 
     def looked_up(self, look: Callable[[OffsetIndex], _T]) -> _T:
@@ -507,9 +509,9 @@ class Segment:
         try:
             return look(self.index)
         except IndexDamagedError as fault:
-            logger.warning("%s: building it anew from the log", fault)
+            logger.warning("%s: rebuilding it from the log", fault)
             end = self.size_bytes
             self.rebuild(self._rules(self.base_offset))
             if self.size_bytes < end:
-                logger.error("%s: what follows position %d cannot be read", self.path, self.size_bytes)
+                logger.error("%s: the bytes after position %d cannot be read", self.path, self.size_bytes)
             return look(self.index)

@@ -1,15 +1,16 @@
-"""Producer state from disk: the newest snapshot, then the batches that came after it.
+"""The replay of producer state: the newest snapshot, then the batches after it.
 
-On the way the transaction indexes get what a crash has taken from them.
+The replay also restores entries of the transaction indexes that a crash has removed.
 Source: Kafka `UnifiedLog.rebuildProducerState`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...protocol.records import v2
-from ...protocol.records.batches import BatchView, iter_records, read_batch
+from ...protocol.records.batches import BatchView, iter_batches, iter_records
 from ...protocol.records.control import EndTransactionMarker, read_end_transaction_marker
 from ..index.transaction_index import AbortedTransaction
 from ..log.log_segments import LogSegments
@@ -19,7 +20,7 @@ from .snapshot_files import SnapshotFiles
 
 
 class LogExtent(NamedTuple):
-    """Where a log begins, is replicated to, and ends (exclusive)."""
+    """The log start offset, high watermark and log end offset of a log."""
 
     start_offset: int
     high_watermark: int
@@ -34,9 +35,9 @@ def load_producers(
     *,
     had_none: bool = False,
 ) -> None:
-    """Make `producers` what they are at the log's end. Raises OSError.
+    """Set `producers` to the state at the log's end. Raises OSError.
 
-    `had_none`: nothing was written since the log was closed, and no producer was known then.
+    `had_none`: nothing was written since the log was closed without producers.
     """
     start_offset, high_watermark, end_offset = extent
     producers.clear()
@@ -62,30 +63,46 @@ def _replay(producers: ProducerStates, segment: Segment, start_offset: int) -> N
         if place is None:
             return
         position = place.position
-    buffer = segment.map(position)
-    position = 0
-    while (batch := read_batch(buffer, position)) is not None:
-        position = batch.end
+    for aborted in replay_batches(producers, iter_batches(segment.map(position)), start_offset):
+        segment.transactions.add(aborted)
+
+
+def replay_batches(
+    producers: ProducerStates, batches: Iterable[BatchView], start_offset: int
+) -> Iterator[AbortedTransaction]:
+    """Record the batches from an offset on in `producers`; yield each transaction that one of them aborts.
+
+    Raises BrokerError INVALID_RECORD for a malformed marker.
+    """
+    for batch in batches:
         if not batch.has_producer_id or batch.last_offset < start_offset:
             continue
         if not batch.is_control:
             producers.record_data(batch)
             continue
         marker = marker_of(batch)
-        if marker is not None:
-            record_transaction_end(producers, segment, batch, marker)
+        aborted = _end_transaction(producers, batch, marker) if marker is not None else None
+        if aborted is not None:
+            yield aborted
 
 
 def record_transaction_end(
     producers: ProducerStates, segment: Segment, batch: ProducerBatch, marker: EndTransactionMarker
 ) -> None:
-    """Note the end of a transaction whose marker is in `segment`, in its index as well if aborted. Raises OSError."""
+    """Record the end of a transaction whose marker is in `segment`, also in its index if aborted. Raises OSError."""
+    aborted = _end_transaction(producers, batch, marker)
+    if aborted is not None:
+        segment.transactions.add(aborted)
+
+
+def _end_transaction(
+    producers: ProducerStates, batch: ProducerBatch, marker: EndTransactionMarker
+) -> AbortedTransaction | None:
     completed = producers.record_marker(batch, marker)
-    if completed is not None and completed.is_aborted:
-        stable_offset = producers.last_stable_offset_after(completed)
-        segment.transactions.add(
-            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
-        )
+    if completed is None or not completed.is_aborted:
+        return None
+    stable_offset = producers.last_stable_offset_after(completed)
+    return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
 
 
 def marker_of(batch: BatchView) -> EndTransactionMarker | None:

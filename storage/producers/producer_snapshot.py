@@ -25,11 +25,11 @@ PRODUCER = Struct(">qhiqiqiq")
 
 
 class MalformedSnapshotError(Exception):
-    """A snapshot that is cut, of another version, or not what was written."""
+    """A snapshot that is incomplete, of another version, or damaged."""
 
 
 class ProducerSnapshot(NamedTuple):
-    """One producer, fields as in the file; -1 for what it does not have."""
+    """The state of one producer, with the fields of the file; -1 for missing ones."""
 
     producer_id: int
     epoch: int
@@ -50,12 +50,12 @@ def format_snapshot(producers: list[ProducerSnapshot]) -> bytes:
 def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
     """Parse the producers of a snapshot file. Raises MalformedSnapshotError."""
     if len(data) < HEADER.size + COUNT.size:
-        raise MalformedSnapshotError(f"{len(data)} bytes are no snapshot")
+        raise MalformedSnapshotError(f"{len(data)} bytes are not a snapshot")
     version, crc = HEADER.unpack_from(data)
     if version != VERSION:
         raise MalformedSnapshotError(f"version {version}")
     if crc32c.crc32c(data[HEADER.size :]) != crc:
-        raise MalformedSnapshotError("a CRC that does not fit its bytes")
+        raise MalformedSnapshotError("the CRC does not match")
     (count,) = COUNT.unpack_from(data, HEADER.size)
     start = HEADER.size + COUNT.size
     if count != (len(data) - start) // PRODUCER.size:

@@ -1,4 +1,4 @@
-"""What a log knows of its idempotent and transactional producers (KIP-98, Kafka `ProducerStateManager`).
+"""The state of a log's idempotent and transactional producers (KIP-98, Kafka `ProducerStateManager`).
 
 Rules, by name, for a client's batch with a producer id:
 
@@ -20,7 +20,7 @@ from ...protocol.records.control import EndTransactionMarker
 from .producer_snapshot import ProducerSnapshot
 
 RETAINED_BATCHES = 5
-"""A producer has at most five requests in flight, so this many batches can come again."""
+"""The number of batches kept for each producer: at most five requests are in flight, so five may be retried."""
 
 MAX_SEQUENCE = 2**31 - 1
 NO_EPOCH = -1
@@ -31,7 +31,7 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
 class ProducerBatch(Protocol):
-    """The facts of a batch that concern its producer: a `ProducedBatch` with offsets, or a `BatchView`."""
+    """The fields of a batch that concern its producer: a `ProducedBatch` with offsets, or a `BatchView`."""
 
     @property
     def producer_id(self) -> int: ...
@@ -52,7 +52,7 @@ class ProducerBatch(Protocol):
 
 
 class WrittenBatch(NamedTuple):
-    """One of a producer's last batches; sequences and offsets inclusive, `timestamp` its largest (ms)."""
+    """One of a producer's last batches; sequences and offsets are inclusive, `timestamp` is the largest one (ms)."""
 
     first_sequence: int
     last_sequence: int
@@ -62,7 +62,7 @@ class WrittenBatch(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction of this log that a marker has ended; `last_offset` is the marker's."""
+    """A transaction that a marker has ended; `last_offset` is the marker's offset."""
 
     producer_id: int
     first_offset: int
@@ -71,7 +71,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class Producer:
-    """One producer's state; `transaction_first_offset` is -1 outside of transactions."""
+    """The state of one producer; `transaction_first_offset` is -1 outside of transactions."""
 
     __slots__ = (
         "_seen_activity",
@@ -91,7 +91,7 @@ class Producer:
         self.last_timestamp = -1
         self.transaction_first_offset = NO_OFFSET
         self.batches: list[WrittenBatch] = []
-        """At most `RETAINED_BATCHES`, oldest first, all of `epoch`."""
+        """The last batches of the epoch, at most `RETAINED_BATCHES`, oldest first."""
         self._seen_activity: tuple[int, int, int] | None = None
         self._silent_since_ms = 0
 
@@ -102,9 +102,9 @@ class Producer:
         return is_first and first is not None and first.first_offset >= offset and self.coordinator_epoch == NO_EPOCH
 
     def cut_back(self, end_offset: int) -> bool:
-        """Forget the batches that end at or above `end_offset`; False, and nothing is changed, if that says too little.
+        """Remove the batches that end at or above `end_offset`; return False, unchanged, if the log must be read.
 
-        Who has ended transactions may have lost a marker, which is not noted here, or an epoch with it.
+        A producer that has ended transactions may have lost a marker, which is not stored here, and an epoch with it.
         """
         if self.coordinator_epoch != NO_EPOCH or self.transaction_first_offset != NO_OFFSET:
             return False
@@ -129,31 +129,30 @@ class Producer:
         return now_ms - self._silent_since_ms
 
     def enter_epoch(self, epoch: int) -> None:
-        """Begin a new epoch, in which older batches are no duplicates any more."""
+        """Begin a new epoch, in which older batches are no longer duplicates."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
 
 
 class ProducerStates:
-    """All producers of one log, and its open transactions."""
+    """The producers of one log and its open transactions."""
 
     __slots__ = ("_ended", "_open", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
         self._open: dict[int, int] = {}
-        """First offset -> producer id of open transactions; offsets only grow, so the dict is sorted."""
+        """The producer ids of open transactions by first offset; offsets only grow, so the dict is sorted."""
         self._ended: dict[int, int] = {}
-        """First offset -> last offset of ended transactions that the high watermark has not passed yet."""
+        """The last offsets, by first offset, of ended transactions that the high watermark has not passed yet."""
 
     # --- before the write ---
 
     def check_data(self, batch: ProducerBatch, *, from_client: bool) -> WrittenBatch | None:
-        """Hold a data batch against the rules at the top; returns the batch that it repeats, if it does.
+        """Check a data batch against the rules above; return the batch of which it is a duplicate, if any.
 
-        Sequences are a client's business only: what comes from a leader or a coordinator is checked for its epoch.
-        Raises BrokerError.
+        Sequence numbers are checked only for batches from clients, epochs for all. Raises BrokerError.
         """
         producer = self.producers.get(batch.producer_id)
         if producer is None:
@@ -175,7 +174,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> None:
-        """Hold a transaction marker against the rules at the top. Raises BrokerError."""
+        """Check a transaction marker against the rules above. Raises BrokerError."""
         producer = self.producers.get(batch.producer_id)
         if producer is None:
             return
@@ -190,7 +189,7 @@ class ProducerStates:
     # --- after the write, and when a log is read again ---
 
     def record_data(self, batch: ProducerBatch) -> None:
-        """Take note of a data batch that is in the log."""
+        """Record a data batch that is in the log."""
         producer = self._known(batch.producer_id)
         producer.enter_epoch(batch.producer_epoch)
         if len(producer.batches) == RETAINED_BATCHES:
@@ -205,7 +204,7 @@ class ProducerStates:
             self._open[batch.base_offset] = producer.producer_id
 
     def record_marker(self, batch: ProducerBatch, marker: EndTransactionMarker) -> CompletedTransaction | None:
-        """Take note of a marker that is in the log; returns the transaction that it ended, unless that was empty."""
+        """Record a marker that is in the log; return the transaction that it ended, unless that was empty."""
         producer = self._known(batch.producer_id)
         producer.enter_epoch(batch.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -223,7 +222,10 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Start of the first transaction that is open, or ended above the high watermark; None if there is none."""
+        """Return the start of the first transaction that is open, or ended above the high watermark.
+
+        None without one.
+        """
         first_open = next(iter(self._open), None)
         if not self._ended:
             return first_open
@@ -231,14 +233,15 @@ class ProducerStates:
         return first_ended if first_open is None else min(first_open, first_ended)
 
     def high_watermark_advanced(self, high_watermark: int) -> None:
-        """Forget ended transactions that are now wholly below `high_watermark`."""
+        """Remove ended transactions that are now wholly below `high_watermark`."""
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
     def cut_back(self, end_offset: int) -> bool:
         """Restore the state at the log's end offset `end_offset`; return False if the log must be read for that.
 
-        It is mostly possible where a tail is cut that was not replicated: a producer has few batches under way.
+        This is usually possible when an unreplicated end of the log is truncated, since producers have few batches in
+        flight.
         """
         for producer in list(self.producers.values()):
             if producer.is_new_since(end_offset):
@@ -250,10 +253,10 @@ class ProducerStates:
     # --- lifetime ---
 
     def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
-        """Forget producers that have been silent so long, unless they have a transaction open; call it now and then.
+        """Remove producers without a write for `expiration_ms`, except those with an open transaction.
 
-        Kafka takes the time stamps of their records for the time when they wrote, and so forgets at once who sends
-        old records: its retries would be doubled.
+        Kafka uses the timestamps of their records as the time of the write, and so removes producers of old records at
+        once: their retries could be appended twice.
         """
         expired = [
             producer.producer_id
@@ -264,23 +267,25 @@ class ProducerStates:
             del self.producers[producer_id]
 
     def copy(self) -> ProducerStates:
-        """Copy the present producers for a reader in another thread, without the data that only a replay needs."""
+        """Return a copy of the producers for a reader in another thread, without the data that only a replay needs."""
         twin = ProducerStates()
         twin.restore(self.snapshot())
+        for producer_id, producer in twin.producers.items():
+            producer.batches = list(self.producers[producer_id].batches)
         return twin
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all producers."""
         self.producers.clear()
         self._open.clear()
         self._ended.clear()
 
     def snapshot(self) -> list[ProducerSnapshot]:
-        """Return all producers with the last batch of each, as a snapshot file holds them."""
+        """Return all producers with their last batches, as in a snapshot file."""
         return [_snapshot_of(producer) for producer in self.producers.values()]
 
     def restore(self, snapshots: list[ProducerSnapshot]) -> None:
-        """Begin anew with a snapshot's producers."""
+        """Replace all producers by those of a snapshot."""
         self.clear()
         for fields in snapshots:
             producer = _producer_of(fields)

@@ -1,4 +1,4 @@
-"""The producer snapshots in one partition's directory: finding, reading, writing and dropping them."""
+"""The producer snapshots in one partition's directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotFiles:
-    """Snapshots by offset: what the producers were before the record at that offset."""
+    """The snapshots by offset; each has the state of the producers before the record at that offset."""
 
     __slots__ = ("_directory", "_files")
 
@@ -27,11 +27,11 @@ class SnapshotFiles:
         return sorted(name.offset for name in found if name and name.kind == paths.SNAPSHOT and not name.state)
 
     def write(self, offset: int, producers: list[ProducerSnapshot]) -> None:
-        """Write one. Not synced: what a crash takes is computed again from the log. Raises OSError."""
+        """Write a snapshot without a sync: after a crash the state is computed from the log. Raises OSError."""
         self._files.replace(self._path(offset), format_snapshot(producers), sync=False)
 
     def write_last(self, offset: int, producers: list[ProducerSnapshot], kept: Iterable[int]) -> None:
-        """Write the one of a clean stop; of older ones only those at the offsets `kept` stay. Raises OSError."""
+        """Write the snapshot of a clean stop; remove older ones except those at the offsets `kept`. Raises OSError."""
         self.write(offset, producers)
         for stray in {*self.offsets()} - {*kept, offset}:
             self._files.remove(self._path(stray))
@@ -58,7 +58,7 @@ class SnapshotFiles:
             return None
 
     def remove_outside(self, lowest: int, highest: int) -> None:
-        """Drop those below `lowest` or above `highest`. Raises OSError."""
+        """Remove snapshots below `lowest` or above `highest`. Raises OSError."""
         for offset in self.offsets():
             if not lowest <= offset <= highest:
                 self._files.remove(self._path(offset))

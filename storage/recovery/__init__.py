@@ -1,1 +1,1 @@
-"""Opening a log and bringing its files into agreement after a crash; verification without changes."""
+"""Opening a log, repairing its files after a crash, and read-only verification."""

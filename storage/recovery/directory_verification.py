@@ -1,4 +1,4 @@
-"""Checks whole log directories without changing them; see `verification` for what is checked of each partition."""
+"""Read-only checks of whole log directories; see `verification` for the checks of each partition."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from ...protocol.topic_partition import TopicPartition
 from ..disk import checkpoints, paths
 from ..disk.files import Files
 from .verification import Finding, Progress, segment_bytes, verify_partition
 
 _CHECKPOINTS = {
-    paths.RECOVERY_POINT_CHECKPOINT: "not believed: after a crash all segments are read",
-    paths.LOG_START_CHECKPOINT: "not believed: deleted records may come back",
-    paths.CLEANER_CHECKPOINT: "not believed: compaction begins anew",
+    paths.RECOVERY_POINT_CHECKPOINT: "ignored: after a crash all segments are read",
+    paths.LOG_START_CHECKPOINT: "ignored: deleted records may reappear",
+    paths.CLEANER_CHECKPOINT: "ignored: compaction restarts at the log's start",
 }
-"""File name -> what a broker does if it cannot read it."""
+"""The consequence of each unreadable file, by file name."""
 
 _FLOCK = Struct("@hhqqi4x")
 """Linux's struct flock: type, whence, start, length, process id."""
 
 
 class Checked(NamedTuple):
-    """Directories of partitions to check, and what all of them stand in."""
+    """The directories of partitions to check, with their log directory."""
 
     log_directory: str
     partitions: list[str]
     is_live: bool
-    """Whether a broker, ours or Kafka's, has the log directory open (or nobody can tell)."""
+    """Whether a broker, Gregor or Kafka, has the log directory open, or whether this is unknown."""
 
 
 def find_partitions(files: Files, directory: str) -> Checked:
@@ -49,13 +50,13 @@ def find_partitions(files: Files, directory: str) -> Checked:
 
 
 def total_bytes(files: Files, checked: Checked) -> int:
-    """Return the bytes of segments in all partitions. Raises OSError."""
+    """Return the size of the segments of all partitions, in bytes. Raises OSError."""
     return sum(segment_bytes(files, directory) for directory in checked.partitions)
 
 
 def verify_log_directory(files: Files, checked: Checked, progress: Progress | None = None) -> Iterator[Finding]:
-    """Check the checkpoints that speak of the partitions, then each partition. Raises OSError."""
-    log_starts: dict[paths.TopicPartition, int] = {}
+    """Check the checkpoints of the partitions, then each partition. Raises OSError."""
+    log_starts: dict[TopicPartition, int] = {}
     for name, remedy in _CHECKPOINTS.items():
         path = f"{checked.log_directory}/{name}"
         try:
@@ -69,7 +70,7 @@ def verify_log_directory(files: Files, checked: Checked, progress: Progress | No
     try:
         checkpoints.read_properties(files, path)
     except checkpoints.MalformedCheckpointError as fault:
-        yield Finding(path, None, str(fault), "written anew")
+        yield Finding(path, None, str(fault), "rewritten")
     for directory in checked.partitions:
         partition = paths.parse_partition_directory(os.path.basename(os.path.abspath(directory)))
         log_start = log_starts.get(partition, 0) if partition is not None else 0
@@ -78,7 +79,7 @@ def verify_log_directory(files: Files, checked: Checked, progress: Progress | No
                 files, directory, log_start_offset=log_start, is_live=checked.is_live, progress=progress
             )
         except FileNotFoundError:
-            # The whole partition was deleted meanwhile.
+            # The partition was deleted meanwhile.
             if not checked.is_live or files.exists(directory):
                 raise
 
@@ -86,7 +87,7 @@ def verify_log_directory(files: Files, checked: Checked, progress: Progress | No
 def is_in_use(log_directory: str) -> bool:
     """Return whether a process holds the lock of the log directory, without taking the lock from a broker.
 
-    True where the system cannot tell. Raises OSError, but not for a missing lock file.
+    Returns True if the system does not report locks. Raises OSError, but not for a missing lock file.
     """
     try:
         descriptor = os.open(f"{log_directory}/{paths.LOCK}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Everything of one partition's directory, read and made consistent with its segments, which are the truth."""
+"""Opening of one partition's directory: all of its files are read and made consistent with the segments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenedLog(NamedTuple):
-    """What is in a partition's directory."""
+    """The opened contents of a partition's directory."""
 
     segments: LogSegments
     epochs: LeaderEpochs
@@ -33,18 +33,18 @@ class OpenedLog(NamedTuple):
 
 
 class OpeningFacts(NamedTuple):
-    """What is known of a log before it is opened; see `PartitionLog.open`."""
+    """The facts about a log that are known before it is opened; see `PartitionLog.open`."""
 
     topic_id: uuid.UUID | None
     log_start_offset: int
     recovery_point: int
     is_clean: bool
     health: DirectoryHealth
-    """Of the log directory."""
+    """The health of the log directory."""
 
 
 def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, facts: OpeningFacts) -> OpenedLog:
-    """Open the directory, or make an empty log there. Raises OSError."""
+    """Open the directory, or create an empty log there. Raises OSError."""
     pool.files.make_directory(directory)
     epochs = _load_epochs(pool.files, directory)
     snapshots = SnapshotFiles(pool.files, directory)
@@ -56,11 +56,11 @@ def open_log(pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, fa
     segments = LogSegments(pool, directory, opened.segments)
     log_start_offset = max(facts.log_start_offset, segments.base_offset)
     if log_start_offset > segments.active.next_offset:
-        logger.warning("%s: begins at %d, beyond its end: emptied", directory, log_start_offset)
+        logger.warning("%s: log start offset %d is beyond its end: all records removed", directory, log_start_offset)
         segments.restart(log_start_offset, index_interval_bytes=config.index_interval_bytes, now_ms=now_ms)
         snapshots.remove_outside(0, -1)
     elif opened.recovered_from is not None:
-        # What is not synced in order may be newer than the log that survived.
+        # Files that are not synced in order may be newer than the log after a crash.
         snapshots.remove_outside(0, opened.recovered_from)
     _fit_epochs(epochs, segments, log_start_offset)
     identity = TopicIdFile(pool.files, directory)
@@ -73,13 +73,13 @@ def _load_epochs(files: Files, directory: str) -> LeaderEpochs:
     try:
         epochs.load()
     except MalformedCheckpointError as fault:
-        logger.warning("%s: %s: building it anew", epochs.path, fault)
+        logger.warning("%s: %s: rebuilding it", epochs.path, fault)
         epochs.clear()
     return epochs
 
 
 def _fit_epochs(epochs: LeaderEpochs, segments: LogSegments, log_start_offset: int) -> None:
-    """Cut the epochs to what the segments hold, or find them in the batches if there are none."""
+    """Truncate the epochs to the range of the segments, or read them from the batches if there are none."""
     end_offset = segments.active.next_offset
     epochs.truncate_from_end(end_offset)
     if epochs.latest >= 0 or end_offset == log_start_offset:

@@ -1,4 +1,4 @@
-"""Where the truth in a segment ends: a scan that believes nothing, not even the bytes that no CRC covers."""
+"""A scan for the valid end of a segment that checks all bytes, also those that no CRC covers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...protocol.records.v2 import NO_LEADER_EPOCH
 from ..log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""Offsets of one segment span no more than this (Kafka: an int32 relative to the base offset)."""
+"""The largest offset range of one segment (Kafka: an int32 relative to the base offset)."""
 
 
 class ScanResult(NamedTuple):
-    """How far a scan came: whole good batches, bytes that they take, the offset after them, why it ended there.
+    """The result of a scan: number and size of valid batches, the offset after them, and why the scan ended there.
 
-    `reason` is None if the buffer ended with the last good batch.
+    `reason` is None if the buffer ended with the last valid batch.
     """
 
     batch_count: int
@@ -28,10 +28,10 @@ class ScanResult(NamedTuple):
 
 
 class ScanRules(NamedTuple):
-    """What is known of a segment beyond its bytes.
+    """The facts about a segment that its bytes must agree with.
 
-    `base_offset`: the segment's. `first_offset`: the least that the first batch may have, None for any. `has_gaps`:
-    whether offsets may be missing, as in a compacted log. `epochs`: the log's checkpoint of them, None if unknown.
+    `base_offset`: the base offset of the segment. `first_offset`: the least offset of the first batch, None for any.
+    `has_gaps`: whether offsets may be missing, as in a compacted log. `epochs`: the leader epoch checkpoint, or None.
     """
 
     base_offset: int
@@ -48,14 +48,14 @@ def scan(
     position: int = 0,
     stop: int | None = None,
 ) -> ScanResult:
-    """Check batch after batch from `position` on, and call `visit` with each good one, in order.
+    """Check the batches from `position` on in order, and call `visit` with each valid one.
 
-    Batches that begin at `stop` or after it are left alone.
+    The scan ends before the first batch that begins at or after `stop`.
 
-    A batch is good if it is whole, has the CRC of its bytes and of its format, and offsets and leader epochs that
-    follow those before. Offset and leader epoch are outside the CRC, so a batch is only believed once the next one
-    does not contradict it: if that one is good but lies lower, the one that had jumped ahead is the bad one, unless the
-    checkpoint of leader epochs bears it out.
+    A batch is valid if it is complete, its CRC matches, and its offsets and leader epoch follow those of the batch
+    before. Offset and leader epoch are outside the CRC, so a batch is accepted only once the next batch does not
+    contradict it: if the next batch is valid but has a lower offset or epoch, the earlier batch is the invalid one,
+    unless the checkpoint of leader epochs confirms it.
     """
     scanner = _Scanner(buffer, rules, visit, position)
     while (stop is None or scanner.position < stop) and scanner.advance():
@@ -64,7 +64,7 @@ def scan(
 
 
 class _Scanner:
-    """The state of a scan: what is known of the sequence before and after the batch that is believed for now."""
+    """The state of a scan: the sequence before and after the batch that awaits its confirmation by the next one."""
 
     def __init__(
         self, buffer: Buffer, rules: ScanRules, visit: Callable[[BatchView], None] | None, position: int
@@ -74,12 +74,12 @@ class _Scanner:
         self._visit = visit
         self._count = 0
         self._reason: str | None = None
-        self._believed: BatchView | None = None
+        self._unconfirmed: BatchView | None = None
         self._sequence = self._sequence_before = _Sequence(rules.first_offset, NO_LEADER_EPOCH)
         self.position = position
 
     def advance(self) -> bool:
-        """Check the batch at `position` and go on behind it; False where the good ones end."""
+        """Check the batch at `position` and advance to the next one; return False at the end of the valid batches."""
         try:
             batch = read_batch(self._buffer, self.position)
             if batch is None:
@@ -95,24 +95,24 @@ class _Scanner:
         if self._reason is not None:
             return False
         self._settle()
-        self._believed, self._sequence_before = batch, self._sequence
+        self._unconfirmed, self._sequence_before = batch, self._sequence
         self._sequence = _Sequence(batch.last_offset + 1, max(self._sequence.leader_epoch, batch.leader_epoch))
         self.position = batch.end
         return True
 
     def _fault_in_sequence(self, batch: BatchView) -> str | None:
         fault = _fault_after(self._sequence, batch, self._rules)
-        believed = self._believed
-        if fault is None or believed is None or not self._had_jumped_ahead_of(batch, believed):
+        unconfirmed = self._unconfirmed
+        if fault is None or unconfirmed is None or not self._had_jumped_ahead_of(batch, unconfirmed):
             return fault
-        self.position, self._sequence, self._believed = believed.position, self._sequence_before, None
-        return f"the batch to offset {believed.last_offset} is contradicted by the next one ({fault})"
+        self.position, self._sequence, self._unconfirmed = unconfirmed.position, self._sequence_before, None
+        return f"the batch to offset {unconfirmed.last_offset} does not fit the batch after it ({fault})"
 
-    def _had_jumped_ahead_of(self, batch: BatchView, believed: BatchView) -> bool:
+    def _had_jumped_ahead_of(self, batch: BatchView, unconfirmed: BatchView) -> bool:
         """Return whether `batch` lies below the batch accepted before it, but not below the batches before both."""
         now, before, epochs = self._sequence, self._sequence_before, self._rules.epochs
         if batch.magic == v2.MAGIC and before.leader_epoch <= batch.leader_epoch < now.leader_epoch:
-            return epochs is None or epochs.epoch_for_offset(believed.last_offset) != now.leader_epoch
+            return epochs is None or epochs.epoch_for_offset(unconfirmed.last_offset) != now.leader_epoch
         if not self._rules.has_gaps or now.next_offset is None or before.next_offset is None:
             return False
         return before.next_offset <= batch.stored_offset < now.next_offset
@@ -125,18 +125,18 @@ class _Scanner:
         following = read_batch(self._buffer, batch.end)
         if following is not None and following.leader_epoch >= epoch and following.crc_is_valid:
             return None
-        return f"leader epoch {epoch} that is still to come (latest is {epochs.latest})"
+        return f"leader epoch {epoch} is above the latest one ({epochs.latest})"
 
     def _settle(self) -> None:
-        if self._believed is not None:
+        if self._unconfirmed is not None:
             self._count += 1
             if self._visit is not None:
-                self._visit(self._believed)
+                self._visit(self._unconfirmed)
 
     def result(self) -> ScanResult:
-        """Accept the last batch too, and return how far the scan came."""
+        """Accept the last batch too, and return the result of the scan."""
         self._settle()
-        self._believed = None
+        self._unconfirmed = None
         next_offset = self._sequence.next_offset
         return ScanResult(
             self._count, self.position, self._rules.base_offset if next_offset is None else next_offset, self._reason
@@ -144,7 +144,7 @@ class _Scanner:
 
 
 class _Sequence(NamedTuple):
-    """What the next batch must follow."""
+    """The offset and leader epoch that the next batch must follow."""
 
     next_offset: int | None
     leader_epoch: int
@@ -152,7 +152,7 @@ class _Sequence(NamedTuple):
 
 def _fault_inside(batch: BatchView, rules: ScanRules) -> str | None:
     if not batch.crc_is_valid:
-        return "a CRC that does not fit its bytes"
+        return "its CRC does not match its bytes"
     if batch.last_offset < batch.stored_offset:
         return f"a last offset {batch.last_offset} below the base offset {batch.stored_offset}"
     if batch.last_offset - rules.base_offset > MAX_RELATIVE_OFFSET:
@@ -166,7 +166,7 @@ def _fault_after(sequence: _Sequence, batch: BatchView, rules: ScanRules) -> str
         return f"leader epoch {batch.leader_epoch} after {epoch}"
     if next_offset is None:
         return None
-    # v0 and v1 wrappers store their last offset; where they begin costs a decompression, needed only without gaps.
+    # v0 and v1 wrappers store their last offset; their first one costs a decompression, needed only without gaps.
     begins_at = batch.stored_offset if batch.magic == v2.MAGIC or rules.has_gaps else batch.base_offset
     if begins_at < next_offset:
         return f"offset {begins_at} after {next_offset - 1}"

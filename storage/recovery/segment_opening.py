@@ -1,10 +1,10 @@
-"""Opens the segments of one partition's directory, whatever a crash, a kill or a hand has left there.
+"""Opening of the segments of one partition's directory, in any state that a crash or an operator has left.
 
-1. Left-overs go: `.deleted`, `.cleaned`, `.tmp`, indexes without a log, Kafka's own indexes.
-2. After a clean stop a segment is believed if its index's summary fits it; else it is read. So is a log to which
-   nothing was written between a clean stop and a crash.
-3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; what comes
-   after it goes.
+1. Temporary files are removed: `.deleted`, `.cleaned`, `.tmp`, indexes without a log, Kafka's own indexes.
+2. After a clean stop a segment is not read if the summary in its index matches the file. The same holds after a crash
+   for a log to which nothing was written since the last clean stop.
+3. After a crash all segments beyond the recovery point are read. The log ends at the first bad batch; everything after
+   it is removed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ..compaction.segment_swap import finish_swaps_of_before
 from ..disk import paths
 from ..disk.open_files import OpenFiles
+from ..index.offset_index import may_have_gaps
 from ..index.transaction_index import TransactionIndexDamagedError
 from ..log.head_space import finish_reclaiming
 from ..log.leader_epochs import LeaderEpochs
@@ -30,14 +31,17 @@ _SIDE_FILES = (paths.INDEX, paths.TRANSACTION_INDEX)
 
 
 class OpenedSegments(NamedTuple):
-    """Segments in the order of their offsets, at least one; from `recovered_from` on they were read and checked."""
+    """The segments in the order of their offsets, at least one.
+
+    Those from `recovered_from` on were read and checked.
+    """
 
     segments: list[Segment]
     recovered_from: int | None
 
 
 class SegmentOpener:
-    """Opens one directory."""
+    """A reader that opens the segments of one directory."""
 
     def __init__(self, pool: OpenFiles, directory: str, config: LogConfig, now_ms: int, epochs: LeaderEpochs) -> None:
         self._epochs = epochs
@@ -51,7 +55,7 @@ class SegmentOpener:
     def open(self, *, is_clean: bool, recovery_point: int, first_offset: int) -> OpenedSegments:
         """Open the segments; an empty directory gets one that begins at `first_offset`.
 
-        Raises OSError, with no file left open.
+        Raises OSError; then no file is open.
         """
         try:
             return self._open(is_clean=is_clean, recovery_point=recovery_point, first_offset=first_offset)
@@ -92,7 +96,7 @@ class SegmentOpener:
         active = segments[-1]
         summary = active.index.read_summary()
         if summary is not None and summary.log_size_bytes == self._files.size(active.path):
-            active.believe(summary)
+            active.apply_summary(summary)
             with suppress(TransactionIndexDamagedError):
                 active.transactions.entries()
                 return OpenedSegments(segments, recovered_from=None)
@@ -109,16 +113,16 @@ class SegmentOpener:
                 return OpenedSegments(self._drop(segments, number, reason), recovered_from=start_offset)
             if segment.base_offset > next_offset:
                 segments[number - 1].note_gaps()
-            has_gaps = Segment.may_have_gaps(segment.index.read_summary())
+            has_gaps = may_have_gaps(segment.index.read_summary())
             before_bytes = self._files.size(segment.path)
             rules = ScanRules(segment.base_offset, segment.base_offset, has_gaps, self._epochs)
             result = segment.rebuild(rules)
-            # The replay of the producers fills it again.
+            # The replay of producer state writes the transaction index again.
             segment.transactions.rewrite([])
             next_offset = segment.next_offset
             if result.reason is not None:
                 logger.warning(
-                    "%s: cut from %d to %d bytes, at offset %d: %s",
+                    "%s: truncated from %d to %d bytes, at offset %d: %s",
                     segment.path,
                     before_bytes,
                     result.valid_bytes,
@@ -127,18 +131,19 @@ class SegmentOpener:
                 )
                 segment.cut_file(result.valid_bytes)
                 return OpenedSegments(
-                    self._drop(segments, number + 1, "it follows a bad batch"), recovered_from=start_offset
+                    self._drop(segments, number + 1, "a segment before it has a damaged batch"),
+                    recovered_from=start_offset,
                 )
         return OpenedSegments(segments, recovered_from=start_offset)
 
     def _drop(self, segments: list[Segment], number: int, reason: str) -> list[Segment]:
         for segment in segments[number:]:
-            logger.warning("%s: removed, as %s", segment.path, reason)
+            logger.warning("%s: removed, because %s", segment.path, reason)
             segment.remove_files()
         return segments[:number]
 
     def _tidy(self, names: list[str]) -> list[int]:
-        """Remove left-overs; returns the base offsets of the segments, ascending."""
+        """Remove temporary files; return the base offsets of the segments, ascending."""
         bases: list[int] = []
         side_files: list[tuple[int, str]] = []
         for name in names:

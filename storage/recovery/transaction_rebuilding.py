@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment, found again in its batches where its index of them is not what was written."""
+"""The rebuilding of damaged transaction indexes from the batches of the segments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...protocol.errors import BrokerError
 from ..index.transaction_index import AbortedTransaction, TransactionIndexDamagedError
 from ..log.log_segments import LogSegments
 from ..log.segment import Segment, SegmentDamagedError
-from ..producers.producer_replay import marker_of
+from ..producers.producer_replay import replay_batches
 from ..producers.producer_state import ProducerStates
 from ..producers.snapshot_files import SnapshotFiles
 
@@ -28,21 +28,21 @@ def aborted_transactions(
 
 
 def mend_transactions(segments: LogSegments, snapshots: SnapshotFiles) -> None:
-    """Write each transaction index of a log anew that is not what was written. Raises OSError."""
+    """Rebuild each damaged transaction index of a log. Raises OSError."""
     for segment in segments.all:
         segment.load()
         try:
             segment.transactions.entries()
         except TransactionIndexDamagedError as fault:
-            logger.warning("%s: building it anew from the log", fault)
+            logger.warning("%s: rebuilding it from the log", fault)
             segment.transactions.rewrite(_find_aborted(segments, snapshots, segment))
 
 
 def _find_aborted(segments: LogSegments, snapshots: SnapshotFiles, segment: Segment) -> list[AbortedTransaction]:
-    """Find the aborted transactions that ended in `segment`, up to a damaged batch.
+    """Return the aborted transactions that ended in `segment`, up to the first damaged batch.
 
-    They may have begun in earlier segments: the producer snapshot at its beginning knows of those, or they are read
-    too. Raises OSError.
+    They may have begun in earlier segments, so the producer snapshot at the segment's start is used, or the earlier
+    segments are read too. Raises OSError.
     """
     producers = ProducerStates()
     lowest = segments.base_offset
@@ -52,23 +52,7 @@ def _find_aborted(segments: LogSegments, snapshots: SnapshotFiles, segment: Segm
     with suppress(SegmentDamagedError, BrokerError):
         for each in segments.since(replay_from):
             found.clear()
-            _replay(producers, each, replay_from, found)
+            found.extend(replay_batches(producers, each.batches_from(0), replay_from))
             if each is segment:
                 break
     return found
-
-
-def _replay(producers: ProducerStates, segment: Segment, start_offset: int, found: list[AbortedTransaction]) -> None:
-    for batch in segment.batches_from(0):
-        if not batch.has_producer_id or batch.last_offset < start_offset:
-            continue
-        if not batch.is_control:
-            producers.record_data(batch)
-            continue
-        marker = marker_of(batch)
-        completed = producers.record_marker(batch, marker) if marker is not None else None
-        if completed is not None and completed.is_aborted:
-            stable_offset = producers.last_stable_offset_after(completed)
-            found.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
-            )

@@ -1,7 +1,7 @@
-"""Checks a partition's directory without changing it: what `gregor log verify` says of CRCs, offsets and indexes.
+"""Read-only checks of a partition's directory: CRCs, offsets and indexes, for `gregor log verify`.
 
-A running broker may be writing there. Then nothing is said of a batch at the very end that is not all there yet, nor of
-files that come and go (`.deleted`, `.cleaned`), and what looks wrong is looked at twice.
+A running broker may be writing to the directory. Then an incomplete batch at the end and temporary files (`.deleted`,
+`.cleaned`) are no findings, and anything wrong is checked twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from ..disk import paths
 from ..disk.checkpoints import MalformedCheckpointError, read_topic_id
 from ..disk.files import Files
 from ..disk.open_files import OpenFiles
-from ..index.offset_index import IndexDamagedError, IndexEntry, OffsetIndex
+from ..index.offset_index import IndexDamagedError, IndexEntry, OffsetIndex, may_have_gaps
 from ..index.transaction_index import ENTRY as TRANSACTION_ENTRY
 from ..index.transaction_index import TransactionIndex, TransactionIndexDamagedError, parse_entries
 from ..log.leader_epochs import LeaderEpochs
-from ..log.segment import Segment
 from ..producers.producer_snapshot import MalformedSnapshotError, parse_snapshot
 from .recovery import ScanResult, ScanRules, scan
 
@@ -28,14 +27,14 @@ FILES_OPEN = 4
 
 UNKNOWN_OFFSET = -1
 OPEN = -1
-"""What the summary says of the size of a log that is being written."""
+"""The log size in the summary of an active segment."""
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes of segments that have been checked since its last call."""
+"""A callback that gets the number of segment bytes checked since its last call."""
 
 
 class Finding(NamedTuple):
-    """What is not as it should be: in which file, at which byte (None: as a whole), and what would be done."""
+    """A problem in a file: path, position in bytes (None: the whole file), reason, and what a start would do."""
 
     path: str
     position: int | None
@@ -58,7 +57,7 @@ def verify_partition(
 ) -> Iterator[Finding]:
     """Check every file of one partition, segments in the order of their offsets. Raises OSError.
 
-    `log_start_offset` is what the log directory's checkpoint says; `is_live`: a broker may be using the files.
+    `log_start_offset` is from the log directory's checkpoint; `is_live`: a broker may be using the files.
     """
     names = sorted(files.list(directory))
     parsed = [name for name in map(paths.parse_offset_file, names) if name is not None and not name.state]
@@ -73,13 +72,15 @@ def verify_partition(
         before = _checked_segment(files, directory, offset, is_live=is_live, is_growing=is_growing, progress=progress)
         yield from before.findings
     if before is not None and UNKNOWN_OFFSET < before.next_offset < log_start_offset:
-        problem = f"its checkpoint says that it starts at {log_start_offset}, but it ends at {before.next_offset}"
-        yield Finding(directory, None, problem, "emptied, and begun anew there")
+        problem = (
+            f"by its checkpoint the log starts at offset {log_start_offset}, but the log ends at {before.next_offset}"
+        )
+        yield Finding(directory, None, problem, "all records are removed; the log continues at that offset")
     for name in parsed:
         try:
             yield from _verify_side_file(files, directory, name, has_log=name.offset in segments)
         except FileNotFoundError:
-            # Gone since the directory was listed, which only a running broker does.
+            # A running broker has removed the file since the directory was listed.
             if not is_live:
                 raise
     if not is_live:
@@ -89,7 +90,7 @@ def verify_partition(
 def _verify_side_file(files: Files, directory: str, name: paths.OffsetFile, *, has_log: bool) -> Iterator[Finding]:
     path = _path(directory, name.offset, name.kind)
     if name.kind in (paths.INDEX, paths.TRANSACTION_INDEX) and not has_log:
-        yield Finding(path, None, "there is no log for it", "removed")
+        yield Finding(path, None, "the segment of this file is missing", "removed")
     elif name.kind == paths.SNAPSHOT:
         yield from _verify_snapshot(files, path)
     elif name.kind == paths.TRANSACTION_INDEX:
@@ -97,7 +98,7 @@ def _verify_side_file(files: Files, directory: str, name: paths.OffsetFile, *, h
 
 
 class _Checked(NamedTuple):
-    """What a check of one segment found: the offset after its last good batch, whether offsets may be missing in it."""
+    """The result of a segment's check: the offset after its last valid batch, and whether offsets may be missing."""
 
     next_offset: int
     has_gaps: bool
@@ -107,7 +108,10 @@ class _Checked(NamedTuple):
 def _checked_segment(
     files: Files, directory: str, base_offset: int, *, is_live: bool, is_growing: bool, progress: Progress | None
 ) -> _Checked:
-    """Check a segment; under a live broker twice if need be, since it may have been replaced in between."""
+    """Check a segment.
+
+    Under a running broker twice if necessary, since the segment may have been replaced meanwhile.
+    """
     try:
         checked = _check_segment(files, directory, base_offset, is_growing=is_growing, progress=progress)
         if is_live and checked.findings:
@@ -116,7 +120,7 @@ def _checked_segment(
     except FileNotFoundError:
         if not is_live:
             raise
-        # Retention or compaction has removed it.
+        # Retention or compaction has removed the segment.
         return _Checked(UNKNOWN_OFFSET, True, [])
     return checked
 
@@ -127,10 +131,10 @@ def _check_segment(
     path = _path(directory, base_offset, paths.LOG)
     pool = OpenFiles(files, FILES_OPEN)
     index = OffsetIndex(pool, _path(directory, base_offset, paths.INDEX), base_offset, 0)
-    # The index first: whatever it names is in the log by then.
+    # The index is read first: its entries are in the log then.
     summary = index.read_summary()
     agreement = _IndexAgreement(index, progress)
-    has_gaps = Segment.may_have_gaps(summary)
+    has_gaps = may_have_gaps(summary)
     file = files.open(path)
     try:
         size_bytes = file.size()
@@ -139,22 +143,22 @@ def _check_segment(
         findings = _log_findings(path, buffer, result, is_growing=is_growing)
     finally:
         file.close()
-        index.let_go()
+        index.release_file()
     if progress is not None:
         progress(size_bytes - result.valid_bytes)
     agreement.finish()
     if agreement.problem is not None:
-        findings.append(Finding(index.path, None, agreement.problem, "built anew from the log"))
+        findings.append(Finding(index.path, None, agreement.problem, "rebuilt from the log"))
     elif summary is not None and _is_of_another_log(summary.log_size_bytes, size_bytes, is_growing=is_growing):
-        problem = f"its summary is of a log of {summary.log_size_bytes} bytes, not {size_bytes}"
-        findings.append(Finding(index.path, None, problem, "built anew from the log"))
+        problem = f"its summary was written for a log of {summary.log_size_bytes} bytes, and the log has {size_bytes}"
+        findings.append(Finding(index.path, None, problem, "rebuilt from the log"))
     elif summary is not None and summary.log_size_bytes == size_bytes:
         transactions = TransactionIndex(files, _path(directory, base_offset, paths.TRANSACTION_INDEX))
         transactions.expected_crc = summary.transactions_crc
         try:
             transactions.entries()
         except TransactionIndexDamagedError:
-            findings.append(Finding(transactions.path, None, "not what was written", "built anew from the log"))
+            findings.append(Finding(transactions.path, None, "damaged", "rebuilt from the log"))
     return _Checked(result.next_offset, has_gaps, findings)
 
 
@@ -166,7 +170,7 @@ def _log_findings(path: str, buffer: memoryview, result: ScanResult, *, is_growi
 
 
 def _is_of_another_log(summary_bytes: int, size_bytes: int, *, is_growing: bool) -> bool:
-    """Return whether the summary is not the segment's own: its size differs from the sizes that a broker leaves.
+    """Return whether the summary belongs to another segment: its size is none that a broker could have left.
 
     A reopened segment keeps the summary of the last clean stop until its index gets another entry.
     """
@@ -185,15 +189,17 @@ def _is_incomplete(buffer: memoryview, position: int) -> bool:
 
 def _verify_seam(path: str, base_offset: int, before: _Checked) -> Iterator[Finding]:
     if base_offset < before.next_offset:
-        problem = f"begins before offset {before.next_offset}, where the one before it ends"
-        yield Finding(path, None, problem, "after a crash removed, with what follows")
+        problem = f"begins before offset {before.next_offset}, where the segment before it ends"
+        yield Finding(path, None, problem, "removed after a crash, with all later segments")
     elif base_offset > before.next_offset and not before.has_gaps:
-        problem = f"offsets {before.next_offset} to {base_offset - 1} are missing before it"
-        yield Finding(path, None, problem, "after a crash removed, with what follows")
+        problem = (
+            f"offsets {before.next_offset} to {base_offset - 1} are missing between the segment before it and this one"
+        )
+        yield Finding(path, None, problem, "removed after a crash, with all later segments")
 
 
 class _IndexAgreement:
-    """Holds the entries of an index against the batches of its log as a scan passes them."""
+    """A comparison of an index's entries with the batches of its log during a scan."""
 
     def __init__(self, index: OffsetIndex, progress: Progress | None) -> None:
         self._path = index.path
@@ -223,17 +229,16 @@ class _IndexAgreement:
         if not entry.offset <= batch.last_offset or (batch.magic == v2.MAGIC and entry.offset != batch.stored_offset):
             return f"offset {entry.offset} is not that of the batch at position {entry.position}"
         if entry.timestamp < self._max_timestamp:
-            return (
-                f"time {entry.timestamp} at position {entry.position} is before that of a batch, {self._max_timestamp}"
-            )
+            place = f"time {entry.timestamp} at position {entry.position}"
+            return f"{place} is before a batch's timestamp, {self._max_timestamp}"
         if batch.magic == v0.MAGIC and entry.timestamp < entry.receipt:
-            return f"time {entry.timestamp} at position {entry.position} is before that of reception, {entry.receipt}"
+            return f"time {entry.timestamp} at position {entry.position} is before the time of receipt, {entry.receipt}"
         return None
 
     def finish(self) -> None:
         """End the scan: report an entry beyond the last good batch as the problem."""
         if self._next is not None:
-            self.problem = f"position {self._next.position} is beyond the last good batch"
+            self.problem = f"position {self._next.position} is beyond the last valid batch"
 
     def _advance(self) -> None:
         try:
@@ -248,12 +253,12 @@ def _verify_small_files(files: Files, directory: str) -> Iterator[Finding]:
     try:
         epochs.load()
     except MalformedCheckpointError as fault:
-        yield Finding(epochs.path, None, str(fault), "built anew from the batches")
+        yield Finding(epochs.path, None, str(fault), "rebuilt from the batches")
     metadata_path = f"{directory}/{paths.PARTITION_METADATA}"
     try:
         read_topic_id(files, metadata_path)
     except MalformedCheckpointError as fault:
-        yield Finding(metadata_path, None, str(fault), "not believed; the topic's id is that of the metadata")
+        yield Finding(metadata_path, None, str(fault), "ignored; the topic id is taken from the metadata")
 
 
 def _verify_snapshot(files: Files, path: str) -> Iterator[Finding]:
@@ -267,7 +272,7 @@ def _verify_transactions(files: Files, path: str) -> Iterator[Finding]:
     data = files.read(path)
     good_bytes = len(parse_entries(data)) * TRANSACTION_ENTRY.size
     if good_bytes != len(data):
-        yield Finding(path, good_bytes, "no entry of an aborted transaction", "cut, or built anew after a crash")
+        yield Finding(path, good_bytes, "not an entry of an aborted transaction", "truncated, or rebuilt after a crash")
 
 
 def _left_overs(directory: str, names: list[str]) -> Iterator[Finding]:

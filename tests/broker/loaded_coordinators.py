@@ -1,4 +1,4 @@
-"""Brokers that have just started, or made a topic for their coordinators: these read it before they serve anybody."""
+"""Brokers whose coordinators have just started, and load their partitions before they answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_YET = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, Er
 
 
 def make_internal_topics(broker: BrokerProcess) -> None:
-    """As the first member of a group and the first transactional producer would."""
+    """Create the internal topics, as the first group member and transactional producer would."""
     with Wire(broker.address) as wire:
         for kind in (GROUP, TRANSACTION):
             request = FindCoordinatorRequest(key="first", key_type=kind)
@@ -25,7 +25,7 @@ def make_internal_topics(broker: BrokerProcess) -> None:
 
 
 def wait_until_loaded(broker: BrokerProcess, group: str, transactional_id: str) -> None:
-    """Return once the coordinators of both know again all that they knew, and what was being ended is."""
+    """Return once both coordinators have loaded their partitions, and ending transactions are complete."""
     groups = DescribeGroupsRequest(groups=[group])
     transactions = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     with Wire(broker.address) as wire:

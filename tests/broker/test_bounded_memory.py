@@ -1,4 +1,4 @@
-"""KIP-283's memory test: what one converted answer costs, and what a hundred slow readers cost."""
+"""KIP-283's memory test: the memory of one converted answer, and of a hundred slow readers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def fetch_everything(max_bytes: int = 250 * MIB) -> FetchRequest:
 
 @pytest.fixture(scope="module")
 def roomy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that lets one fetch have more than Kafka's default of 55 MB."""
+    """Provide a broker that lets one fetch have more than Kafka's default of 55 MB."""
     with running_broker(tmp_path_factory.mktemp("roomy"), "fetch.max.bytes=300000000") as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
 def filled(roomy_broker: BrokerProcess) -> BrokerProcess:
-    """That broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
+    """Return a broker with 250 partitions of 4 MB: batches of 16 records of 1 kB in format v2."""
     batch = v2.build_batch([Record(i, 1_700_000_000_000, None, bytes(1000)) for i in range(RECORDS_A_BATCH)])
     with Wire(roomy_broker.address) as wire:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)

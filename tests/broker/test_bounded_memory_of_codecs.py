@@ -37,7 +37,7 @@ ROWS = [
 
 
 def marked(rows: list[tuple[Codec, int, int]], quick: list[tuple[Codec, int, int]]) -> Iterator[object]:
-    """The rows with names, all but the quick ones for `make peers`."""
+    """Yield the rows with names, all but the quick ones for `make peers`."""
     for codec, batch_bytes, version in rows:
         name = f"{codec.name.lower()}-{batch_bytes // KIB}kB-v{version}"
         marks = () if (codec, batch_bytes, version) in quick else pytest.mark.peer
@@ -46,16 +46,16 @@ def marked(rows: list[tuple[Codec, int, int]], quick: list[tuple[Codec, int, int
 
 @pytest.fixture
 def roomy_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that lets one fetch have more than Kafka's default of 55 MB.
+    """Provide a broker that lets one fetch have more than Kafka's default of 55 MB.
 
-    Each row has its own: a broker goes on with requests of clients that have gone until it has something to send.
+    Each row has a broker of its own: a broker continues with requests of closed connections until it has bytes to send.
     """
     with running_broker(tmp_path, "fetch.max.bytes=300000000") as broker:
         yield broker
 
 
 def topic_with(broker: BrokerProcess, codec: Codec, batch_bytes: int) -> str:
-    """A topic of 8 partitions of 8 MB; each batch takes up ``batch_bytes`` as stored and twice as much inflated."""
+    """Create a topic of 8 partitions of 8 MB; a batch has ``batch_bytes``, and twice as many inflated."""
     name = f"{codec.name.lower()}-{batch_bytes}"
     with Wire(broker.address) as wire:
         topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
@@ -74,7 +74,7 @@ def topic_with(broker: BrokerProcess, codec: Codec, batch_bytes: int) -> str:
 
 
 def fetch_all(topic: str, count: int = PARTITIONS) -> FetchRequest:
-    """A fetch of the first ``count`` partitions, all of them."""
+    """Return a fetch of the first ``count`` partitions, all of them."""
     partitions = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=PARTITION_BYTES) for index in range(count)
     ]
@@ -94,7 +94,7 @@ def test_one_fetch(roomy_broker: BrokerProcess, codec: Codec, batch_bytes: int, 
             remaining -= len(wire.socket.recv(min(MIB, remaining)))
     growth = resident_bytes(roomy_broker.pid, "VmHWM") - idle
     print(f"{topic} v{version}: {size / MIB:.0f} MiB sent, idle {idle / MIB:.1f} MiB, growth {growth / MIB:.1f} MiB")
-    # Clients of that age are refused zstd.
+    # Clients of these versions cannot fetch zstd.
     assert (size > PARTITIONS * PARTITION_BYTES * 0.8) is (codec is not Codec.ZSTD)
     assert growth < ONE_BOUND_BYTES
 
@@ -105,7 +105,7 @@ def test_a_hundred_slow_consumers(roomy_broker: BrokerProcess, codec: Codec, bat
     forget_peak(roomy_broker.pid)
     idle = resident_bytes(roomy_broker.pid)
     with contextlib.ExitStack() as stack:
-        # Each plan compresses a batch of each partition: two are enough, and take long where many tests run.
+        # Each plan compresses a batch of each partition: two plans are enough, and take long on a busy machine.
         slow = [stack.enter_context(Wire(roomy_broker.address, timeout=600)) for _ in range(SLOW_CONSUMERS)]
         for wire in slow:
             wire.send(ApiKey.FETCH, version, fetch_all(topic, 2))

@@ -1,4 +1,4 @@
-"""`gregor serve` over full disks, and over directories with things in the way: one line, and no half of a topic."""
+"""`gregor serve` over full disks, and over directories with things in the way: one line, and no topics in part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DISK_BYTES = 8 << 20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """An empty file system of `DISK_BYTES`."""
+    """Provide an empty file system of `DISK_BYTES`."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
@@ -38,13 +38,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"this machine lets nobody mount a small file system: {done.stderr.strip()}")
+        pytest.skip(f"no small file system can be mounted on this machine: {done.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path) -> Path:
-    """Leave no byte free."""
+    """Fill the disk to the last byte."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -93,7 +93,7 @@ def test_a_full_disk_refuses_and_takes_again_without_a_restart(small_disk: Path,
         codes = {produce(wire, "t", bytes(4096)) for _ in range(20)}
         assert codes == {ErrorCode.KAFKA_STORAGE_ERROR}
         assert len(lines_of_trouble(broker)) == 1
-        # What the controller of a lone broker cannot write down is refused, or made as soon as there is room.
+        # A change that a lone broker's controller cannot write is refused, or is made as soon as there is room.
         created = create(wire, "made-on-a-full-disk")
         assert created in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
         if created == ErrorCode.NONE:
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_and_takes_again_without_a_restart(small_disk: Path,
             assert leader_of(wire, "made-on-a-full-disk") == -1
         ballast.unlink()
         wait_until(lambda: produce(wire, "t", b"after") == ErrorCode.NONE)
-        wait_until(lambda: "takes writes again" in broker.output())
+        wait_until(lambda: "accepts writes again" in broker.output())
         if created != ErrorCode.NONE:
             assert create(wire, "made-on-a-full-disk") == ErrorCode.NONE
         wait_until(lambda: produce(wire, "made-on-a-full-disk", b"x") == ErrorCode.NONE)
@@ -182,7 +182,7 @@ def test_a_broker_whose_only_disk_has_failed_ends_with_one_line(tmp_path: Path) 
 
 
 def serve(*overrides: str, stop_after_start: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run `gregor serve` until it ends, by itself or because it has started."""
+    """Run `gregor serve` until it fails, or stop it once it has started."""
     command = [sys.executable, *GREGOR, "serve", "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
     for setting in overrides:
         command += ["--override", setting]

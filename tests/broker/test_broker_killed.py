@@ -1,4 +1,4 @@
-"""kill -9 of a broker that is being written to, again and again: nothing acknowledged is lost, altered or doubled."""
+"""Repeated kill -9 of a broker during writes: no acknowledged record is lost, altered or duplicated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
 ROUNDS_PER_KILL = 40
-"""On the average; in each, both producers fill their connections and take some answers."""
+"""Average number of rounds; in each, both producers fill their connections and read some answers."""
 
 OVERRIDES = (
     "log.segment.bytes=300000",
@@ -73,7 +73,7 @@ def torture(broker: BrokerProcess, producers: list[TortureProducer], kills: int)
                 if producer.under_way:
                     producer.receive()
             if not chance.randrange(ROUNDS_PER_KILL):
-                # Requests and answers are under way in both directions.
+                # Requests and answers are in flight in both directions.
                 broker.kill()
                 done += 1
                 broker.start_again()
@@ -105,7 +105,7 @@ def settle(broker: BrokerProcess, producers: list[TortureProducer]) -> None:
 
 
 def check(logs: LogManager, producer: TortureProducer) -> None:
-    """Hold a partition's records against what the broker acknowledged."""
+    """Compare a partition's records with the batches that the broker acknowledged."""
     log = logs.get(producer.topic, 0)
     assert log is not None
     held = {record.offset: record.value for record in read_all(log)}

@@ -1,4 +1,4 @@
-"""Records in a compacted internal topic: written, read back, and found in the partition where Kafka looks for them."""
+"""Records in a compacted internal topic: written, read back, and found in the partition that Kafka computes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gregor.broker.coordinators.transactions.transaction import Transaction, Tra
 from gregor.broker.replicas.partition import Partition
 from gregor.broker.replicas.partition_registry import PartitionRegistry
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.clock import ManualClock
-from gregor.storage.disk.paths import TopicPartition
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 
@@ -31,7 +31,7 @@ TOPIC = "__consumer_offsets"
 
 
 class OneTopic:
-    """Internal topics: one, with two partitions, on disk."""
+    """A set of one internal topic with two partitions, on disk."""
 
     def __init__(self, directory: Path, clock: ManualClock) -> None:
         self._logs = LogManager([str(directory)], LogConfig(), clock)
@@ -84,7 +84,7 @@ def test_a_partition_that_takes_no_records_is_told_once(
     topics.registry.add(missing)
     with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
         log.append(1, [KeyValue(b"key", bytes(2_000_000))])
-    assert len(caplog.messages) == 1, "what a client has sent is not the partition's trouble"
+    assert len(caplog.messages) == 1, "a client's faulty record is not logged as a fault of the partition"
 
 
 def replayed(log: CoordinatorLog, index: int) -> list[Replayed]:

@@ -1,4 +1,4 @@
-"""kill -9 between any two steps: what was acknowledged is there, what was open is still open and can be ended."""
+"""kill -9 between any two steps: acknowledged state is there, open transactions are open and can be ended."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def kill(broker: BrokerProcess) -> None:
 
 
 def committed_offset(broker: BrokerProcess) -> tuple[int, ErrorCode]:
-    """As a consumer of the group would read it."""
+    """Return the committed offset as a consumer of the group reads it."""
     request = OffsetFetchRequest(
         group_id=GROUP,
         topics=[OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])],
@@ -153,7 +153,7 @@ def test_members_and_offsets_are_there_after_a_kill(broker: BrokerProcess) -> No
 
 
 def begin_transaction(broker: BrokerProcess) -> InitProducerIdResponse:
-    """A transaction with one record and one committed offset, not ended."""
+    """Return a transaction with one record and one committed offset, not ended."""
     producer = ask(
         broker,
         ApiKey.INIT_PRODUCER_ID,

@@ -1,4 +1,4 @@
-"""A disk that takes no more: the kernel refuses one partition's file, and only that partition notices."""
+"""A full disk: the kernel refuses one partition's file, and only that partition is affected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_one_partition_fails_and_the_others_go_on(broker: BrokerProcess) -> None
     with Wire(broker.address) as wire:
         for number in range(10):
             assert produce(wire, number, partition=0) == ErrorCode.NONE
-        # Half of a batch still fits.
+        # The disk has room for half of a batch.
         limit_bytes = log.stat().st_size + VALUE_BYTES // 2
         _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
         for _ in range(3):
@@ -59,7 +59,7 @@ def test_one_partition_fails_and_the_others_go_on(broker: BrokerProcess) -> None
             assert produce(wire, number, partition=1) == ErrorCode.NONE
         assert keys(wire, 0) == expected
         assert len(keys(wire, 1)) == 3
-        assert log.stat().st_size < limit_bytes, "nothing is left of what failed"
+        assert log.stat().st_size < limit_bytes, "no bytes of the failed append remain"
         resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (hard, hard))
         assert produce(wire, 10, partition=0) == ErrorCode.NONE
         assert keys(wire, 0) == [*expected, (10, b"10")]

@@ -1,4 +1,4 @@
-"""Bad input over real sockets: it costs its sender one clear error or its connection, and nobody else anything."""
+"""Bad input over real sockets: its sender gets an error or is disconnected, other clients are not affected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def records_of(values: list[bytes]) -> list[Record]:
 
 
 def produce(wire: Wire, data: bytes, *, version: int = 7, topic: str = TOPIC) -> tuple[ErrorCode, int]:
-    """The error and base offset that one produced set of records is answered with."""
+    """Return the error and base offset that one produced set of records is answered with."""
     request = ProduceRequest(
         acks=-1,
         timeout_ms=10_000,
@@ -58,7 +58,7 @@ def fetch_request(topic: str, offset: int, *, max_bytes: int = MIB, max_wait_ms:
 
 @pytest.fixture(scope="module")
 def witness(broker_process: BrokerProcess) -> BrokerProcess:
-    """The broker under attack, with a topic whose records must outlive every attack."""
+    """Return the broker under attack, with a topic whose records must outlive every attack."""
     with Wire(broker_process.address) as wire:
         topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
@@ -69,7 +69,7 @@ def witness(broker_process: BrokerProcess) -> BrokerProcess:
 
 @pytest.fixture(autouse=True)
 def others_go_on(witness: BrokerProcess) -> Iterator[None]:
-    """Around each attack: memory stays bounded, another client is served, the acknowledged record is still there."""
+    """Check after each attack that memory is bounded, another client is served and the record is still readable."""
     forget_peak(witness.pid)
     before = resident_bytes(witness.pid)
     yield
@@ -125,7 +125,7 @@ def test_random_bytes_in_frames_cost_at_most_the_connection(witness: BrokerProce
 
 
 def mutations(rng: random.Random, frame: bytes) -> Iterator[bytes]:
-    """``frame`` with its body cut, bit-flipped, or with a length field blown up; the outer length stays true."""
+    """Yield ``frame`` with its body cut, a bit flipped, or a length field enlarged; the outer length stays correct."""
     head, body = frame[4:12], frame[12:]
     for _ in range(6):
         damaged = bytearray(body)
@@ -163,7 +163,7 @@ def test_every_request_version_survives_damage(witness: BrokerProcess) -> None:
 
 
 def test_silent_announcers_cost_next_to_nothing(witness: BrokerProcess) -> None:
-    """200 connections that each announce 100 MB and fall silent: nothing is allocated for bytes that never came."""
+    """200 connections that each announce 100 MB and send nothing: no memory is allocated for missing bytes."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             raw = stack.enter_context(socket.create_connection(witness.address))
@@ -186,7 +186,7 @@ def test_a_compression_bomb_is_refused_in_bounded_memory(witness: BrokerProcess)
 
 
 def damaged_batches() -> dict[str, tuple[bytes, int]]:
-    """Sets of records that lie, each with the Produce version that carries it."""
+    """Return damaged sets of records, each with the Produce version that carries it."""
     good = v2.build_batch(records_of([b"a", b"b"]))
     wrong_crc = bytearray(good)
     wrong_crc[-1] ^= 0xFF
@@ -233,7 +233,7 @@ def test_an_offset_out_of_range_and_an_unknown_topic_are_errors_of_that_partitio
 
 
 def big_topic(witness: BrokerProcess) -> str:
-    """A topic with 24 MB of v2 records, for consumers that need them converted."""
+    """Return a topic with 24 MB of v2 records, for consumers that need them converted."""
     batch = v2.build_batch(records_of([bytes(1000)] * 800))
     with Wire(witness.address) as wire:
         for _ in range(30):
@@ -260,7 +260,7 @@ def test_a_client_that_hangs_up_while_parked_frees_its_connection(witness: Broke
 
 
 def open_sockets(pid: int) -> int:
-    """How many sockets ``pid`` holds."""
+    """Return the number of sockets that ``pid`` holds."""
     names = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Compaction in a running broker: what is left, tombstones, __consumer_offsets, stops and kills in the middle of it."""
+"""Compaction in a running broker: remaining records, tombstones, __consumer_offsets, stops and kills."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gregor.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.disk.checkpoints import read_offsets
 from gregor.storage.disk.files import OsFiles
-from gregor.storage.disk.paths import TopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.waiting import PATIENCE_S, eventually
 from tests.wire import Wire
@@ -54,7 +54,7 @@ def active_base(broker: BrokerProcess, topic: str) -> int:
 
 
 def is_clean(broker: BrokerProcess, topic: str) -> bool:
-    """Whether all but the active segment is."""
+    """Return whether all but the active segment is."""
     checkpoint = broker.directory / "logs" / "cleaner-offset-checkpoint"
     if not checkpoint.exists():
         return False
@@ -71,7 +71,7 @@ async def create(broker: BrokerProcess, **settings: str) -> str:
 
 
 async def write(broker: BrokerProcess, topic: str, first: int, count: int) -> None:
-    """Records `first` to `first` + `count`, each a batch, with keys in turn."""
+    """Write the records `first` to `first` + `count`, one in each batch, with keys in turn."""
     async with Producer(broker.bootstrap, batch_size=1) as producer:
         for number in range(first, first + count):
             await producer.send(topic, b"value %d" % number, key=b"key %d" % (number % KEYS))
@@ -89,7 +89,7 @@ async def read(broker: BrokerProcess, topic: str) -> list[ConsumerRecord]:
 
 
 def check(records: list[ConsumerRecord], count: int) -> None:
-    """Offsets are what they were, and the last value of each key is there."""
+    """Check that offsets have not changed and that the last value of each key is there."""
     assert all(record.value == b"value %d" % record.offset for record in records)
     latest = {record.key: record.offset for record in records}
     assert latest == {b"key %d" % key: count - KEYS + key for key in range(KEYS)}
@@ -125,7 +125,7 @@ async def test_tombstones_go_after_their_time(broker: BrokerProcess) -> None:
     await write(broker, topic, KEYS, 190)
     await eventually(lambda: is_clean(broker, topic))
     assert sum(record.value is None for record in await read(broker, topic)) == KEYS
-    # Another compaction is needed: the first one has written when they may go (KIP-534).
+    # Another compaction is needed: the first one has only written the delete horizon (KIP-534).
     topic = await create(broker, delete_retention_ms="0")
     async with Producer(broker.bootstrap, batch_size=1) as producer:
         for key in range(KEYS):

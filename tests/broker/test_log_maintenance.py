@@ -1,4 +1,4 @@
-"""What a running broker does to its logs by itself: retention, flushes, producers that expire; changed at run time."""
+"""Log maintenance in a running broker: retention, flushes, expired producers, changes at run time."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_producers_expire_when_the_configuration_says(broker: BrokerProces
         assert producers(wire) == [7]
         await change(broker, "producer.id.expiration.ms", "1", ResourceType.BROKER)
         await eventually(lambda: not producers(wire))
-        # Nothing is known of it any more, so any sequence may follow (KIP-360).
+        # The producer's state is removed, so any sequence may follow (KIP-360).
         write(wire, 1, producer_id=7, producer_epoch=0, base_sequence=40)
 
 

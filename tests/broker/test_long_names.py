@@ -1,4 +1,4 @@
-"""Names as long as the protocol carries: each request gets a thought-out answer, or is refused with one line."""
+"""Names of the protocol's greatest length: each request gets a specified answer or is refused with one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 1.0
 
 
 class LongNames(PlausibleValues):
-    """Every text is as long as can be; with ``some``, only one in two, and the others name what exists."""
+    """Values with texts of the greatest length; with ``some``, every second text names an existing thing instead."""
 
     def __init__(self, random: Random, topic_ids: list[Any], *, some: bool, length: int) -> None:
         super().__init__(random, topic_ids)
@@ -40,7 +40,7 @@ class LongNames(PlausibleValues):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker of its own with a few topics."""
+    """Provide a broker of its own with a few topics."""
     with running_broker(tmp_path_factory.mktemp("long")) as running:
         yield running
 
@@ -64,7 +64,7 @@ def test_every_api_bears_the_longest_names(
                 if hasattr(request, name):
                     setattr(request, name, 0)
             wire = Wire(broker.address, timeout=PATIENCE_S)
-            # What a version cannot carry is not sent; some questions rightly have no answer for longer.
+            # Requests that a version cannot encode are not sent; some requests are rightly answered later.
             with wire, contextlib.suppress(ValueError, ConnectionError, TimeoutError):
                 wire.ask(key, version, request)
     nothing_was_unforeseen(broker)

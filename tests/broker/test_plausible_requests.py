@@ -1,4 +1,4 @@
-"""Requests at random that look like real ones: each gets an answer that was thought of, whatever it says."""
+"""Random requests that look like real ones: each gets a specified answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = (*TOPICS, "orders", "group", "transaction", "member", "1", "", "(", ".*"
 NUMBERS = (0, 0, 0, 1, 1, 2, 3, -1, -1, -2, 10)
 RECORDS = [Record(offset=n, timestamp=1_790_000_000_000, key=b"k", value=b"v") for n in range(3)]
 METADATA = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
-"""What a consumer of the topic would send as its group's protocol metadata."""
+"""Protocol metadata that a consumer of the topic sends to its group."""
 WAITS = ("timeout_ms", "max_wait_ms", "rebalance_timeout_ms")
 CLIENTS: list[AnyApiKey] = [key for key in ApiKey if key is not ApiKey.UNREGISTER_BROKER]
 PATIENCE_S = 0.5
@@ -33,7 +33,7 @@ PATIENCE_S = 0.5
 
 
 class PlausibleValues(RandomValues):
-    """Names of what exists, small numbers, good batches; now and then anything else."""
+    """Values that are mostly names of existing things, small numbers and valid batches, and sometimes others."""
 
     def __init__(self, random: Random, topic_ids: list[UUID]) -> None:
         super().__init__(random)
@@ -61,7 +61,7 @@ class PlausibleValues(RandomValues):
 
 
 def make_topics(address: tuple[str, int], replication_factor: int) -> list[UUID]:
-    """Topics to talk of; their ids."""
+    """Create the topics that the requests name; return their ids."""
     with Wire(address) as wire:
         orders = CreatableTopic(name="orders", num_partitions=3, replication_factor=replication_factor)
         wire.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=[orders], timeout_ms=20_000))
@@ -72,7 +72,7 @@ def make_topics(address: tuple[str, int], replication_factor: int) -> list[UUID]
 def talk(
     random: Random, count: int, keys: list[AnyApiKey], addresses: list[tuple[str, int]], topic_ids: list[UUID]
 ) -> None:
-    """So many requests to one of the brokers each, on connections of their own. Raises OSError if nobody listens."""
+    """Send each request to a random broker, over a new connection. Raises OSError if the broker does not listen."""
     values = PlausibleValues(random, [UUID(int=0), *topic_ids])
     for _ in range(count):
         key = random.choice(keys)
@@ -82,7 +82,7 @@ def talk(
             if hasattr(request, name):
                 setattr(request, name, random.choice([0, 50]))
         wire = Wire(random.choice(addresses), timeout=PATIENCE_S)
-        # What cannot be encoded is not sent; who sends nonsense is hung up on; who waits too long goes.
+        # Requests that cannot be encoded are not sent; malformed requests end their connection; long waits time out.
         with wire, contextlib.suppress(ValueError, ConnectionError, TimeoutError):
             wire.ask(key, version, request)
 

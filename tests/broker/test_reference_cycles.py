@@ -1,4 +1,4 @@
-"""No request leaves a reference cycle behind: what it took is free when it is answered, not when garbage is collected.
+"""No request leaves a reference cycle: its memory is free after the answer, without garbage collection.
 
 `serve.GARBAGE_THRESHOLD` makes collections rare, and a cycle may hold a batch of megabytes or a conversion's memory.
 """
@@ -68,7 +68,7 @@ class Served:
 
 
 async def garbage_of(action: Callable[[], Any]) -> Counter[str]:
-    """Types and numbers of the objects that ``action``, done a few times, leaves to the garbage collector."""
+    """Return the types and numbers of the objects that ``action``, repeated, leaves to the garbage collector."""
     await action()
     gc.collect()
     gc.disable()
@@ -87,7 +87,7 @@ async def garbage_of(action: Callable[[], Any]) -> Counter[str]:
 
 @pytest.fixture
 async def served(tmp_path: Path, nursery: trio.Nursery) -> Any:
-    """A broker with the topic of each codec and format, and ``t``."""
+    """Provide a broker with the topic of each codec and format, and ``t``."""
     overrides = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), "log.retention.ms": "-1"}
     broker = Broker(BrokerConfig({**overrides, "message.max.bytes": "4000000"}))
     await nursery.start(broker.run)
@@ -95,7 +95,7 @@ async def served(tmp_path: Path, nursery: trio.Nursery) -> Any:
     names = [topic_of(codec, magic) for codec in Codec for magic in (v0.MAGIC, v1.MAGIC, v2.MAGIC)]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (*names, "t")]
     await client.ask(Call(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics, timeout_ms=60_000)))
-    # What is there by now is looked at no more: a collection takes a tenth of a second with it.
+    # Objects that exist by now are frozen: with them each collection takes a tenth of a second.
     gc.collect()
     gc.freeze()
     yield client
@@ -109,7 +109,7 @@ def topic_of(codec: Codec, magic: int) -> str:
 
 
 def payload(codec: Codec, magic: int, record_bytes: int) -> bytes:
-    # Half of it compresses well, half not at all.
+    # Half of the value compresses well, half not at all.
     noise = bytes((index * 7919 + (index >> 8) * 104729) & 0xFF for index in range(record_bytes // 2))
     records = [Record(index, NOW_MS, b"k", noise + bytes(record_bytes // 2)) for index in range(3)]
     if magic == v2.MAGIC:
@@ -156,7 +156,7 @@ def broken(codec: Codec, body: bytes) -> bytes:
 
 
 def refused_batches() -> dict[str, Call]:
-    """Produce requests that are refused, by what is wrong."""
+    """Return Produce requests that are refused, by their fault."""
     payloads: dict[str, bytes] = {
         "raw snappy": broken(Codec.SNAPPY, snappy.compress(bytes(19_000_000))),
         "too large": payload(Codec.NONE, v2.MAGIC, 2_000_000),

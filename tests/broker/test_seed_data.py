@@ -1,4 +1,4 @@
-"""`gregor.load`: topics have their records before the broker serves anybody."""
+"""`gregor.load`: topics have their records before the broker serves clients."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ async def contents(config: BrokerConfig, *topics: str) -> dict[str, list[Record]
 
 
 async def start_in_vain(config: BrokerConfig) -> None:
-    """Start a broker that cannot start. Raises what it raises."""
+    """Start a broker that cannot start. Raises the broker's error."""
     with trio.fail_after(PATIENCE_S):
         await Broker(config).run()
 

@@ -75,3 +75,14 @@ async def test_heartbeats_leave_nothing_in_the_queue(timers: TimerQueue, autojum
         timer.move(10_000)
         await trio.sleep(0.01)
     assert len(timers._heap) < 10
+
+
+async def test_cancelled_timers_are_removed(timers: TimerQueue, autojump_clock: MockClock) -> None:
+    """A client may delay and abandon any number of fetches of a day each."""
+    gone_off: list[int] = []
+    kept = [timers.schedule(5_000, lambda: gone_off.append(1)) for _ in range(10)]
+    for _ in range(10_000):
+        timers.schedule(86_400_000, lambda: None).cancel()
+    assert len(timers._heap) < 3_000
+    await trio.sleep(6)
+    assert len(gone_off) == len(kept)

@@ -1,4 +1,4 @@
-"""Work in threads: what it raises, and what becomes of a thread whose task no longer waits."""
+"""Work in threads: errors, and threads whose task no longer waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_it_returns_what_the_function_returns() -> None:
 
 
 class Memory:
-    """What a function that fails was working on."""
+    """An object that a failing function was using."""
 
 
 async def test_what_the_function_raises_keeps_nothing_once_it_was_caught() -> None:

@@ -1,4 +1,4 @@
-"""A producer for tests that kill the broker: it knows what was acknowledged, and sends again what was not."""
+"""A producer for tests that kill the broker: it records acknowledged batches and sends the others again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gregor.storage.clock import SystemClock
 from tests.wire import Wire
 
 IN_FLIGHT = 5
-"""As many requests as an idempotent producer may have under way."""
+"""Largest number of requests that an idempotent producer may have in flight."""
 
 RECORDS_PER_BATCH = 3
 CODECS = (Codec.NONE, Codec.LZ4, Codec.NONE, Codec.GZIP, Codec.SNAPPY)
@@ -37,7 +37,7 @@ SENT_AGAIN = frozenset(
 
 
 class Sent(NamedTuple):
-    """One request under way: the number of its batch, and what was sent."""
+    """A request in flight: the number of its batch, and the bytes sent."""
 
     number: int
     version: int
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
 
 
 class TortureProducer:
-    """Writes numbered batches to one partition; `acknowledged` has the base offset of each that the broker answered."""
+    """A producer that writes numbered batches to one partition; `acknowledged` has their base offsets."""
 
     def __init__(self, topic: str, *, is_idempotent: bool) -> None:
         self.topic = topic
@@ -57,7 +57,7 @@ class TortureProducer:
         self._wire: Wire | None = None
 
     def connect(self, address: tuple[str, int], *, timeout_s: float = 20.0) -> None:
-        """Begin a connection, and send again what was not acknowledged on the last one. Raises OSError."""
+        """Connect, and send the unacknowledged batches again. Raises OSError."""
         self.close()
         self._wire = Wire(address, timeout=timeout_s)
         if self.is_idempotent and self._producer_id < 0:
@@ -82,7 +82,7 @@ class TortureProducer:
         while len(self._under_way) < IN_FLIGHT:
             sent = self._build(self._next)
             self._next += 1
-            # Whatever becomes of the connection: from here on the broker may have it.
+            # From here on the broker may have the batch, even if the connection breaks.
             self._under_way.append(sent)
             self._wire.send(ApiKey.PRODUCE, sent.version, sent.request)
 
@@ -110,7 +110,7 @@ class TortureProducer:
         return len(self._under_way)
 
     def values(self, number: int) -> list[bytes]:
-        """What the records of a batch hold: different for every record there is, and of many sizes."""
+        """Return the values of a batch's records: different for each record, and of many sizes."""
         return [
             b"%s %d %d " % (self.topic.encode(), number, index) + bytes([number % 251]) * (number * 37 % 1500)
             for index in range(RECORDS_PER_BATCH)
@@ -129,7 +129,7 @@ class TortureProducer:
         elif number % 3 == 0:
             data = v2.build_batch(records, codec=codec)
         else:
-            # As they were produced before there were batches.
+            # Messages as clients sent them before record batches existed.
             version = OLD_PRODUCE
             data = (v0 if number % 3 == 1 else v1).build_message_set(records, codec=codec)
         request = ProduceRequest(
@@ -143,7 +143,7 @@ class TortureProducer:
 
 
 def fresh_producer_id(wire: Wire) -> int:
-    """An id that no other producer has."""
+    """Return an id that no other producer has."""
     given = wire.ask(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id=None))
     assert given.error_code == ErrorCode.NONE, ErrorCode(given.error_code).name
     return int(given.producer_id)

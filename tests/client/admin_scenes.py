@@ -1,4 +1,4 @@
-"""What an administrator does, API by API, with what Gregor and Apache Kafka 3.9.1 both answer."""
+"""Administrative operations, API by API, with the common answers of Gregor and Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Scene = Callable[[Admin, str], Awaitable[None]]
 
 
 async def refused(call: Awaitable[object], *codes: ErrorCode) -> None:
-    """The call has to fail with one of these."""
+    """Check that the call fails with one of these error codes."""
     with pytest.raises(BrokerError) as caught:
         await call
     assert caught.value.code in codes
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Kafka's brokers learn of a change a moment after the controller has confirmed it."""
+    """Wait until a condition holds: Kafka's brokers learn of a change after the controller confirms it."""
     with trio.fail_after(PATIENCE_S):
         while True:
             if await holds():

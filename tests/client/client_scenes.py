@@ -1,4 +1,4 @@
-"""What producers and consumers do, with what has to come of it on any Kafka."""
+"""Operations of producers and consumers, with the results that any Kafka must give."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import trio
 
 from gregor.client import Admin, Consumer, Delivery, Producer
 from gregor.client.consumer.consumer_record import ConsumerRecord
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.records import v2
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record
+from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.client.topics import new_topic
 
 ClientScene = Callable[[str], Awaitable[None]]
 
 
 async def read(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> list[ConsumerRecord]:
-    """All records up to the ends as they are now."""
+    """Return all records up to the ends as they are now."""
     records: list[ConsumerRecord] = []
     places = [(topic, partition) for partition in range(partitions)]
     async with Consumer(bootstrap, auto_offset_reset="earliest", **config) as consumer:
@@ -43,13 +43,18 @@ async def every_codec(bootstrap: str) -> None:
 
 
 async def too_large_batches_are_split(bootstrap: str) -> None:
-    topic = await new_topic(bootstrap, max_message_bytes="2000")
-    async with Producer(bootstrap, linger_ms=60_000) as producer:
-        deliveries = [await producer.send(topic, b"%03d" % n * 100) for n in range(50)]
-        await producer.flush()
-        assert producer.metrics().value("batch-split-total") > 0
-    assert all(delivery.error is None for delivery in deliveries)
-    assert [record.value for record in await read(bootstrap, topic)] == [b"%03d" % n * 100 for n in range(50)]
+    """The limit is that of messages, or of segments, for which Kafka answers RECORD_LIST_TOO_LARGE."""
+    values = [b"%03d" % n * 100 for n in range(50)]
+    for limits in ({"max_message_bytes": "2000"}, {"segment_bytes": "2000"}):
+        topic = await new_topic(bootstrap, 1, **limits)
+        async with Producer(bootstrap, linger_ms=60_000) as producer:
+            deliveries = []
+            for _ in range(2):
+                deliveries += [await producer.send(topic, value) for value in values]
+                await producer.flush()
+            assert "segment_bytes" in limits or producer.metrics().value("batch-split-total") > 0
+        assert all(delivery.error is None for delivery in deliveries)
+        assert [record.value for record in await read(bootstrap, topic)] == 2 * values
 
 
 async def transactions(bootstrap: str) -> None:
@@ -90,9 +95,9 @@ async def raw_batches(bootstrap: str) -> None:
 async def _share_and_take_over(bootstrap: str, **config: object) -> None:
     topic = await new_topic(bootstrap, 4)
     settings = {"group_id": f"g-{topic}", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, **config}
-    revoked: list[TopicPartition] = []
+    revoked: list[AnyTopicPartition] = []
 
-    async def on_revoked(places: list[TopicPartition]) -> None:
+    async def on_revoked(places: list[AnyTopicPartition]) -> None:
         revoked.extend(places)
 
     async def until_assigned(consumer: Consumer, count: int) -> None:
@@ -109,7 +114,7 @@ async def _share_and_take_over(bootstrap: str, **config: object) -> None:
                 nursery.start_soon(until_assigned, second, 2)
             assert not set(first.assignment()) & set(second.assignment())
         if config.get("partition_assignment_strategy") != "range":
-            assert len(set(revoked)) == 2, "a cooperative rebalance takes only what moves"
+            assert len(set(revoked)) == 2, "a cooperative rebalance revokes only partitions that move"
         await until_assigned(first, 4)
         for n in range(4):
             await (await producer.send(topic, b"%d" % n, partition=n))
@@ -117,7 +122,7 @@ async def _share_and_take_over(bootstrap: str, **config: object) -> None:
         while len(seen) < 4:
             seen += [record.value for record in await first.poll()]
         await first.commit()
-    assert set(revoked) == {(topic, partition) for partition in range(4)}, "closing gives up all"
+    assert set(revoked) == {(topic, partition) for partition in range(4)}, "closing revokes all partitions"
 
 
 async def eager_group(bootstrap: str) -> None:

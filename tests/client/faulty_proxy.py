@@ -17,7 +17,7 @@ from tests.free_ports import free_address
 
 @contextmanager
 def broker_for_proxy(directory: Path, *overrides: str) -> Iterator[tuple[BrokerProcess, int]]:
-    """A broker, and the port that it advertises instead of its own."""
+    """Provide a broker, and the port that it advertises instead of its own."""
     port = free_address()[1]
     with running_broker(directory, f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}", *overrides) as broker:
         yield broker, port
@@ -25,14 +25,14 @@ def broker_for_proxy(directory: Path, *overrides: str) -> Iterator[tuple[BrokerP
 
 @asynccontextmanager
 async def faulty_proxy(broker: BrokerProcess, port: int) -> AsyncIterator[FaultyProxy]:
-    """A proxy on `port` for the length of a block."""
+    """Provide a proxy on `port` for the length of a block."""
     async with trio.open_nursery() as nursery:
         yield await nursery.start(FaultyProxy(broker.address).run, port)
         nursery.cancel_scope.cancel()
 
 
 class FaultyProxy:
-    """Passes bytes on both ways, until told otherwise."""
+    """A proxy that passes bytes on in both directions until a test disturbs it."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target

@@ -1,13 +1,14 @@
-"""Batches in the accumulator: when they close, when they go, and where they come back."""
+"""Batches in the accumulator: when they are closed and sent, and their places after a failed send."""
 
 from random import Random
 
 from gregor.client.config import ProducerConfig
-from gregor.client.producer.accumulator import ANY_PARTITION, Accumulator, PartitionQueue, TopicQueues
+from gregor.client.producer.accumulator import ANY_PARTITION, Accumulator
 from gregor.client.producer.appending_cy import Delivery, record_size_bound
 from gregor.client.producer.batch import BatchState, ProducerBatch
 from gregor.client.producer.buffer_memory import BufferMemory
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
+from gregor.client.producer.partition_queue import PartitionQueue, TopicQueues
 from gregor.protocol.records.compression import Codec
 
 VALUE = b"x" * 1000
@@ -142,9 +143,37 @@ async def test_a_split_takes_the_place_of_the_whole() -> None:
     scene.append()
     queue = scene.topic.queues[0]
     scene.accumulator.split(queue, batch)
-    assert [queued.record_count for queued in queue.batches] == [2, 2, 1]
-    assert batch not in scene.accumulator.incomplete
-    assert len(scene.accumulator.incomplete) == 3
+    assert [queued.record_count for queued in queue.batches] == [1, 1, 1, 1, 1], "half of the refused size"
+    assert list(scene.accumulator.incomplete) == list(queue.batches), "in order of age"
+
+
+async def test_a_batch_known_to_be_too_large_is_split_before_it_is_sent() -> None:
+    scene = Scene(batch_size=20_000)
+    for _ in range(10):
+        scene.append()
+    splits: list[None] = []
+    scene.accumulator.on_split = lambda: splits.append(None)
+    scene.accumulator.limits.refused("t", 5_000)
+    scene.accumulator.limits.told("t", 3_200)
+    queue = scene.topic.queues[0]
+    sent = [batch for _ in range(4) for batch in scene.drain()]
+    assert [batch.record_count for batch in sent] == [2, 2, 2, 2]
+    assert [batch.record_count for batch in queue.batches] == [2]
+    assert len(splits) == 1
+    scene.append()
+    scene.append()
+    assert [batch.record_count for batch in queue.batches] == [2, 2], "new batches are no larger than the limit"
+
+
+async def test_a_batch_that_may_be_stored_is_not_split() -> None:
+    scene = Scene()
+    scene.append()
+    scene.append()
+    (batch,) = scene.drain()
+    batch.sent()
+    scene.accumulator.limits.refused("t", 100)
+    scene.accumulator.requeue(scene.topic.queues[0], batch, retry_at=0.0)
+    assert scene.drain() == [batch]
 
 
 async def test_memory_comes_back_compression_first() -> None:

@@ -1,10 +1,11 @@
-"""What is done for each record, compiled and not; and that failed deliveries keep nothing alive."""
+"""The work for each record, compiled and not; failed deliveries keep no objects alive."""
 
 from __future__ import annotations
 
 import gc
 from pathlib import Path
-from types import ModuleType
+from random import Random
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from weakref import ref
 
@@ -16,6 +17,8 @@ from gregor.client.errors import AbandonedError, UnknownTopicError, anew
 from gregor.client.producer import appending_cy as in_use
 from gregor.client.producer import batch as batch_module
 from gregor.client.producer.batch import ProducerBatch
+from gregor.client.producer.buffer_memory import BufferMemory
+from gregor.client.producer.partitioner import StickyPartitioner
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records.compression import Codec
 from tests.conftest import pure_twin
@@ -30,7 +33,7 @@ rows = st.lists(st.tuples(st.integers(0, 2**41), nullable, nullable, header_list
 
 
 class Probe:
-    """Something that a frame holds."""
+    """An object that a frame holds."""
 
 
 def filled(build: ModuleType, records: list[Row]) -> Any:
@@ -103,3 +106,57 @@ def test_an_error_anew_is_the_same_but_for_its_traceback(error: Exception) -> No
         again = anew(error)
     assert (type(again), again.args, str(again), vars(again)) == (type(error), error.args, str(error), vars(error))
     assert (again.__traceback__, again.__cause__) == (None, error.__cause__)
+
+
+class Queues:
+    """The queue of one partition that the sticky partitioner has chosen."""
+
+    def __init__(self, batch: Any) -> None:
+        self.sticky = StickyPartitioner(16_384, Random(1))
+        self.sticky.partition = 0
+        self.queues = [SimpleNamespace(open_batch=batch)]
+
+
+@BUILDS
+@pytest.mark.parametrize("partition", [-1, 0])
+@given(sizes=st.lists(st.integers(0, 3_000), max_size=40), growth=st.floats(0.01, 1.2))
+def test_a_quick_append_never_fills_a_batch_and_reserves_what_it_appends(
+    build: ModuleType, partition: int, sizes: list[int], growth: float
+) -> None:
+    batch = build.OpenBatch(16_384.0, growth)
+    queues, memory = Queues(batch), BufferMemory(30_000)
+    for size in sizes:
+        bound = build.record_size_bound(None, bytes(size), ())
+        before = (batch.record_count, bytes(batch.body), memory.used_bytes, queues.sticky.produced_bytes)
+        delivery = build.append_to_open(queues, memory, partition, 5, None, bytes(size), (), bound)
+        if delivery is None:
+            after = (batch.record_count, bytes(batch.body), memory.used_bytes, queues.sticky.produced_bytes)
+            assert after == before
+            no_room = batch.room <= bound * max(growth, 1.0)
+            assert no_room or memory.used_bytes + bound > memory.capacity_bytes
+        else:
+            assert batch.room > 0, "nothing has to be sent"
+            assert batch.record_count == before[0] + 1
+            assert memory.used_bytes == before[2] + bound == batch.reserved_bytes
+    produced = 16_384 - batch.room if partition < 0 else 0.0
+    assert queues.sticky.produced_bytes == pytest.approx(produced)
+
+
+@BUILDS
+def test_a_quick_append_leaves_to_others_what_it_cannot_do(build: ModuleType) -> None:
+    memory = BufferMemory(1 << 20)
+
+    def quick(queues: Any, partition: int, value: Any = b"v") -> object:
+        return build.append_to_open(queues, memory, partition, 5, None, value, (), 100)
+
+    assert quick(Queues(None), -1) is None, "no batch is open"
+    queues = Queues(build.OpenBatch(16_384.0, 1.0))
+    assert quick(queues, 1) is None, "there is no such partition"
+    queues.sticky.produced_bytes = float(queues.sticky.finish_limit_bytes)
+    assert quick(queues, -1) is None, "the visit is over"
+    queues.sticky.partition = -1
+    assert quick(queues, -1) is None, "no partition is chosen"
+    with pytest.raises((TypeError, AttributeError)):
+        quick(queues, 0, "text")
+    assert memory.used_bytes == 0
+    assert quick(queues, 0) is not None

@@ -1,35 +1,23 @@
-"""A batch's bytes, its states, and KIP-126's split."""
+"""A batch's bytes, and its states."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.client.producer.appending_cy import Delivery, record_size_bound
-from gregor.client.producer.batch import BatchState, ProducerBatch, next_sequence
+from gregor.client.producer.batch import BatchState
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header
-
-Raw = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+from gregor.protocol.records.v2 import next_sequence
+from tests.client.batches import Raw, batch_of, contents
 
 nullable = st.none() | st.binary(max_size=300)
 raw_records = st.tuples(
     st.integers(0, 2**42), nullable, nullable, st.lists(st.tuples(st.text(max_size=20), nullable), max_size=3)
 )
-
-
-def batch_of(records: list[Raw], codec: Codec = Codec.NONE) -> ProducerBatch:
-    batch = ProducerBatch("t", 0, codec=codec, ratio=1.0, size_limit=1 << 20, created_at=0.0)
-    for timestamp, key, value, headers in records:
-        batch.append(timestamp, key, value, headers)
-        batch.reserved_bytes += record_size_bound(key, value, headers)
-    return batch
-
-
-def contents(batch: ProducerBatch) -> list[Raw]:
-    return [(r.timestamp, r.key, r.value, [(h.key.decode(), h.value) for h in r.headers]) for r in batch.records()]
 
 
 async def test_bytes_are_those_of_the_protocol_room() -> None:
@@ -54,51 +42,6 @@ async def test_the_size_is_never_above_the_bound(records: list[Raw], codec: Code
     assert contents(batch) == records
     if codec is Codec.NONE:
         assert estimate == len(batch.payload) <= bound
-
-
-@settings(max_examples=60)
-@given(st.lists(raw_records, min_size=2, max_size=40), st.sampled_from(Codec), st.integers(0, 2**31 - 1))
-async def test_splitting_down_to_single_records_keeps_order_content_and_sequence(
-    records: list[Raw], codec: Codec, sequence: int
-) -> None:
-    batch = batch_of(records, codec)
-    deliveries = [Delivery(batch, index, record[0]) for index, record in enumerate(records)]
-    reserved = batch.reserved_bytes
-    estimator = CompressionRatioEstimator()
-    batch.seal(estimator)
-    batch.stamp(7, 1, sequence)
-    waiting, singles = [batch], []
-    while waiting:
-        head = waiting.pop(0)
-        if head.record_count == 1:
-            singles.append(head)
-            continue
-        head.sent()
-        halves = head.split(estimator)
-        assert all(half.record_count > 0 for half in halves)
-        waiting[:0] = halves
-    assert [contents(single)[0] for single in singles] == records
-    assert estimator.ratio("t", codec) == 1.0
-    assert sum(single.reserved_bytes for single in singles) == reserved
-    for index, (single, delivery) in enumerate(zip(singles, deliveries, strict=True)):
-        view = read_batch(single.payload)
-        assert view is not None
-        assert view.crc_is_valid
-        assert (view.producer_id, view.producer_epoch) == (7, 1)
-        assert view.base_sequence == next_sequence(sequence, index)
-        single.sent()
-        single.delivered(1000 + index, -1)
-        assert delivery.result().offset == 1000 + index
-        assert delivery.timestamp == records[index][0]
-
-
-async def test_halves_are_about_equal_in_bytes() -> None:
-    records: list[Raw] = [(0, None, b"x" * 100, [])] * 90
-    batch = batch_of([*records, (0, None, b"x" * 10_000, [])])
-    batch.seal(CompressionRatioEstimator())
-    batch.sent()
-    first, second = batch.split(CompressionRatioEstimator())
-    assert (first.record_count, second.record_count) == (90, 1)
 
 
 async def test_legacy_brokers_get_format_v1() -> None:

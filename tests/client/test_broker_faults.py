@@ -1,4 +1,4 @@
-"""Brokers that die and come back, leaders that move, clocks that jump: nothing is lost, nothing doubled."""
+"""Brokers that die and restart, leaders that move, clocks that jump: no record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def expected(count: int) -> list[bytes]:
 
 
 async def read(bootstrap: str, topic: str, count: int, **config: object) -> list[bytes | None]:
-    """That many records, and whatever comes behind them for a moment."""
+    """Read that many records, and all further ones that arrive within a moment."""
     seen: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", **config) as consumer:
         consumer.assign([(topic, 0)])
@@ -121,7 +121,7 @@ async def test_an_abort_waits_for_its_broker(tmp_path: Path, monkeypatch: pytest
 
 
 async def let_go_on(broker: BrokerProcess) -> None:
-    """After a moment."""
+    """Continue the stopped broker after a moment."""
     await trio.sleep(0.3)
     broker.process.send_signal(signal.SIGCONT)
 
@@ -149,7 +149,7 @@ async def test_who_left_before_the_transaction_had_ended_is_told(
 
 
 async def read_and_commit(consumer: Consumer, topic: str, end: int, seen: list[bytes | None]) -> None:
-    """Until `end` is committed; where the group has to meet again first, what was not committed comes again."""
+    """Read and commit until `end` is committed; records not committed before a rebalance are read again."""
     place = (topic, 0)
     while (await consumer.committed(place)).get(place) != end:
         while consumer.position(topic, 0) != end:
@@ -195,7 +195,7 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
                 while cluster.refusals < 10:
                     for _ in range(100):
                         deliveries.append(await producer.send(topic, b"%d" % len(deliveries)))
-                        # One batch for each few records, so that several are under way when the leader moves.
+                        # Batches of few records, so that several are in flight when the leader moves.
                         await trio.lowlevel.checkpoint()
                     cluster.leader = 3 - cluster.leader
                     seen += [record.value for record in await consumer.poll()]
@@ -211,7 +211,7 @@ async def test_a_leader_that_moves_in_mid_stream(broker_process: BrokerProcess) 
 async def test_a_refusal_that_names_the_new_leader_is_enough(
     broker_process: BrokerProcess, settings: dict[str, Any]
 ) -> None:
-    """KIP-951: Metadata answers are behind, and no back-off comes before the leader that was named."""
+    """KIP-951: Metadata answers are behind, and the client connects to the named leader without a back-off."""
     async with two_addresses(broker_process) as cluster:
         topic = await new_topic(cluster.bootstrap)
         async with Producer(
@@ -226,6 +226,25 @@ async def test_a_refusal_that_names_the_new_leader_is_enough(
                     assert (await (await producer.send(topic, b"%d" % n))).offset == n
         assert cluster.refusals == 3
     assert await read(broker_process.bootstrap, topic, 4) == expected(4)
+
+
+async def test_a_consumer_goes_at_once_to_the_leader_that_a_refusal_names(broker_process: BrokerProcess) -> None:
+    """KIP-951: Metadata answers are behind, and no back-off comes before the leader that was named."""
+    async with two_addresses(broker_process) as cluster:
+        topic = await new_topic(cluster.bootstrap)
+        async with (
+            Producer(broker_process.bootstrap) as producer,
+            Consumer(cluster.bootstrap, auto_offset_reset="earliest", retry_backoff_ms=600_000) as consumer,
+        ):
+            consumer.assign([(topic, 0)])
+            for n, leader in enumerate((1, 2, 1, 2)):
+                if n:
+                    cluster.gives_hints = True
+                    cluster.stale_leader, cluster.leader, cluster.leader_epoch = 3 - leader, leader, 100 + n
+                await (await producer.send(topic, b"%d" % n))
+                with trio.fail_after(PATIENCE_S):
+                    assert [record.value for record in await consumer.poll()] == [b"%d" % n]
+        assert cluster.refusals == 3
 
 
 async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: BrokerProcess) -> None:
@@ -262,7 +281,7 @@ async def test_raw_batches_stay_in_order_when_the_leader_moves(broker_process: B
 
 
 async def test_a_wall_clock_that_jumps(broker_process: BrokerProcess) -> None:
-    """Time stamps are the clock's, whatever it says; nothing waits for it or gives up because of it."""
+    """Timestamps are those of the clock; no wait or timeout depends on the clock."""
     topic = await new_topic(broker_process.bootstrap)
     day_ms = 86_400_000
     jumps = [0, 10 * day_ms, -20 * day_ms, 3_650 * day_ms, -5, 7]

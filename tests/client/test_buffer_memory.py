@@ -22,10 +22,10 @@ async def test_who_waits_is_served_in_turn() -> None:
             nursery.start_soon(take, size)
             await wait_all_tasks_blocked()
         assert memory.is_exhausted
-        assert not memory.try_reserve(5), "nobody passes those who wait"
+        assert not memory.try_reserve(5), "a later caller does not overtake those that wait"
         memory.release(40)
         await wait_all_tasks_blocked()
-        assert order == [], "the small ones wait behind the first"
+        assert order == [], "smaller requests wait behind the first"
         memory.release(20)
         await wait_all_tasks_blocked()
         assert order == [60]

@@ -1,4 +1,4 @@
-"""Cancelling who sends: it works at once, and what was sent is in the log exactly once, what was not is not."""
+"""Cancelled sends: they end at once, and the log has each sent record exactly once and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transaction_of(producer: Producer) -> AbstractAsyncContextManager[Any]:
 
 
 async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    """At least `count` records, and all that are there then."""
+    """Read at least `count` records, and all further records up to the present end."""
     seen: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([(topic, 0)])
@@ -48,7 +48,7 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope before the n-th step of the task that makes this."""
+    """An instrument that cancels a scope before the n-th step of the task that created the instrument."""
 
     def __init__(self, scope: trio.CancelScope, steps: int) -> None:
         self._task = trio.lowlevel.current_task()
@@ -251,7 +251,7 @@ async def test_a_send_whose_memory_comes_as_the_producer_closes_is_told() -> Non
 
 
 async def test_a_topic_evicted_while_a_send_waits_for_memory_is_learnt_again() -> None:
-    """The record would go to queues that nobody knows any more, and the producer die at its end."""
+    """Otherwise the record would go to queues that are no longer used, and the producer would fail when it ends."""
     waiting = Waiting()
     async with trio.open_nursery() as nursery, waiting.producer as producer:
         accumulator = producer._accumulator

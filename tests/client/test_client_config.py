@@ -1,4 +1,4 @@
-"""Kafka's names, Kafka's defaults, and what is said of mistakes."""
+"""Client configuration: Kafka's names and defaults, and the messages for mistakes."""
 
 import json
 import re
@@ -17,12 +17,16 @@ OUR_OWN = {
     "fetch_as_stored",
     "fetch_batch_tags",
     "explicit",
+    "security",
     "ssl_context",
+    "sasl_oauthbearer_token_function",
     "api_version",
+    "broker_addresses",
+    "max_answer_bytes",
     "metadata_evict_ms",
     "partitioner_class",
 }
-DIFFERENT = {"partition_assignment_strategy", "security_protocol", "retries"}
+DIFFERENT = {"partition_assignment_strategy", "retries"}
 
 
 @pytest.mark.skipif(not KAFKA_CONFIGS.exists(), reason="Kafka's table of keys is not beside the repository")

@@ -1,4 +1,4 @@
-"""What becomes of records when connections are cut in the middle of answers, or nobody answers at all."""
+"""Records whose connection is cut in the middle of an answer, or that are never answered."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_undeliverable_records_fail_in_time_and_later_ones_do_not(
     hidden_broker: tuple[BrokerProcess, int],
 ) -> None:
     broker, port = hidden_broker
-    # What can be delivered is, also if the machine stands still for a moment.
+    # Records are delivered even if the machine pauses for a moment.
     patient_enough: dict[str, Any] = {"delivery_timeout_ms": 6_000, "request_timeout_ms": 5_000, "retry_backoff_ms": 10}
     async with (
         faulty_proxy(broker, port) as proxy,

@@ -1,4 +1,4 @@
-"""One connection against a broker of a few lines, over memory: matching, deadlines, cuts and nonsense."""
+"""One connection against a broker of a few lines, over memory: order, deadlines, lost and malformed answers."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress

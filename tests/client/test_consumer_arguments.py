@@ -1,4 +1,4 @@
-"""What no consumer can read is refused by its call, and leaves the consumer and its background tasks at work."""
+"""Invalid arguments of a consumer are refused by the call; the consumer and its background tasks continue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRONG_TOPICS: list[tuple[Any, type[Exception], str]] = [
 
 
 async def reads_on(bootstrap: str, wrong: Callable[[Consumer, str], object], error: type[Exception], text: str) -> None:
-    """Do what is `wrong` with a consumer that reads a topic, and read the topic's three records all the same."""
+    """Make the call `wrong` on a consumer that reads a topic, and then read the topic's three records."""
     topic = await filled_topic(bootstrap, count=3)
     async with Consumer(bootstrap, group_id=f"g-{topic}", auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
@@ -61,7 +61,7 @@ async def reads_on(bootstrap: str, wrong: Callable[[Consumer, str], object], err
 
 
 async def _done(call: Callable[[Consumer, str], object], consumer: Consumer, topic: str) -> None:
-    """Do what may have to be awaited."""
+    """Run a function that may be a coroutine function."""
     result = call(consumer, topic)
     if isinstance(result, Awaitable):
         with trio.fail_after(PATIENCE_S):

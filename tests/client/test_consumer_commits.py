@@ -1,4 +1,4 @@
-"""What a consumer commits stays committed: nothing older comes after it, by whichever way."""
+"""Committed offsets of a consumer: no path commits an older offset later."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from gregor.client import Admin, Consumer
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import filled_topic
 from tests.waiting import PATIENCE_S
@@ -30,13 +30,13 @@ async def members_of(admin: Admin, group_id: str) -> list[str]:
 
 
 class FailedError(Exception):
-    """The user's own, in the middle of records: what is in hand then is not committed."""
+    """An error of the user's code between records, after which the present record is not committed."""
 
 
 async def committed_on_failure(
     bootstrap: str, topic: str, work: Callable[[Consumer], Awaitable[None]]
-) -> dict[TopicPartition, int]:
-    """What is committed in the end of who reads `topic`, does this, and fails."""
+) -> dict[AnyTopicPartition, int]:
+    """Return the offsets committed by a consumer that reads `topic`, runs this function and fails."""
     config = settings(topic, auto_commit_interval_ms=NEVER_MS)
 
     async def work_and_fail() -> None:
@@ -112,7 +112,7 @@ async def test_a_commit_that_is_repeated_does_not_come_after_a_later_one(tmp_pat
 
 
 async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: BrokerProcess) -> None:
-    """Kafka's coordinators take offsets without a generation from anybody, once a group has no members."""
+    """Kafka's coordinators accept offsets without a generation from any client once a group has no members."""
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
     config = settings(topic, auto_commit_interval_ms=NEVER_MS)
     refusals: list[ErrorCode] = []

@@ -1,4 +1,4 @@
-"""Consumers of the consumer protocol (KIP-848), where the coordinator assigns, and of topics that are made anew."""
+"""Consumers of the consumer protocol (KIP-848), and of topics that are recreated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.errors import ConfigError
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import new_topic
 from tests.waiting import PATIENCE_S
@@ -29,7 +29,7 @@ async def until_assigned(consumer: Consumer, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Heartbeats every 50 ms: what a group agrees on takes a few of them."""
+    """Provide a broker with heartbeats every 50 ms, as a rebalance takes a few of them."""
     overrides = (
         "offsets.topic.num.partitions=1",
         "group.consumer.heartbeat.interval.ms=50",
@@ -41,9 +41,9 @@ def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 async def test_members_share_and_take_over(quick_broker: BrokerProcess) -> None:
     topic = await new_topic(quick_broker.bootstrap, 4)
-    revoked: list[TopicPartition] = []
+    revoked: list[AnyTopicPartition] = []
 
-    async def on_revoked(places: list[TopicPartition]) -> None:
+    async def on_revoked(places: list[AnyTopicPartition]) -> None:
         revoked.extend(places)
 
     with trio.fail_after(PATIENCE_S):
@@ -154,7 +154,7 @@ def test_other_protocols_are_no_choice() -> None:
 
 
 async def test_a_topic_that_is_made_anew_is_another_one(broker_process: BrokerProcess) -> None:
-    """By its id the consumer notices, and begins with the new topic's first record."""
+    """The consumer notices the new topic id, and starts at the new topic's first record."""
     topic = await new_topic(broker_process.bootstrap, 1)
     async with (
         Admin(broker_process.bootstrap) as admin,

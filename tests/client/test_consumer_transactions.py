@@ -1,4 +1,4 @@
-"""Exactly once from topic to topic: what a consumer has read is committed with what was made of it, or not at all."""
+"""Exactly once from topic to topic: a consumer's offsets and the produced records are committed together."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def settings(topic: str, **more: Any) -> dict[str, Any]:
 
 
 async def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> list[bytes | None]:
-    """The values that a reader of committed records finds, once all transactions have met their end."""
+    """Return the values that a reader of committed records finds, once all transactions have met their end."""
     places = [(topic, partition) for partition in range(partitions)]
     values: list[bytes | None] = []
     async with (
@@ -75,7 +75,7 @@ async def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> l
 async def test_members_that_are_killed_while_they_transform_double_nothing(
     quick_broker: BrokerProcess, protocol: str
 ) -> None:
-    """Three members are replaced one after the other, some by kill -9, so that the group meets again all the time."""
+    """Three members are replaced one after the other, some by kill -9, so that the group rebalances all the time."""
     total = 3_000
     source = await filled_topic(quick_broker.bootstrap, partitions=4, count=total)
     target = await new_topic(quick_broker.bootstrap, 4)
@@ -105,7 +105,7 @@ async def test_members_that_are_killed_while_they_transform_double_nothing(
 
 
 class _killed_at_last:  # noqa: N801 (a context manager that reads like a word)
-    """Kills a process at the end of a block, if it has not ended before."""
+    """A context that kills a process at its end if the process is still running."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Ways to brokers: those that cannot be reached are named, a cancelled dial leaves nothing, older answers too."""
+"""Connections to brokers: unreachable ones are named, a cancelled dial leaves nothing, older metadata."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ async def test_a_wrong_port_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async with Admin(f"{host}:{port}", default_api_timeout_ms=300) as admin:
         with pytest.raises(DeadlineExceededError, match=reason):
             await admin.list_topics()
-    assert len(warnings(caplog)) == 1, "who gives up within a second says so himself"
+    assert len(warnings(caplog)) == 1, "a call of less than a second reports the failure only by its error"
 
 
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka broker begins with b'HTTP/1.1 400'"),
-        (b"\x15\x03\x03\x00\x02\x02\x50", "TLS is spoken there"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "no Kafka broker begins with b'SSH-2.0-Open'"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a Kafka broker does not answer with b'HTTP/1.1 400'"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "that port uses TLS"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "a Kafka broker does not answer with b'SSH-2.0-Open'"),
     ],
 )
 async def test_what_is_no_broker_is_told_and_not_waited_for(
@@ -66,7 +66,7 @@ async def test_what_is_no_broker_is_told_and_not_waited_for(
         await trio.sleep_forever()
 
     async with listening(serve) as port, Admin(f"127.0.0.1:{port}", default_api_timeout_ms=2_500) as admin:
-        with pytest.raises(DeadlineExceededError, match=f"no Kafka answers at 127.0.0.1:{port}: .*{reason}"):
+        with pytest.raises(DeadlineExceededError, match=f"no Kafka broker answers at 127.0.0.1:{port}: .*{reason}"):
             await admin.list_topics()
     assert reason in warnings(caplog)[0]
 
@@ -82,7 +82,7 @@ async def listening(serve: Callable[[trio.SocketStream], Awaitable[object]]) -> 
 
 @pytest.mark.parametrize(("host", "port"), [("a" * 70, 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1), ("a\0b", 1)])
 async def test_an_address_that_is_none_is_a_lost_connection(host: str, port: int) -> None:
-    """A broker may advertise anything; no background task dies of it."""
+    """A broker may advertise any address; no background task fails."""
     with pytest.raises(ConnectionLostError, match="cannot connect to"):
         await open_stream(host, port, AdminConfig())
 
@@ -92,7 +92,7 @@ async def test_a_dial_that_is_cancelled_in_its_handshake_leaves_no_socket(protoc
     connected, left = trio.Event(), trio.Event()
 
     async def serve(stream: trio.SocketStream) -> None:
-        """Read whatever comes, and say nothing."""
+        """Read all requests and answer none."""
         connected.set()
         while await stream.receive_some(1_000):
             pass
@@ -148,7 +148,7 @@ def answer(leader: int, epoch: int, topic_id: UUID = FIRST, partitions: int = 1)
         (answer(1, 5, NO_UUID), answer(2, 4, NO_UUID), 2),
         (answer(1, 5), answer(2, 4, NO_UUID), 2),
     ],
-    ids=["older", "same", "newer", "no epoch", "older without", "newer without", "made anew", "no ids", "id lost"],
+    ids=["older", "same", "newer", "no epoch", "older without", "newer without", "recreated", "no ids", "id lost"],
 )
 async def test_an_older_leader_epoch_changes_nothing(
     before: MetadataResponse, then: MetadataResponse, leader: int | None
@@ -235,7 +235,7 @@ ONE_BROKER_VERSIONS = ApiVersionsResponse(
 
 
 class LittleBroker:
-    """Answers ApiVersions, and Metadata with `metadata`, or not at all where that is None."""
+    """A broker that answers ApiVersions, and Metadata with `metadata` unless that is None."""
 
     def __init__(self) -> None:
         self.metadata: MetadataResponse | None = None

@@ -1,26 +1,28 @@
-"""Incremental fetches: what is said again and what is not, and topics by their ids."""
+"""Incremental fetches: partitions that are sent again, and topics by their ids."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from gregor.client.consumer.fetch_session import FetchPosition, FetchSession
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.protocol.messages.fetch import FetchRequest
 from gregor.protocol.schema import NO_UUID
+from gregor.protocol.topic_partition import AnyTopicPartition
 
 A, B, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
 IDS = {"a": A, "b": B}
 
 
-def filled(session: FetchSession, offsets: dict[TopicPartition, int], version: int = 13, **ids: UUID) -> FetchRequest:
+def filled(
+    session: FetchSession, offsets: dict[AnyTopicPartition, int], version: int = 13, **ids: UUID
+) -> FetchRequest:
     request = FetchRequest()
     positions = {place: FetchPosition(offset, leader_epoch=3) for place, offset in offsets.items()}
     session.fill(request, positions, 1000, version, IDS | ids)
     return request
 
 
-def asked(request: FetchRequest) -> dict[TopicPartition, int]:
+def asked(request: FetchRequest) -> dict[AnyTopicPartition, int]:
     return {(topic.topic, part.partition): part.fetch_offset for topic in request.topics for part in topic.partitions}
 
 

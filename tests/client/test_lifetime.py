@@ -1,4 +1,4 @@
-"""How a client's `async with` begins and ends, also where it is cancelled or a background task fails."""
+"""The start and end of a client's `async with`, also after a cancellation or a failed background task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_client_entered_in_a_cancelled_scope_leaves_no_nursery(make: Cal
             await trio.lowlevel.checkpoint()
     assert scope.cancelled_caught
     assert open_nurseries() == before
-    # A stack of scopes that was left corrupt shows at the next nursery and at the next cancellation.
+    # A corrupt stack of cancel scopes fails at the next nursery and at the next cancellation.
     with trio.move_on_after(0) as later:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)

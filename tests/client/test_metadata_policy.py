@@ -1,4 +1,4 @@
-"""KIP-526: who is urgent, who rides along, and who is forgotten."""
+"""KIP-526: topics that are requested at once, topics that are added, and topics that are forgotten."""
 
 import pytest
 from hypothesis import given
@@ -42,11 +42,14 @@ def test_old_topics_are_urgent_even_beyond_the_target() -> None:
     assert len(policy.next_fetch(FULL_AGE)) == 100
 
 
-def test_half_old_topics_wait_until_there_are_enough_of_them() -> None:
-    policy = policy_with(MINIMUM_TARGET_SIZE - 1)
-    assert policy.next_fetch(HALF_AGE + 1) == []
+def test_half_old_topics_are_fetched_only_as_early_as_small_requests_need() -> None:
+    policy = policy_with(MINIMUM_TARGET_SIZE)
+    assert policy.next_fetch(FULL_AGE - 1) == [], "one request at the end is enough"
+    assert policy.next_check_at(FULL_AGE - 1) == FULL_AGE
     policy = policy_with(MINIMUM_TARGET_SIZE + 5)
-    assert policy.next_fetch(HALF_AGE + 1) == [f"t{index}" for index in range(MINIMUM_TARGET_SIZE)]
+    assert policy.next_fetch(HALF_AGE + 74) == []
+    assert policy.next_check_at(HALF_AGE + 74) == HALF_AGE + 75
+    assert policy.next_fetch(HALF_AGE + 75) == [f"t{index}" for index in range(MINIMUM_TARGET_SIZE)]
 
 
 def test_half_old_topics_ride_along_up_to_the_target() -> None:
@@ -62,17 +65,31 @@ def test_the_target_grows_with_the_topics() -> None:
     assert policy_with(10_000).target_fetch_size() == 333, "10,000 topics / 300 s * 10"
 
 
-def test_ten_thousand_topics_are_spread_over_time() -> None:
-    policy = policy_with(10_000)
+@pytest.mark.parametrize("count", [1, 20, 21, 100, 1_000, 10_000])
+def test_topics_in_use_are_spread_over_time_and_fetched_once_in_each_maximum_age(count: int) -> None:
+    policy = policy_with(count)
+    refreshed_at = dict.fromkeys((f"t{index}" for index in range(count)), 0.0)
     fetches = []
     now = 0.0
-    while now < 2 * FULL_AGE:
-        now = max(policy.next_check_at(now), now + 0.1)
+    while now < 10 * FULL_AGE:
+        now = policy.next_check_at(now)
         if topics := policy.next_fetch(now):
             fetches.append(len(topics))
             policy.refreshed(topics, now)
-    assert max(fetches) <= 333, "never all at once"
-    assert sum(fetches) >= 10_000
+            for topic in topics:
+                assert now - refreshed_at[topic] <= FULL_AGE, "never stale"
+                refreshed_at[topic] = now
+    assert max(fetches) <= max(20, count // 30), "never all at once"
+    assert sum(fetches) == 10 * count, "as many as by asking for all topics at their maximum age"
+
+
+def test_topics_that_cannot_be_fetched_are_waited_for_without_a_busy_loop() -> None:
+    policy = policy_with(50)
+    topics = policy.next_fetch(FULL_AGE)
+    policy.failed(topics, FULL_AGE + 1)
+    assert policy.next_fetch(FULL_AGE) == []
+    assert policy.next_check_at(FULL_AGE) == FULL_AGE + 1
+    assert policy.next_fetch(FULL_AGE + 1) == topics
 
 
 def test_failures_wait_for_the_back_off() -> None:
@@ -135,11 +152,10 @@ def test_the_sets_keep_their_definitions(steps: list[tuple[str, int]]) -> None:
             assert urgent | old <= set(fetch)
             assert set(fetch) - urgent - old <= half_old
             assert len(fetch) <= max(policy.target_fetch_size(), len(urgent | old))
-        elif len(half_old) >= policy.target_fetch_size():
-            assert len(fetch) == policy.target_fetch_size()
-            assert set(fetch) <= half_old
         else:
-            assert fetch == []
+            assert set(fetch) <= half_old
+            assert len(fetch) in (0, min(policy.target_fetch_size(), len(half_old)))
+            assert fetch or now < policy.next_check_at(now)
 
 
 def test_an_age_of_zero_is_no_reason_to_ask_without_end() -> None:

@@ -11,7 +11,7 @@ from gregor.client.metrics import MetricName, Metrics
 
 
 async def test_metrics_are_there_before_the_first_event() -> None:
-    """KIP-126: `batch-split-rate` is looked at because it should be 0."""
+    """KIP-126: `batch-split-rate` exists from the start, as its users check that it is 0."""
     values = Producer("127.0.0.1:1", client_id="me", buffer_memory=5_000).metrics()
     for name in ("record-send", "record-retry", "record-error", "batch-split", "request", "outgoing-byte"):
         assert values[MetricName("producer-metrics", f"{name}-rate", (("client-id", "me"),))] == 0

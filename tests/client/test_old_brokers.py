@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from gregor.client import Admin, Consumer, Producer
-from gregor.client.wire.api_versions import PINNED_RELEASES
 from gregor.client.wire.connection import Connection
 from gregor.protocol.apis import ApiKey
+from gregor.protocol.spoken_versions import PINNED_RELEASES
 from tests.broker_process import BrokerProcess
 from tests.client.client_scenes import CLIENT_SCENES, ClientScene, eager_group, every_codec, raw_batches, read
 from tests.client.topics import new_topic
@@ -66,7 +66,7 @@ async def test_scene(
 async def test_ages_without_headers_or_transactions(
     broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch, age: str
 ) -> None:
-    """0.10 has message format v1 and no idempotence: the producer does without, unless it was asked for."""
+    """0.10 has message format v1 and no idempotence: the producer works without it unless it is required."""
     offer_only(monkeypatch, dict(PINNED_RELEASES[age]))
     with trio.fail_after(PATIENCE_S):
         topic = await new_topic(broker_process.bootstrap)

@@ -39,7 +39,7 @@ def test_a_key_always_goes_to_the_same_partition(key: bytes, count: int) -> None
 def fill(
     sticky: StickyPartitioner, partitions: list[int], record_bytes: int, count: int, keeps_open: set[int]
 ) -> Counter[int]:
-    """Bytes by partition; `keeps_open` are slow ones, whose batches are sent only when they are full."""
+    """Return the bytes by partition; those in `keeps_open` are slow, and send their batches only when full."""
     sent: Counter[int] = Counter()
     open_bytes: Counter[int] = Counter()
     for _ in range(count):
@@ -84,8 +84,8 @@ def test_a_lingering_batch_is_finished_first_and_paid_for_later() -> None:
     sticky.produced_bytes += BATCH_SIZE
     assert not sticky.is_due(100, fits_open_batch=True)
     sticky.produced_bytes += BATCH_SIZE
-    assert sticky.is_due(100, fits_open_batch=True), "at twice the bytes it is over in any case"
-    assert sticky.switch([0, 1]) != first, "the visit was worth two, so the next one is skipped"
+    assert sticky.is_due(100, fits_open_batch=True), "the partition changes after twice the bytes in any case"
+    assert sticky.switch([0, 1]) != first, "twice the bytes were sent to the partition, so its next turn is skipped"
 
 
 def test_a_single_partition_has_no_debts() -> None:
@@ -103,15 +103,64 @@ def test_batch_size_zero_switches_after_each_record() -> None:
         sticky.produced_bytes += 100
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1))
-def test_odds_fall_with_the_queue(sizes: list[int]) -> None:
-    weights = adaptive_weights(sizes)
-    for size, weight in zip(sizes, weights, strict=True):
-        assert weight == 1 / (size + 1)
+@given(st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 30)), min_size=1))
+def test_weights_fall_with_the_queue_and_the_answer_time(queues: list[tuple[float, float]]) -> None:
+    sizes, seconds = [size for size, _ in queues], [time for _, time in queues]
+    assert adaptive_weights(sizes, [0.0] * len(sizes)) == [1 / (size + 1) for size in sizes], "KIP-794's own"
+    assert adaptive_weights(sizes, [0.0007] * len(sizes)) == [1 / (size + 1) for size in sizes]
+    weights = adaptive_weights(sizes, seconds)
+    assert all(0 < weight <= 1 / (size + 1) for size, weight in zip(sizes, weights, strict=True))
+    assert adaptive_weights([0.0] * len(sizes), seconds) == [1.0] * len(sizes), "slow is not overloaded"
 
 
-def test_adaptive_choice_follows_the_odds() -> None:
+def test_a_queue_that_takes_longer_counts_for_more() -> None:
+    assert adaptive_weights([4, 4, 0], [0.020, 0.001, 0.001]) == [1 / 81, 1 / 5, 1.0]
+    assert adaptive_weights([4, 4, 4], [0.0, 0.002, 0.001]) == [1 / 5, 1 / 9, 1 / 5]
+    assert adaptive_weights([1, 1], [0.0002, 0.0009]) == [1 / 2, 1 / 2], "noise of equal brokers"
+
+
+def test_the_choice_follows_the_weights() -> None:
     sticky = StickyPartitioner(1, Random(6))
-    counts = Counter(sticky.switch([0, 1, 2], adaptive_weights([9, 0, 0])) for _ in range(21_000))
-    assert counts[0] == pytest.approx(1_000, rel=0.15)
-    assert counts[1] == pytest.approx(10_000, rel=0.05)
+    counts: Counter[int] = Counter()
+    for _ in range(21_000):
+        counts[sticky.switch([0, 1, 2], adaptive_weights([9, 0, 0], [0.0] * 3))] += 1
+        sticky.produced_bytes += 1
+    assert [counts[partition] for partition in range(3)] == pytest.approx([1_000, 10_000, 10_000], abs=3)
+
+
+@pytest.mark.parametrize("record_bytes", [100, 543, 5_000, 40_000])
+@pytest.mark.parametrize("count", [2, 3, 5, 12])
+def test_equal_partitions_differ_by_a_few_visits_at_any_time(record_bytes: int, count: int) -> None:
+    sticky = StickyPartitioner(BATCH_SIZE, Random(7))
+    sent: Counter[int] = Counter()
+    visit = max(BATCH_SIZE, record_bytes)
+    for _ in range(100 * count * BATCH_SIZE // record_bytes + 1):
+        if sticky.is_due(record_bytes, fits_open_batch=False):
+            sticky.switch(range(count))
+        sticky.produced_bytes += record_bytes
+        sent[sticky.partition] += record_bytes
+        assert max(sent.values()) - min(sent[partition] for partition in range(count)) <= 4 * visit
+
+
+def test_a_partition_that_comes_back_gets_no_flood() -> None:
+    sticky = StickyPartitioner(1, Random(8))
+    for _ in range(1_000):
+        sticky.switch([0, 1])
+        sticky.produced_bytes += 1
+    counts: Counter[int] = Counter()
+    for _ in range(300):
+        counts[sticky.switch([0, 1, 2])] += 1
+        sticky.produced_bytes += 1
+    assert counts[2] == pytest.approx(100, abs=12)
+
+
+def test_producers_visit_the_partitions_in_orders_of_their_own() -> None:
+    orders = set()
+    for seed in range(50):
+        sticky = StickyPartitioner(1, Random(seed))
+        order = []
+        for _ in range(3):
+            order.append(sticky.switch([0, 1, 2]))
+            sticky.produced_bytes += 1
+        orders.add(tuple(order))
+    assert len(orders) >= 5

@@ -1,4 +1,4 @@
-"""What `poll` and iteration do while they wait, when they are cancelled, and when records must not come."""
+"""`poll` and iteration during waits, after cancellation, and while records must not be returned."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from gregor.client import Consumer, Producer
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.errors import ClosedError
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.broker_process import BrokerProcess, running_broker
 from tests.client.topics import filled_topic, new_topic
 from tests.waiting import PATIENCE_S
@@ -42,7 +42,7 @@ async def test_who_waits_for_records_is_polling(
     broker_process: BrokerProcess, wait_for_offset: Callable[[Consumer], Awaitable[int]], protocol: str
 ) -> None:
     topic = await new_topic(broker_process.bootstrap)
-    lost: list[TopicPartition] = []
+    lost: list[AnyTopicPartition] = []
     is_assigned = trio.Event()
     found: list[int] = []
     config: dict[str, Any] = {
@@ -56,7 +56,7 @@ async def test_who_waits_for_records_is_polling(
     async def on_assigned(_: object) -> None:
         is_assigned.set()
 
-    async def on_lost(places: list[TopicPartition]) -> None:
+    async def on_lost(places: list[AnyTopicPartition]) -> None:
         lost.extend(places)
 
     async with Consumer(broker_process.bootstrap, **config) as consumer, Producer(broker_process.bootstrap) as producer:
@@ -69,7 +69,7 @@ async def test_who_waits_for_records_is_polling(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
                 await is_assigned.wait()
-                # Only time shows that nothing happens after it.
+                # Only waiting can show that nothing happens afterwards.
                 await trio.sleep(4 * MAX_POLL_INTERVAL_MS / 1000)
                 assert consumer.assignment() == [(topic, 0)]
                 await producer.send(topic, b"late")

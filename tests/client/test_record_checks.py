@@ -1,4 +1,4 @@
-"""What no record can be made of is refused by its call, and leaves the partition and the producer at work."""
+"""Invalid records are refused by the call; the partition and the producer continue."""
 
 from __future__ import annotations
 

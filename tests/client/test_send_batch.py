@@ -1,4 +1,4 @@
-"""`Producer.send_batch`: batches that someone else has built, in every format, with their own numbers or without."""
+"""`Producer.send_batch`: batches of other producers, in every format, with and without sequence numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sender beside brokers that go away and come back; their connections are pretended."""
+"""The sender with brokers that stop and restart, over substitutes for connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gregor.client.errors import ConnectionLostError, DeadlineExceededError
 
 
 class PretendedBroker:
-    """Node 1, which leads partition 1 of topic `t` and cannot be reached unless `is_up`."""
+    """A node 1 that leads partition 1 of topic `t` and cannot be reached unless `is_up`."""
 
     def __init__(self, producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_up = False
@@ -36,7 +36,7 @@ class PretendedBroker:
 async def test_a_broker_down_for_longer_than_the_delivery_timeout_gets_records_again(
     how: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """KIP-794: it is left out by `partitioner.availability.timeout.ms`; then no record shows that it is back."""
+    """KIP-794: `partitioner.availability.timeout.ms` excludes the broker, and then no record shows that it is back."""
     producer = Producer(
         "127.0.0.1:1",
         partitioner_availability_timeout_ms=100,

@@ -3,6 +3,7 @@
 from gregor.client.producer.batch import BatchState, ProducerBatch
 from gregor.client.producer.compression_estimator import CompressionRatioEstimator
 from gregor.client.producer.sequences import MAX_EPOCH, PartitionSequence
+from gregor.client.producer.splitting import split
 from gregor.protocol.records.compression import Codec
 
 
@@ -23,7 +24,7 @@ def sent(sequence: PartitionSequence, record_count: int) -> ProducerBatch:
 
 
 def new_sequence() -> PartitionSequence:
-    """One that the broker has acknowledged a record of."""
+    """Return one that the broker has acknowledged a record of."""
     sequence = PartitionSequence()
     sequence.adopt(7, 0)
     sequence.delivered(sent(sequence, 1))
@@ -36,7 +37,7 @@ async def test_numbers_follow_each_other() -> None:
 
 
 async def test_the_first_batch_goes_alone() -> None:
-    """A broker takes the first number that it hears from a producer for right, whatever it is."""
+    """A broker accepts any first sequence number of a producer."""
     sequence = PartitionSequence()
     sequence.adopt(7, 0)
     first = sent(sequence, 1)
@@ -66,7 +67,7 @@ async def test_repeats_go_one_by_one_in_order() -> None:
     first.sent()
     sequence.delivered(first)
     assert sequence.may_send(second)
-    assert second.base_sequence == 2, "numbers are kept while the fate is unknown"
+    assert second.base_sequence == 2, "sequence numbers are kept while the outcome is unknown"
 
 
 async def test_a_lost_batch_starts_a_new_epoch_when_nothing_is_under_way() -> None:
@@ -82,15 +83,15 @@ async def test_a_lost_batch_starts_a_new_epoch_when_nothing_is_under_way() -> No
     assert sequence.next_sequence == 2
 
 
-async def test_halves_take_the_place_of_the_whole() -> None:
+async def test_parts_take_the_place_of_the_whole() -> None:
     sequence = new_sequence()
     whole, later = sent(sequence, 4), sent(sequence, 1)
-    halves = whole.split(CompressionRatioEstimator())
-    sequence.replaced(whole, halves)
-    assert [batch.base_sequence for batch in sequence.tracked] == [1, 3, 5]
-    assert sequence.tracked == [*halves, later]
-    assert sequence.may_send(halves[0])
-    assert not sequence.may_send(halves[1])
+    parts = split(whole, len(whole.payload) - 1, CompressionRatioEstimator())
+    sequence.replaced(whole, parts)
+    assert [batch.base_sequence for batch in sequence.tracked] == [1, 4, 5]
+    assert sequence.tracked == [*parts, later]
+    assert sequence.may_send(parts[0])
+    assert not sequence.may_send(parts[1])
     assert whole.state is BatchState.SPLIT
 
 

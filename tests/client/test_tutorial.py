@@ -1,4 +1,4 @@
-"""docs/client.md tells the truth: its programs run in order, and print what it says."""
+"""The examples of docs/client.md: its programs run in order, and print its output."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""That type checkers find the annotations of an installed package (PEP 561)."""
+"""The typing marker: type checkers find the annotations of an installed package (PEP 561)."""
 
 import tomllib
 from importlib.resources import files

@@ -10,7 +10,7 @@ from gregor.client.admin import NewTopic
 
 
 async def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
-    """An empty topic; keys of its configuration have underscores for dots."""
+    """Return an empty topic; keys of its configuration have underscores for dots."""
     name = f"topic-{uuid4().hex[:12]}"
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:
@@ -19,7 +19,7 @@ async def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
 
 
 async def filled_topic(bootstrap: str, partitions: int = 1, count: int = 100, **config: Any) -> str:
-    """A topic with records 0, 1, 2... (time stamps 1000, 1001...), one partition after the other in turn."""
+    """Return a topic with records 0, 1, 2... (timestamps 1000, 1001...), one partition after the other in turn."""
     name = await new_topic(bootstrap, partitions)
     async with Producer(bootstrap, linger_ms=5, **config) as producer:
         for n in range(count):

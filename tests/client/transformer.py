@@ -31,7 +31,7 @@ async def transform(bootstrap: str, source: str, target: str, transactional_id: 
             async with consumer.transaction(producer, max_records=20) as records:
                 for record in records:
                     await producer.send(target, record.value, partition=record.partition)
-                # Rebalances and kills shall meet members in the middle.
+                # Rebalances and kills must happen in the middle of a member's work.
                 await trio.sleep(0.01)
 
 

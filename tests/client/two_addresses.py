@@ -1,7 +1,7 @@
 """One broker behind two addresses that pretend to be two brokers, so that a partition's leader can move at will.
 
 Metadata names both; whichever does not lead answers Produce, Fetch and ListOffsets with NOT_LEADER_OR_FOLLOWER. What
-is appended is the same log in either case, so a test can tell what was lost or doubled on the way.
+is appended is the same log in either case, so a test can find lost and duplicated records.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from gregor.protocol.apis import (
 from gregor.protocol.codec import decode, encode
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.framing import FrameReader
+from gregor.protocol.messages import fetch, produce
 from gregor.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from gregor.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from gregor.protocol.messages.metadata import MetadataResponseBroker
 from gregor.protocol.messages.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     TopicProduceResponse,
 )
 from tests.broker_process import BrokerProcess
 
+HOST = "127.0.0.1"
 FRAME_LIMIT_BYTES = 1 << 28
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class TwoAddresses:
-    """Nodes 1 and 2; assign `leader` to move all partitions."""
+    """A cluster of nodes 1 and 2; setting `leader` moves all partitions."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
@@ -56,13 +56,13 @@ class TwoAddresses:
     @property
     def bootstrap(self) -> str:
         """Both addresses."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return ",".join(f"{HOST}:{port}" for port in self.ports.values())
 
     async def run(self, *, task_status: trio.TaskStatus[TwoAddresses] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             for node in (1, 2):
-                listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+                listeners = await trio.open_tcp_listeners(0, host=HOST)
                 self.ports[node] = listeners[0].socket.getsockname()[1]
                 nursery.start_soon(partial(trio.serve_listeners, partial(self._serve, node), listeners))
             task_status.started(self)
@@ -75,7 +75,9 @@ class TwoAddresses:
                 while (frame := await questions.next()) is not None:
                     answer = self._refusal(node, frame)
                     if answer is None:
-                        await broker.send_all(_with_length(frame))
+                        await broker.send_all(
+                            _with_length(_without_leader_epochs(frame) if self.gives_hints else frame)
+                        )
                         found = await answers.next()
                         if found is None:
                             return
@@ -85,44 +87,64 @@ class TwoAddresses:
             pass
 
     def _refusal(self, node: int, frame: memoryview) -> bytes | memoryview | None:
-        """The answer of a broker that does not lead, None if it does or the question is another."""
+        """Return the answer of a broker that does not lead, None if it does or the question is another."""
         key, version = api_key(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
         if node == self.leader or key not in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS):
             return None
         self.refusals += 1
         request = decode(request_class(key), _body_of(frame), version)
-        answer = response_class(key)()
+        answer: Any = response_class(key)()
         _refuse_all(request, answer)
         if self.gives_hints and key == ApiKey.PRODUCE:
-            self._hint(answer)
+            self._hint_in_produce(answer)
+        elif self.gives_hints and key == ApiKey.FETCH:
+            self._hint_in_fetch(answer)
         head = bytes(frame[4:8]) + b"\0" * response_header_version(key, version)
         return head + encode(answer, version)
 
-    def _hint(self, answer: Any) -> None:
+    def _hint_in_produce(self, answer: produce.ProduceResponse) -> None:
         for topic in answer.responses:
             for part in topic.partition_responses:
-                part.current_leader = LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)
-        answer.node_endpoints = [NodeEndpoint(node_id=self.leader, host="127.0.0.1", port=self.ports[self.leader])]
+                part.current_leader = produce.LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)
+        answer.node_endpoints = [produce.NodeEndpoint(node_id=self.leader, host=HOST, port=self.ports[self.leader])]
+
+    def _hint_in_fetch(self, answer: fetch.FetchResponse) -> None:
+        for topic in answer.responses:
+            for part in topic.partitions:
+                part.current_leader = fetch.LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)
+        answer.node_endpoints = [fetch.NodeEndpoint(node_id=self.leader, host=HOST, port=self.ports[self.leader])]
 
     def _pretend(self, frame: memoryview, answer: memoryview) -> bytes | memoryview:
-        """A Metadata answer with both nodes in it; others stay as they are."""
+        """Return a Metadata answer with both nodes in it; other answers stay unchanged."""
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         if key not in (ApiKey.METADATA, ApiKey.FIND_COORDINATOR):
             return answer
         head_size = 4 + response_header_version(ApiKey(key), version)
         response: Any = decode(response_class(ApiKey(key)), answer[head_size:], version)
         if key == ApiKey.FIND_COORDINATOR:
-            response.node_id, response.host, response.port = 1, "127.0.0.1", self.ports[1]
+            response.node_id, response.host, response.port = 1, HOST, self.ports[1]
         else:
             response.controller_id = 1
             response.brokers = [
-                MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node, port in self.ports.items()
+                MetadataResponseBroker(node_id=node, host=HOST, port=port) for node, port in self.ports.items()
             ]
             for topic in response.topics:
                 for partition in topic.partitions:
                     partition.leader_id = self.stale_leader if self.gives_hints else self.leader
                     partition.replica_nodes = partition.isr_nodes = [1, 2]
         return bytes(answer[:head_size]) + encode(response, version)
+
+
+def _without_leader_epochs(frame: memoryview) -> bytes | memoryview:
+    """Return a Fetch without the leader epochs that only the hints have; other requests stay unchanged."""
+    if api_key(int.from_bytes(frame[:2], "big")) != ApiKey.FETCH:
+        return frame
+    body, version = _body_of(frame), int.from_bytes(frame[2:4], "big")
+    request: Any = decode(fetch.FetchRequest, body, version)
+    for topic in request.topics:
+        for part in topic.partitions:
+            part.current_leader_epoch = -1
+    return bytes(frame[: len(frame) - len(body)]) + encode(request, version)
 
 
 def _refuse_all(request: Any, answer: Any) -> None:
@@ -162,7 +184,7 @@ def _refuse_all(request: Any, answer: Any) -> None:
 
 
 def _body_of(frame: memoryview) -> memoryview:
-    """The request behind its header: key, version, correlation id, client id and, where there are any, tags."""
+    """Return the request behind its header: key, version, correlation id, client id and, where there are any, tags."""
     key, version = api_key(int.from_bytes(frame[:2], "big")), int.from_bytes(frame[2:4], "big")
     header_version = request_header_version(key, version)
     size = int.from_bytes(frame[8:10], "big", signed=True)
@@ -170,14 +192,14 @@ def _body_of(frame: memoryview) -> memoryview:
 
 
 class _Frames:
-    """The length-prefixed frames that come from a stream."""
+    """A reader of the length-prefixed frames of a stream."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._reader = FrameReader(FRAME_LIMIT_BYTES)
 
     async def next(self) -> memoryview | None:
-        """The next one, None at the end."""
+        """Return the next one, None at the end."""
         while (frame := self._reader.next_frame()) is None:
             data = await self._stream.receive_some()
             if not data:
@@ -192,7 +214,7 @@ def _with_length(frame: bytes | memoryview) -> bytes:
 
 @asynccontextmanager
 async def two_addresses(broker: BrokerProcess) -> AsyncIterator[TwoAddresses]:
-    """Both addresses for the length of a block."""
+    """Provide both addresses for the length of a block."""
     async with trio.open_nursery() as nursery:
         yield await nursery.start(TwoAddresses(broker).run)
         nursery.cancel_scope.cancel()

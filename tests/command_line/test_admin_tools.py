@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 import trio
 
 from gregor.client import Consumer
@@ -88,4 +89,34 @@ def test_mirror(broker_process: BrokerProcess, tmp_path: Path) -> None:
         read = run(target, "consume", "--topic", topic, "--from-beginning", "--max-messages", "10")
         assert read.lines == [str(n) for n in range(10)]
         wrong = run(None, "mirror", *addresses, "--topics", "(", "--once")
-        assert (wrong.code, "no regular expression" in wrong.err) == (1, True)
+        assert (wrong.code, "not a regular expression" in wrong.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("topic", "--list"), "gregor: there is no command 'topic'; did you mean topics?"),
+        (("configs", "--describe", "--broker", "abc"), "Error: the name of a broker is its id, a number, not 'abc'"),
+        (("configs", "--describe", "--broker", "77"), "Error: --broker: there is no broker 77; there are 1"),
+        (("configs", "--alter", "--broker", "1", "--delete-config", "nope"), "Error: Invalid config(s): nope"),
+        (("faults", "list", "--broker", "77"), "Error: --broker: there is no broker 77; there are 1"),
+        (
+            ("consume", "--include", "["),
+            "Error: --include is not a regular expression: unterminated character set at position 0",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_mistake_is_told_at_once_in_one_line(
+    broker_process: BrokerProcess, words: tuple[str, ...], says: str
+) -> None:
+    done = run(broker_process, *words)
+    assert (done.code, done.out, done.err.strip()) == (2 if "command" in says else 1, "", says)
+
+
+def test_offsets_of_a_partition_that_a_topic_lacks_are_not_reset(broker_process: BrokerProcess) -> None:
+    topic = f"t-{uuid4().hex}"
+    assert run(broker_process, "topics", "--create", "--topic", topic).code == 0
+    words = ("--reset-offsets", "--group", "g", "--topic", f"{topic}:7", "--to-earliest", "--dry-run")
+    done = run(broker_process, "groups", *words)
+    assert (done.code, done.err.strip()) == (1, f"Error: {topic} has no partition 7: it has 1, from 0 on")

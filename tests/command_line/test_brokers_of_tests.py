@@ -1,4 +1,4 @@
-"""What programs use that start a broker for tests: no data left behind, a free port, states to begin with."""
+"""Options for programs that start a broker for tests: ephemeral data, a free port, saved states."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ from tests.waiting import PATIENCE_S
 
 
 @contextlib.contextmanager
-def served(directory: Path, *words: str) -> Iterator[tuple[dict[str, Any], subprocess.Popen[bytes]]]:
-    """Run `gregor serve --ready-json` for the length of a block; yields what it announces, and its process."""
-    command = [sys.executable, "-m", "gregor.command_line", "serve", "--port", "0", "--ready-json", *words]
+def served(
+    directory: Path, *words: str, port: tuple[str, ...] = ("--port", "0")
+) -> Iterator[tuple[dict[str, Any], subprocess.Popen[bytes]]]:
+    """Run `gregor serve --ready-json` for the length of a block; yield its ready line and its process."""
+    command = [sys.executable, "-m", "gregor.command_line", "serve", *port, "--ready-json", *words]
     environment = {**os.environ, "TMPDIR": str(directory)}
     with (
         (directory / "log").open("ab") as log,

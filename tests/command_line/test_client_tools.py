@@ -1,4 +1,4 @@
-"""The tools that ask a broker, run as a user runs them."""
+"""The tools that send requests to a broker, run as a user runs them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,9 @@ def test_groups(broker_process: BrokerProcess, topic: str) -> None:
     assert sum(int(row[3]) for row in rows) == 10, "nothing was done without --execute"
     assert run(broker_process, *reset, "--to-offset", "1", "--execute").code == 0
     shifted = run(broker_process, *reset, "--shift-by", "-5", "--export").lines
-    assert sorted(shifted) == [f"{topic},0,0", f"{topic},1,0"], "beyond the beginning is the beginning"
+    assert sorted(shifted) == [f"{topic},0,0", f"{topic},1,0"], (
+        "an offset before the first record becomes the first offset"
+    )
     assert "Empty" in run(broker_process, "groups", "--describe", "--group", group, "--state").out
     assert run(broker_process, "groups", "--delete", "--group", group).code == 0
     gone = run(broker_process, "groups", "--describe", "--group", group)
@@ -162,7 +164,7 @@ def test_perf_test(broker_process: BrokerProcess, topic: str, tmp_path: Path) ->
     words = ("--topic", topic, "--num-records", "2000", "--record-size", "100", "--plot", str(plot), "--print-metrics")
     sent = run(broker_process, "perf-test", "producer", *words)
     assert sent.code == 0
-    # Who is slow tells also how far it has come.
+    # A slow consumer also prints its progress.
     summary = next(line for line in sent.lines if line.endswith(" ms 99.9th."))
     assert summary.startswith("2000 records sent, ")
     for part in (" records/sec (", " MB/sec), ", " ms avg latency, ", " ms max latency, ", " ms 50th, ", " ms 99.9th."):

@@ -33,7 +33,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def lines_until_ready(process: subprocess.Popen[str]) -> tuple[list[str], list[int]]:
-    """What is printed until both brokers are ready, and their ports."""
+    """Return the lines that are printed until both brokers are ready, and their ports."""
     assert process.stdout is not None
     lines: list[str] = []
     while (line := process.stdout.readline()) and (found := READY.search(line)) is None:
@@ -67,9 +67,9 @@ def test_the_others_go_on_when_one_is_killed(tmp_path: Path) -> None:
         victim = next(child for child in children if "node.id=2" in Path(f"/proc/{child}/cmdline").read_text())
         os.kill(int(victim), signal.SIGKILL)
         assert process.stdout is not None
-        while "ended by itself" not in (line := process.stdout.readline()):
+        while "has ended with status" not in (line := process.stdout.readline()):
             assert line
-        assert "status -9; to have it again: gregor serve --override" in line
+        assert "status -9; to start it again: gregor serve --override" in line
         answered = 0
         for port in ports:
             with contextlib.suppress(OSError), Wire(("127.0.0.1", port)) as wire:
@@ -86,12 +86,12 @@ def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert "num.partitions" in done.stdout
-    assert re.search(r"gregor: broker \d ended by itself", done.stderr)
+    assert re.search(r"gregor: broker \d has ended", done.stderr)
 
 
 @pytest.mark.parametrize("override", ["listeners=PLAINTEXT://:1", "node.id=5", "controller.quorum.voters=1@a:1"])
 def test_what_every_broker_has_of_its_own_cannot_be_overridden(tmp_path: Path, override: str) -> None:
-    with pytest.raises(ClusterFailedError, match="every broker of a cluster has its own"):
+    with pytest.raises(ClusterFailedError, match="each broker of a cluster needs its own value"):
         LocalCluster(2, tmp_path, host="127.0.0.1", first_port=0, overrides=[override])
 
 

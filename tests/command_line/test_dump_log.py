@@ -1,5 +1,6 @@
 """`gregor dump-log` on files of every kind, without a broker."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,17 +8,22 @@ import pytest
 from gregor.command_line import main
 from gregor.protocol.records.compression import Codec
 from gregor.storage.clock import ManualClock
+from gregor.storage.disk.files import OsFiles
+from gregor.storage.disk.open_files import OpenFiles
+from gregor.storage.index.copied_tags import tag_runs_of
+from gregor.storage.index.offset_index import NON_KEYED, IndexEntry, OffsetIndex
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import AppendOrigin, PartitionLog
 from tests.storage.payloads import append, marker, payload
 
 NOW_MS = 7_000
 FIRST = "0" * 20
+OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A closed log with v0, v1 and v2 batches and an aborted transaction, in one segment."""
+    """Return a closed log with v0, v1 and v2 batches and an aborted transaction, in one segment."""
     log = PartitionLog.open(str(tmp_path / "topic-0"), LogConfig(), ManualClock(NOW_MS))
     append(log, b"old", magic=0)
     append(log, b"a", b"b", magic=0, codec=Codec.GZIP)
@@ -33,7 +39,7 @@ def partition(tmp_path: Path) -> Path:
 
 
 def dump(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
-    """The lines that `gregor dump-log WORDS` prints."""
+    """Return the lines that `gregor dump-log WORDS` prints."""
     assert main(["dump-log", *map(str, words)]) == 0
     return capsys.readouterr().out.splitlines()
 
@@ -78,7 +84,7 @@ def test_a_damaged_index(capsys: pytest.CaptureFixture[str], partition: Path) ->
     data[100] ^= 1
     path.write_bytes(data)
     assert "has a wrong checksum" in fails(capsys, path)
-    assert len(dump(capsys, partition / f"{FIRST}.log")) == 9, "the segment can be read all the same"
+    assert len(dump(capsys, partition / f"{FIRST}.log")) == 9, "the segment can be read nevertheless"
 
 
 def test_files_of_transactions_producers_and_epochs(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
@@ -90,7 +96,7 @@ def test_files_of_transactions_producers_and_epochs(capsys: pytest.CaptureFixtur
     assert "firstSequence: 0 lastSequence: 0 " in producer
     assert dump(capsys, partition / "leader-epoch-checkpoint")[1:] == ["leaderEpoch: 0 startOffset: 0"]
     snapshot.write_bytes(b"\0\1garbage")
-    assert "no snapshot" in fails(capsys, snapshot)
+    assert "not a snapshot" in fails(capsys, snapshot)
 
 
 def test_the_enriched_layout_is_shown(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
@@ -133,3 +139,109 @@ def test_an_unfinished_tail_is_counted(capsys: pytest.CaptureFixture[str], parti
     segment = partition / f"{FIRST}.log"
     segment.write_bytes(segment.read_bytes() + b"\0" * 9)
     assert dump(capsys, segment)[-1] == f"Found 9 invalid bytes at the end of {segment.name}"
+
+
+# --- dump-log --enriched --verify ---
+
+
+ALL_KINDS = [
+    (magic, codec, key)
+    for magic, codecs in ((0, OLD_CODECS), (1, OLD_CODECS), (2, tuple(Codec)))
+    for codec in codecs
+    for key in (b"k", None)
+]
+
+
+@pytest.fixture
+def all_kinds(tmp_path: Path) -> Path:
+    """Return a log with sets of each format and codec, with and without keys, and a copy of it as a follower has it."""
+    log = PartitionLog.open(str(tmp_path / "kinds-0"), LogConfig(), ManualClock(NOW_MS))
+    for magic, codec, key in ALL_KINDS:
+        values = [b"value %d" % number for number in range(5)]
+        log.append(payload(values, magic=magic, codec=codec, key=key, timestamp=NOW_MS), leader_epoch=0)
+    copy = PartitionLog.open(str(tmp_path / "copy-0"), LogConfig(), ManualClock(2 * NOW_MS))
+    with log.read(0, 1 << 20) as stretch:
+        copy.append_as_follower(stretch.read(), tags=tag_runs_of(stretch))
+    for each in (log, copy):
+        each.close()
+    return tmp_path
+
+
+def rewrite_index(path: Path, change: Callable[[IndexEntry], IndexEntry]) -> None:
+    """Change the entries of an index, with right checksums, so that only a comparison with the batches can tell."""
+    index = OffsetIndex(OpenFiles(OsFiles()), str(path), 0, 0)
+    for number, entry in enumerate(list(index.entries())):
+        table = index._table
+        assert table is not None
+        index._write_entry(table, number, change(entry))
+    index.release_file()
+
+
+@pytest.mark.parametrize("name", ["kinds-0", "copy-0"])
+def test_the_index_has_what_the_opened_batches_have(
+    capsys: pytest.CaptureFixture[str], all_kinds: Path, name: str
+) -> None:
+    segment = all_kinds / name / f"{FIRST}.log"
+    *differences, summary = dump(capsys, "--enriched", "--verify", segment)[1:]
+    assert differences == []
+    # Each uncompressed message of v0 and v1 is a batch.
+    plain, compressed = 2 * 2 * 5 + 2, 2 * 2 * (len(OLD_CODECS) - 1) + 2 * (len(Codec) - 1)
+    assert summary == (
+        f"Checked batches: {plain + compressed}, records: {len(ALL_KINDS) * 5}, "
+        "differences between index and batches: 0"
+    )
+
+
+def test_a_partition_of_all_sorts_is_equal_too(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+    (summary,) = dump(capsys, "--enriched", "--verify", partition / f"{FIRST}.log")[1:]
+    assert summary == "Checked batches: 7, records: 10, differences between index and batches: 0"
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "count"),
+    [
+        (lambda entry: entry._replace(flags=NON_KEYED), "keyed is false, the batch has keys", 10),
+        (lambda entry: entry._replace(receipt=-1), "there is no receipt time", 40),
+        (
+            lambda entry: entry._replace(num_messages=entry.num_messages + 1),
+            "num_messages is 6, the batch has 5 messages",
+            12,
+        ),
+        (
+            lambda entry: entry._replace(offset=entry.offset + (entry.num_messages > 0)),
+            "the first offset is",
+            12,
+        ),
+    ],
+    ids=["keyed", "receipt", "num_messages", "first offset"],
+)
+def test_each_difference_is_found(
+    capsys: pytest.CaptureFixture[str],
+    all_kinds: Path,
+    change: Callable[[IndexEntry], IndexEntry],
+    said: str,
+    count: int,
+) -> None:
+    rewrite_index(all_kinds / "kinds-0" / f"{FIRST}.gindex", change)
+    assert main(["dump-log", "--enriched", "--verify", str(all_kinds / "kinds-0" / f"{FIRST}.log")]) == 1
+    *_, summary = lines = capsys.readouterr().out.splitlines()
+    assert sum(said in line for line in lines) >= count
+    assert "differences between index and batches: 0" not in summary
+
+
+def test_keys_that_may_be_there_are_no_difference(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
+    rewrite_index(all_kinds / "copy-0" / f"{FIRST}.gindex", lambda entry: entry._replace(flags=0))
+    (summary,) = dump(capsys, "--enriched", "--verify", all_kinds / "copy-0" / f"{FIRST}.log")[1:]
+    assert summary.endswith("batches: 0, batches without keys that count as keyed: 10")
+
+
+def test_what_cannot_be_verified(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
+    segment, index = all_kinds / "kinds-0" / f"{FIRST}.log", all_kinds / "kinds-0" / f"{FIRST}.gindex"
+    assert "--verify is for --enriched" in fails(capsys, "--verify", segment)
+    assert "--verify is for --enriched" in fails(capsys, "--enriched", "--verify", "--output", all_kinds / "o", segment)
+    damaged = bytearray(index.read_bytes())
+    damaged[200] ^= 1
+    index.write_bytes(damaged)
+    assert "there is no readable index beside it" in fails(capsys, "--enriched", "--verify", segment)
+    index.unlink()
+    assert "there is no readable index beside it" in fails(capsys, "--enriched", "--verify", segment)

@@ -1,4 +1,4 @@
-"""What a user meets first: no broker, no such topic, a mistyped key, and nothing left behind by a look."""
+"""First steps of a user: no broker, an unknown topic, a mistyped key, and commands that leave no files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gregor.broker.config import BrokerConfig
 from tests.broker_process import BrokerProcess
 from tests.command_line.test_client_tools import run
 from tests.free_ports import free_address
+from tests.interruptible import interruptible
 from tests.waiting import PATIENCE_S
 
 ASKING = [
@@ -33,7 +34,7 @@ def test_who_waits_for_a_broker_says_so_and_why(words: tuple[str, ...]) -> None:
     address = f"localhost:{free_address()[1]}"
     servers = ["--from", address, "--to", address] if words[0] == "mirror" else ["--bootstrap-server", address]
     command = [sys.executable, "-m", "gregor.command_line", *words, *servers]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tool:
+    with interruptible(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as tool:
         assert tool.stderr is not None
         assert tool.stderr.readline().decode() == f"waiting for {address}: connection refused\n"
         tool.send_signal(signal.SIGINT)
@@ -55,7 +56,7 @@ def test_a_topic_that_does_not_exist_is_not_consumed(broker_process: BrokerProce
     consumed = run(broker_process, "consume", "--topic", name, "--timeout-ms", "100")
     assert consumed.code == 1
     assert f"Error: {name} does not exist (UNKNOWN_TOPIC_OR_PARTITION)" in consumed.err
-    assert name not in run(broker_process, "topics", "--list").lines, "a look creates no topic"
+    assert name not in run(broker_process, "topics", "--list").lines, "consuming creates no topic"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_places_that_cannot_be_are_refused(
 def test_a_pattern_that_is_none_is_refused(broker_process: BrokerProcess) -> None:
     consumed = run(broker_process, "consume", "--include", "a(")
     assert consumed.code == 1
-    assert "Error: --include is no regular expression" in consumed.err
+    assert "Error: --include is not a regular expression" in consumed.err
 
 
 @pytest.mark.parametrize("name", ["a b", "..", "x" * 250])

@@ -1,18 +1,22 @@
-"""How the tools end when they are interrupted, or when their input or output fails."""
+"""The end of the tools after an interrupt, or after an error of their input or output."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import trio
 
 from gregor import command_line
+from gregor.command_line.asking import run_client
 from tests.broker_process import BrokerProcess
 from tests.command_line.test_client_tools import run
+from tests.interruptible import interruptible
 from tests.waiting import PATIENCE_S
 
 GREGOR = [sys.executable, "-m", "gregor.command_line"]
@@ -26,7 +30,7 @@ def test_ctrl_c_ends_produce_at_an_open_input_and_keeps_its_lines(broker_process
     topic = f"t-{uuid4().hex}"
     assert run(broker_process, "topics", "--create", "--topic", topic).code == 0
     command = [*GREGOR, "produce", "--topic", topic, "--bootstrap-server", broker_process.bootstrap]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tool:
+    with interruptible(command, stdin=subprocess.PIPE) as tool:
         assert tool.stdin is not None
         tool.stdin.write(b"one\r\ntwo\n")
         tool.stdin.flush()
@@ -63,3 +67,33 @@ def test_ctrl_c_while_modules_are_imported_is_no_traceback(monkeypatch: pytest.M
 
     monkeypatch.setattr("importlib.import_module", interrupted)
     assert command_line.main(["topics", "--list"]) == command_line.INTERRUPTED
+
+
+@pytest.fixture
+def usual_interrupts() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt, also in a test run that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupts")
+def test_ctrl_c_does_not_end_a_background_task_in_the_middle() -> None:
+    """A producer whose sender is interrupted could not send the lines that were read before."""
+    steps = []
+
+    async def background() -> None:
+        signal.raise_signal(signal.SIGINT)
+        steps.append("the background task goes on")
+
+    async def work() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(background)
+            try:
+                await trio.sleep_forever()
+            except KeyboardInterrupt:
+                steps.append("the tool ends")
+                raise
+
+    assert run_client(work, interrupts_only_waits=True) == command_line.INTERRUPTED
+    assert steps == ["the background task goes on", "the tool ends"]

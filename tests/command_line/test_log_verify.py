@@ -21,7 +21,7 @@ from tests.wire import Wire, produce_once_there_is_a_leader
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A closed log of several segments."""
+    """Return a closed log of several segments."""
     log = PartitionLog.open(str(tmp_path / "topic-0"), LogConfig(segment_bytes=500), ManualClock())
     for number in range(20):
         append(log, b"%d" % number)
@@ -32,7 +32,7 @@ def partition(tmp_path: Path) -> Path:
 def test_a_good_partition(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
     assert main(["log", "verify", str(partition)]) == 0
     size_bytes = sum(path.stat().st_size for path in partition.glob("*.log"))
-    assert capsys.readouterr().out == f"{partition}: 1 partition, {size_bytes:,} bytes checked: nothing is wrong\n"
+    assert capsys.readouterr().out == f"{partition}: 1 partition, {size_bytes:,} bytes checked: no problem found\n"
 
 
 def test_it_says_what_is_wrong_and_what_would_come_of_it(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
@@ -42,7 +42,7 @@ def test_it_says_what_is_wrong_and_what_would_come_of_it(capsys: pytest.CaptureF
     damaged.write_bytes(data)
     assert main(["log", "verify", str(partition.parent)]) == 1
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{damaged} at position 0: a CRC that does not fit its bytes; a start would mean: ")
+    assert first.startswith(f"{damaged} at position 0: its CRC does not match its bytes; at the next start: ")
     assert f"the log ends here, at offset {int(damaged.stem)}" in first
     assert last.startswith(f"{partition.parent}: 1 partition, ")
     assert damaged.read_bytes() == data

@@ -1,6 +1,7 @@
-"""Where the peers are: Apache Kafka 3.9.1, the client zoo, vectors and raw requests live beside the checkout."""
+"""Paths of the peers beside the checkout: Apache Kafka 3.9.1, the client zoo, vectors and raw requests."""
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -13,19 +14,21 @@ import pytest
 from tests.broker_process import KEEPS_OLD_RECORDS, running_broker
 from tests.waiting import PATIENCE_S
 
+PEER_RELEASE = "3.9.1"
+"""The release that the peer's script takes unless told otherwise."""
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder ``../shared`` with vectors and peers; skips where there is none, as on a user's machine."""
+    """Return the folder ``../shared`` with vectors and peers; skips where there is none, as on a user's machine."""
     if not SHARED.is_dir():
         pytest.skip("no ../shared beside this checkout: its vectors, clients and Kafka 3.9.1 are needed here")
     return SHARED
 
 
 def free_port_pair() -> int:
-    """A port P such that P and P + 1 are free on loopback: Kafka's peer script takes the second for its controller."""
+    """Return a port P with P and P + 1 free on loopback; Kafka's peer script uses P + 1 for its controller."""
     for port in range(19700, 19900, 2):
         try:
             with socket.socket() as first, socket.socket() as second:
@@ -38,26 +41,33 @@ def free_port_pair() -> int:
 
 
 @contextlib.contextmanager
-def running_kafka(shared: Path, *settings: str) -> Iterator[str]:
-    """A fresh Apache Kafka 3.9.1 with these settings for the length of a block; its address.
+def running_kafka(shared: Path, *settings: str, release: str = PEER_RELEASE) -> Iterator[str]:
+    """Run a fresh Apache Kafka with these settings for the length of a block; provide its address.
 
-    Its data are gone afterwards; records of any age are kept until then.
+    The block's end removes the data; until then records of any age are kept.
     """
+    environment = dict(os.environ)
+    if release != PEER_RELEASE:
+        home = Path.home() / ".cache" / f"peer-kafka-{release}"
+        environment |= {"PEER_VERSION": release, "PEER_HOME": str(home)}
     script = shared / "peer" / "kafka39"
     if not script.exists() or shutil.which("java") is None:
         pytest.skip("Apache Kafka 3.9.1 needs ../shared/peer and a Java 17")
     port = str(free_port_pair())
+    # A test run that was killed leaves the data of its Kafka behind, and a Kafka on the same port would serve them.
+    subprocess.run([script, "stop", port], check=False, capture_output=True, env=environment)
     try:
-        started = subprocess.run([script, "start", port, *settings, KEEPS_OLD_RECORDS], capture_output=True, text=True)
-        # The script waits for half a minute only, which is not long on a busy machine.
+        command = [str(script), "start", port, *settings, KEEPS_OLD_RECORDS]
+        started = subprocess.run(command, capture_output=True, text=True, env=environment)
+        # The script waits for only half a minute, which is too short on a busy machine.
         wait_until_it_listens(int(port), started.stderr)
         yield f"127.0.0.1:{port}"
     finally:
-        subprocess.run([script, "stop", port], check=False, capture_output=True)
+        subprocess.run([script, "stop", port], check=False, capture_output=True, env=environment)
 
 
 def wait_until_it_listens(port: int, trouble: str) -> None:
-    """Return once somebody accepts connections; else fail, and say what the trouble was."""
+    """Return once the port accepts connections; else fail, with the output of the process."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -68,7 +78,7 @@ def wait_until_it_listens(port: int, trouble: str) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_391(shared: Path) -> Iterator[str]:
-    """The address of a Kafka for all tests; topics in it need names of their own."""
+    """Provide the address of a Kafka for all tests; topics in it need names of their own."""
     with running_kafka(shared) as address:
         yield address
 
@@ -78,19 +88,19 @@ PEER_SETTINGS = (
     "offsets.topic.num.partitions=4",
     "transaction.state.log.num.partitions=4",
 )
-"""What ``../shared/peer/kafka39`` gives Kafka, for a fair comparison."""
+"""Settings that ``../shared/peer/kafka39`` gives to Kafka, for a fair comparison."""
 
 
 @pytest.fixture
 def zoo_broker(tmp_path: Path) -> Iterator[str]:
-    """The address of a fresh broker for real clients."""
+    """Provide the address of a fresh broker for real clients."""
     with running_broker(tmp_path, *PEER_SETTINGS) as broker:
         yield broker.bootstrap
 
 
 @pytest.fixture
 def differential_broker(tmp_path: Path) -> Iterator[str]:
-    """The address of a fresh broker with the settings that the stored answers were made with, and no others."""
+    """Provide the address of a fresh broker with exactly the settings of the stored answers."""
     hurried = (
         "log.retention.check.interval.ms=500",
         "log.initial.task.delay.ms=500",

@@ -45,7 +45,7 @@ the record asked for. And the promised size (KIP-283), where an answer is cut, f
 
 
 def is_same_where_both_answer(difference: dict[str, Any]) -> bool:
-    """Whether both answers hold records, and the same ones at all offsets that both hold."""
+    """Return whether both answers hold records, and the same ones at all offsets that both hold."""
     if not difference["label"].endswith("content") or not isinstance(difference["candidate"], list):
         return False
     theirs, ours = ({record[0]: record for record in difference[side]} for side in ("oracle", "candidate"))
@@ -54,7 +54,7 @@ def is_same_where_both_answer(difference: dict[str, Any]) -> bool:
 
 
 def is_accounted_for(difference: dict[str, Any]) -> bool:
-    """Whether a difference is one of those named above."""
+    """Return whether a difference is one of those named above."""
     scenario, label = difference["scenario"], difference["label"]
     if any(fnmatch.fnmatch(scenario, pattern) for pattern in STORED_AS_PRODUCED):
         return is_same_where_both_answer(difference)

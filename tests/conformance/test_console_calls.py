@@ -1,4 +1,4 @@
-"""What web consoles and exporters ask of a broker, each call at the lowest and the highest version that we serve."""
+"""Requests of web consoles and exporters, each in the lowest and the highest version that we serve."""
 
 from __future__ import annotations
 
@@ -72,28 +72,28 @@ NUMBERS = itertools.count()
 
 @dataclass
 class Scene:
-    """A cluster with something to look at: a topic of two partitions with records in the first, and a group on it."""
+    """A cluster with a topic of two partitions, records in the first of them, and a group that reads the topic."""
 
     wire: Wire
     topic: str
     group: str
 
     def ask(self, key: ApiKey, version: int, request: object, *, fine: tuple[ErrorCode, ...] = ()) -> Any:
-        """The answer, in which no part has another error than those in `fine`."""
+        """Return the answer, in which no part has another error than those in `fine`."""
         answer = self.wire.ask(key, version, request)
         errors = {ErrorCode(code) for code in error_codes(answer)} - {ErrorCode.NONE, *fine}
         assert not errors, answer
         return answer
 
     def topic_id(self) -> uuid.UUID:
-        """The id that the broker gave to the topic."""
+        """Return the id that the broker gave to the topic."""
         topics = [metadata.MetadataRequestTopic(name=self.topic)]
         found: uuid.UUID = self.ask(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=topics)).topics[0].topic_id
         return found
 
 
 def error_codes(part: object) -> Iterator[int]:
-    """Every `error_code` anywhere in an answer."""
+    """Yield every `error_code` anywhere in an answer."""
     if isinstance(part, list):
         for element in part:
             yield from error_codes(element)
@@ -108,7 +108,7 @@ def error_codes(part: object) -> Iterator[int]:
 
 @pytest.fixture
 def scene(broker_process: BrokerProcess) -> Iterator[Scene]:
-    """Names of its own for each test, since consoles also alter and delete."""
+    """Provide a scene with names of its own for each test, since consoles also alter and delete."""
     number = next(NUMBERS)
     with Wire(broker_process.address, client_id="console") as wire:
         scene = Scene(wire, f"topic-{number}", f"group-{number}")
@@ -138,7 +138,7 @@ def commit(scene: Scene, *, version: int, generation: int = -1, member_id: str =
 
 
 def join(scene: Scene) -> str:
-    """Become the group's only member, with the first partition assigned; the member id."""
+    """Become the group's only member, with the first partition assigned; return the member id."""
     subscription = struct.pack(">hi", 0, 1) + struct.pack(">h", len(scene.topic)) + scene.topic.encode() + b"\xff" * 4
     request = join_group.JoinGroupRequest(
         group_id=scene.group,
@@ -171,7 +171,7 @@ def negotiate(scene: Scene, version: int) -> None:
     ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     assert ranges == {api.key: (api.min_version, api.max_version) for api in APIS.values() if api.is_advertised}
     if version >= 3:
-        # kafbat UI takes the cluster's version from here, and without one it offers next to nothing.
+        # kafbat UI takes the cluster's version from this answer, and offers few functions without it.
         assert "metadata.version" in {feature.name for feature in answer.finalized_features}
 
 
@@ -220,7 +220,7 @@ def find_group_coordinator(scene: Scene, version: int) -> None:
     request = find_coordinator.FindCoordinatorRequest(key=scene.group)
     if version >= 4:
         request = find_coordinator.FindCoordinatorRequest(coordinator_keys=[scene.group])
-    # The first one to ask makes the topic in which groups live.
+    # The first request creates the topic __consumer_offsets.
     not_yet = ErrorCode.COORDINATOR_NOT_AVAILABLE
     while not_yet in error_codes(answer := scene.ask(ApiKey.FIND_COORDINATOR, version, request, fine=(not_yet,))):
         pass
@@ -331,7 +331,7 @@ def described_configs(scene: Scene, version: int, kind: int, name: str) -> dict[
 
 def describe_settings(scene: Scene, version: int) -> None:
     of_broker = described_configs(scene, version, BROKER_RESOURCE, str(BROKER_ID))
-    # kafbat UI decides by these two what to offer.
+    # kafbat UI chooses its functions by these two keys.
     assert of_broker["delete.topic.enable"] == "true"
     assert str(of_broker["inter.broker.protocol.version"]).startswith("3.9")
     of_topic = described_configs(scene, version, TOPIC_RESOURCE, scene.topic)
@@ -468,7 +468,7 @@ CONSOLES = {
 
 
 def every_call() -> Iterator[Any]:
-    """Console by console, each of its calls at both ends of what we serve."""
+    """Yield the calls of each console, in the lowest and the highest version that we serve."""
     for console, names in CONSOLES.items():
         for key in map(ApiKey.__getitem__, names.split()):
             for version in sorted({APIS[key].min_version, APIS[key].max_version}):
@@ -494,7 +494,7 @@ def test_burrow_can_read_the_offsets_topic(scene: Scene) -> None:
 
 
 def offsets_topic(scene: Scene) -> tuple[dict[tuple[str, str, int], OffsetCommitValue], dict[str, GroupMetadataValue]]:
-    """What a reader of `__consumer_offsets` holds after its end: commits by group, topic, partition; groups by name."""
+    """Read `__consumer_offsets` to its end; return commits by group, topic, partition, and groups by name."""
     partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 24)
     request = fetch.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24)
     request.topics = [fetch.FetchTopic(topic="__consumer_offsets", partitions=[partition])]
@@ -515,7 +515,7 @@ def offsets_topic(scene: Scene) -> tuple[dict[tuple[str, str, int], OffsetCommit
 
 
 def put(table: dict[Any, Any], key: object, value: Any, kind: type[Any], readable_versions: set[int]) -> None:
-    """Take over one record; a record without a value removes the key."""
+    """Apply one record; a record without a value removes the key."""
     if value is None:
         table.pop(key, None)
         return

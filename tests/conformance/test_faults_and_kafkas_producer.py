@@ -24,13 +24,13 @@ RECORDS = 2000
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that may be given faults."""
+    """Provide a broker that may be given faults."""
     with running_broker(tmp_path, "gregor.fault.injection.enable=true") as broker:
         yield broker
 
 
 def run_tool(shared: Path, broker: BrokerProcess, tool: str, *arguments: str) -> str:
-    """What a tool of Kafka's prints; it must end well."""
+    """Run one of Kafka's tools without error; return its output."""
     command = [str(shared / "peer" / "kafka39"), "tool", tool, "--bootstrap-server", broker.bootstrap, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +45,7 @@ def set_rules(shared: Path, broker: BrokerProcess, **rules: str) -> None:
 
 
 def produced(shared: Path, broker: BrokerProcess, topic: str, tmp_path: Path) -> tuple[list[str], int]:
-    """Acknowledged records of Kafka's verifiable producer, as values, and the end of the topic's log."""
+    """Return the acknowledged values of Kafka's verifiable producer, and the end of the topic's log."""
     settings = tmp_path / "producer.properties"
     settings.write_text(
         "enable.idempotence=true\nretries=2147483647\nlinger.ms=0\nbatch.size=1000\nretry.backoff.ms=5\n"
@@ -63,7 +63,7 @@ def produced(shared: Path, broker: BrokerProcess, topic: str, tmp_path: Path) ->
 
 
 def strikes(broker: BrokerProcess, shared: Path, *names: str) -> dict[str, int]:
-    """How often rules have struck, from the line that the broker writes when they end."""
+    """Return how often each rule was applied, from the line that the broker logs when the rule ends."""
     keys = ",".join(f"gregor.fault.rule.{name}" for name in names)
     run_tool(
         shared, broker, CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default", "--delete-config", keys

@@ -30,14 +30,14 @@ SETTINGS = (
     "offsets.topic.num.partitions=4",
     "transaction.state.log.num.partitions=4",
 )
-"""What the suites assume of the cluster that they would start themselves."""
+"""Settings that the suites give to a cluster which they start themselves."""
 
 NO_AUTHORIZER = "makes ACLs, for which a broker needs an authorizer"
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One project's tests; `{bootstrap}` stands for the broker's address."""
+    """A project's tests; `{bootstrap}` is replaced by the broker's address."""
 
     checkout: str
     packages: tuple[str, ...]
@@ -83,7 +83,7 @@ SUITES = (
 
 
 def python_with(suite: Suite) -> Path:
-    """An interpreter that has what the suite needs."""
+    """Return an interpreter with the packages that the suite needs."""
     home = ENVIRONMENTS / suite.checkout
     python = home / "bin" / "python"
     if not (home / "ready").exists():

@@ -47,7 +47,7 @@ def produce(wire: Wire, topic: str, data: bytes, version: int) -> None:
 
 
 def values(wire: Wire, topic: str, version: int) -> list[tuple[int, bytes | None]]:
-    """All records of a topic as a client of one Fetch version sees them: offset and value."""
+    """Return all records of a topic as a client of one Fetch version sees them: offset and value."""
     seen: list[tuple[int, bytes | None]] = []
     while True:
         offset = seen[-1][0] + 1 if seen else 0
@@ -72,7 +72,7 @@ def values(wire: Wire, topic: str, version: int) -> list[tuple[int, bytes | None
 
 
 def fill(wire: Wire, topic: str, *, with_zstd: bool) -> list[tuple[int, bytes | None]]:
-    """Batches of every format and codec; the offsets and values that must come back."""
+    """Produce batches of every format and codec; return the expected offsets and values."""
     expected: list[tuple[int, bytes | None]] = []
     for codec in CODECS if with_zstd else CODECS[:-1]:
         produced = records(len(expected))

@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.fixture
 def dump(shared: Path) -> "Dump":
-    """DumpLogSegments."""
+    """Return Kafka's tool DumpLogSegments; skip the test without it."""
     kafka = shared / "peer" / "kafka39"
     if not kafka.exists() or shutil.which("java") is None:
         pytest.skip("Kafka's tools need ../shared/peer and a Java 17")
@@ -30,13 +30,13 @@ def dump(shared: Path) -> "Dump":
 
 
 class Dump:
-    """Runs the tool on files of one kind."""
+    """A runner of the tool on files of one kind."""
 
     def __init__(self, kafka: Path) -> None:
         self._kafka = kafka
 
     def __call__(self, *files: Path) -> str:
-        """What it prints, complaints excluded."""
+        """Return the output of the tool; fail if it reports an error."""
         command = [str(self._kafka), "tool", "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log"]
         run = subprocess.run(
             [*command, "--files", ",".join(map(str, files))], capture_output=True, text=True, timeout=600

@@ -1,4 +1,4 @@
-"""The command-line tools of Apache Kafka 3.9.1, and its system tests' clients, pointed at our broker."""
+"""The command-line tools and the system tests' clients of Apache Kafka 3.9.1 against our broker."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Kafka:
-    """Kafka's tools, run against one broker."""
+    """A runner of Kafka's tools against one broker."""
 
     script: Path
     broker: BrokerProcess
 
     def run(self, tool: str, *arguments: str) -> str:
-        """What the tool prints on standard output; it must end well and complain of nothing."""
+        """Run the tool without errors or warnings; return its standard output."""
         to_broker = "--broker-list" if tool == COPIER else "--bootstrap-server"
         command = [str(self.script), "tool", tool, to_broker, self.broker.bootstrap, *arguments]
         if tool == GROUPS:
-            # It alone gives up after five seconds.
+            # Only this tool gives up after five seconds.
             command += ["--timeout", str(TOOL_LIMIT_S * 1000)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S)
         assert run.returncode == 0, run.stdout + run.stderr
@@ -63,12 +63,12 @@ class Kafka:
         return run.stdout
 
     def events(self, tool: str, *arguments: str) -> dict[str, Any]:
-        """The last event of each name that one of the system tests' clients tells of, as JSON lines."""
+        """Return the last event of each name in the JSON lines of one of the system tests' clients."""
         lines = self.run(tool, *arguments).splitlines()
         return {event.get("name") or event["stage"]: event for event in map(json.loads, lines)}
 
     def create_topic(self, *, partitions: int = 1, records: int = 0) -> str:
-        """A topic of its own, with the records "0", "1" and so on, in order where it has one partition."""
+        """Create a topic with the records "0", "1" and so on, in order if it has one partition."""
         topic = f"topic-{next(NUMBERS)}"
         self.run(TOPICS, "--create", "--topic", topic, "--partitions", str(partitions))
         if records:
@@ -191,7 +191,7 @@ def test_transactions_command_ends_what_somebody_left_open(kafka: Kafka) -> None
 
 
 def leave_a_transaction_open(broker: BrokerProcess, topic: str) -> int:
-    """Append one record in a transaction that nobody ends; the producer id."""
+    """Append one record in a transaction that is never ended; return the producer id."""
     with Wire(broker.address) as wire:
         request = InitProducerIdRequest(transactional_id="left open", transaction_timeout_ms=600_000)
         while (begun := wire.ask(ApiKey.INIT_PRODUCER_ID, 2, request)).error_code:

@@ -51,7 +51,7 @@ PASSING_ERRORS = (
 
 @pytest.fixture
 def eager_kafka(shared: Path) -> Iterator[tuple[str, int]]:
-    """A Kafka 3.9.1 whose cleaner does not wait."""
+    """Provide a Kafka 3.9.1 whose cleaner does not wait."""
     settings = ("log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100", "log.cleaner.dedupe.buffer.size=4000000")
     with running_kafka(shared, *settings) as address:
         host, _, port = address.partition(":")
@@ -59,7 +59,7 @@ def eager_kafka(shared: Path) -> Iterator[tuple[str, int]]:
 
 
 def batches(seed: int) -> list[bytes]:
-    """Payloads with keys that come again, tombstones, every codec and producers that are idempotent or not."""
+    """Return batches with repeated keys, tombstones, every codec, and idempotent and other producers."""
     chance = random.Random(seed)
     made = []
     sequences = {100: 0, 101: 0}
@@ -92,7 +92,7 @@ def batches(seed: int) -> list[bytes]:
 
 
 def kafkas_answer(address: tuple[str, int], payloads: list[bytes], settings: dict[str, str], until: int) -> set[object]:
-    """Produce to Kafka, wait until all but the active segment is clean, read what is left."""
+    """Produce to Kafka, wait until all but the active segment is clean, and return the remaining records."""
     with Wire(address) as wire:
         create_topic(wire, settings)
         for data in payloads:
@@ -109,7 +109,7 @@ def create_topic(wire: Wire, settings: dict[str, str]) -> None:
 
 
 def wait_for_cleaner(port: int, offset: int) -> None:
-    """Until the checkpoint says that the topic is clean up to `offset`."""
+    """Wait until the cleaner's checkpoint of the topic is `offset`."""
     home = Path(os.environ.get("PEER_HOME", Path.home() / ".cache" / "peer-kafka39"))
     checkpoint = home / f"data-{port}" / "log" / "cleaner-offset-checkpoint"
     deadline = time.monotonic() + PATIENCE_S
@@ -121,7 +121,7 @@ def wait_for_cleaner(port: int, offset: int) -> None:
 
 
 def read(wire: Wire) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of everything in the topic."""
+    """Yield (offset, key, value) of each record of the topic."""
     offset = 0
     while True:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -190,7 +190,7 @@ class Transactions:
 
 
 def until_done(error: Callable[[], int]) -> None:
-    """Ask again as long as the coordinator is busy or not there yet."""
+    """Repeat a request as long as the coordinator is busy or not available."""
     deadline = time.monotonic() + PATIENCE_S
     while (code := error()) != ErrorCode.NONE:
         assert code in PASSING_ERRORS
@@ -205,7 +205,7 @@ def produce(wire: Wire, data: bytes, transactional_id: str | None = None) -> int
 
 
 def write_transactions(wire: Wire, producers: list[Transactions], chance: random.Random, steps: int) -> None:
-    """Interleaved transactions, committed and aborted, between plain batches; all of them are over at the end."""
+    """Write interleaved transactions between plain batches, and commit or abort all of them."""
     is_open = dict.fromkeys(producers, False)
 
     def records() -> list[Record]:
@@ -238,7 +238,7 @@ def write_transactions(wire: Wire, producers: list[Transactions], chance: random
 
 
 def stored_batches(wire: Wire, offset: int) -> list[BatchView]:
-    """Everything from `offset` on, markers too, as Kafka has it."""
+    """Return all batches from `offset` on, markers too, as Kafka stores them."""
     batches: list[BatchView] = []
     while True:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -257,7 +257,7 @@ def stored_batches(wire: Wire, offset: int) -> list[BatchView]:
 
 
 def contents(batches: Iterable[BatchView]) -> set[tuple[object, ...]]:
-    """What readers and producers can tell apart: records, markers, and what stands for emptied batches."""
+    """Return what readers and producers can distinguish: records, markers, and the headers of emptied batches."""
     left: set[tuple[object, ...]] = set()
     for batch in batches:
         kind = (batch.producer_id, batch.producer_epoch, batch.is_transactional, batch.is_control)
@@ -278,7 +278,7 @@ def let_clean(wire: Wire, ratio: str) -> None:
 def test_the_same_is_left_of_transactions(
     eager_kafka: tuple[str, int], tmp_path: Path, seed: int, delete_retention_ms: int
 ) -> None:
-    """Twice: what the first pass only marks, tombstones and markers of nothing, the second may remove."""
+    """Two passes: the second may remove the tombstones and markers that the first only marks."""
     chance = random.Random(seed)
     settings = {
         "cleanup.policy": "compact",

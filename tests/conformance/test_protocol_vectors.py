@@ -15,9 +15,9 @@ import pytest
 
 from gregor.protocol.apis import ApiKey, request_class, request_header_version, response_class, response_header_version
 from gregor.protocol.codec import decode_prefix, encode
-from gregor.protocol.codec_encoder import long_varint
 from gregor.protocol.messages.header import RequestHeader, ResponseHeader
 from gregor.protocol.schema import Message, Struct
+from gregor.protocol.unsigned_varint import encode_unsigned_varint
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 KAFKA_3_9, KAFKA_4 = "protocol.jsonl.gz", "protocol4.jsonl.gz"
@@ -32,7 +32,7 @@ RENAMED_BY_KAFKA_4 = {
 
 @cache
 def vectors_by_api(file: str) -> dict[int, list[dict[str, Any]]]:
-    """The vectors of a file by API key; none where there is no such file."""
+    """Return the vectors of a file by API key; none where there is no such file."""
     cases: dict[int, list[dict[str, Any]]] = defaultdict(list)
     if (GOLDEN / file).exists():
         with gzip.open(GOLDEN / file, "rt", encoding="utf-8") as lines:
@@ -42,7 +42,7 @@ def vectors_by_api(file: str) -> dict[int, list[dict[str, Any]]]:
 
 
 def message_of(case: dict[str, Any]) -> tuple[type[Message], int]:
-    """The class and version that a vector is about; for a header, the version that `apis` finds for its request."""
+    """Return a vector's class and version; for a header, the version that `apis` finds for its request."""
     key, version = ApiKey(case["api_key"]), case["version"]
     match case["kind"]:
         case "request":
@@ -56,7 +56,7 @@ def message_of(case: dict[str, Any]) -> tuple[type[Message], int]:
 
 
 def agrees(ours: Any, theirs: Any) -> bool:
-    """Whether a value is what Kafka's JsonConverter shows; it leaves out tagged fields that have their default."""
+    """Return whether a value equals the output of Kafka's JsonConverter, which omits default tagged fields."""
     if isinstance(ours, Struct):
         values = {name.replace("_", ""): getattr(ours, name) for name in ours.FIELD_DEFAULTS}
         return all(agrees(value_of(name, values), value) for name, value in theirs.items())
@@ -70,7 +70,7 @@ def agrees(ours: Any, theirs: Any) -> bool:
 
 
 def value_of(name: str, values: dict[str, Any]) -> Any:
-    """The value of the field that Kafka's JsonConverter calls `name`."""
+    """Return the value of the field that Kafka's JsonConverter calls `name`."""
     lower = name.lower()
     return values[lower] if lower in values else values[RENAMED_BY_KAFKA_4[name].lower()]
 
@@ -85,15 +85,15 @@ def check(case: dict[str, Any]) -> None:
 
 
 def with_unknown_tagged_fields(written: bytes, unknown: list[tuple[int, str]], original: bytes) -> bytes:
-    """What Kafka writes for a message that also holds tagged fields it does not know: their number counts as well.
+    """Return Kafka's bytes of a message with unknown tagged fields, whose number is counted as well.
 
     The count is the first byte in which the two differ; the fields follow the known ones, whose tags are lower.
     """
     if not unknown:
         return written
     at = next(index for index, byte in enumerate(written) if byte != original[index])
-    fields = [(long_varint(tag), bytes.fromhex(value)) for tag, value in unknown]
-    section = b"".join(tag + long_varint(len(value)) + value for tag, value in fields)
+    fields = [(encode_unsigned_varint(tag), bytes.fromhex(value)) for tag, value in unknown]
+    section = b"".join(tag + encode_unsigned_varint(len(value)) + value for tag, value in fields)
     return written[:at] + bytes([written[at] + len(unknown)]) + written[at + 1 :] + section
 
 

@@ -45,7 +45,7 @@ RECORD_COUNT, COMMITTED = 25, 10
 
 @pytest.fixture(scope="session", params=MODULES)
 def console(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of one console."""
+    """Return the program of one console."""
     name = str(request.param)
     found = shutil.which(name)
     if found is not None:
@@ -66,7 +66,7 @@ def console(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def leave_a_lag(bootstrap: str) -> None:
-    """One partition with records, and a group that has not read all of them."""
+    """Create a partition with records, and a group that has not read all of them."""
     host, port = bootstrap.split(":")
     batch = v2.build_batch([Record(offset, 1_700_000_000_000, None, b"x") for offset in range(RECORD_COUNT)])
     produced = ProduceRequest(
@@ -92,7 +92,7 @@ def leave_a_lag(bootstrap: str) -> None:
 
 @contextmanager
 def running(console: Path, bootstrap: str, folder: Path) -> Iterator[str]:
-    """The console at work on a broker; the address of its metrics page."""
+    """Run the console on a broker; provide the address of the broker's metrics page."""
     port = free_address()[1]
     arguments: Sequence[str] = (f"--kafka.server={bootstrap}", f"--web.listen-address=127.0.0.1:{port}")
     environment = dict(os.environ)
@@ -119,7 +119,7 @@ def running(console: Path, bootstrap: str, folder: Path) -> Iterator[str]:
 
 
 def metrics_once_there(page: str, names: Collection[str]) -> dict[str, float]:
-    """All values of the page, once it has those of these names."""
+    """Return all values of the page, once it has those of these names."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

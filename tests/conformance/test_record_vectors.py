@@ -1,8 +1,9 @@
 """Reading, checking and appending batches against vectors from Kafka's own classes (`records.jsonl.gz`).
 
-Each vector says what Kafka's reader makes of some bytes, what ProduceRequest v9 says to them, and what a leader
-appends under a number of configurations. Gregor stores what was produced, so where Kafka rewrites (another message
-format or codec in the log), the records are compared, as far as both formats can hold them, not the bytes.
+Each vector has the result of Kafka's reader for some bytes, the result of ProduceRequest v9, and the batches that a
+leader appends under several configurations. Gregor stores batches as produced, so where Kafka rewrites them (for
+another message format or codec in the log), the records are compared, as far as both formats can hold them, and not
+the bytes.
 """
 
 import base64
@@ -17,7 +18,7 @@ from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import BatchView, Record, iter_batches, iter_records
 from gregor.protocol.records.control import control_type
-from gregor.protocol.records.offsets import assign_offsets
+from gregor.protocol.records.offsets_cy import assign_offsets
 from gregor.protocol.records.record import NO_TIMESTAMP, TimestampType
 from gregor.protocol.records.validation import AppendRules, Produced, check_produce_version, validate
 
@@ -59,7 +60,7 @@ def decoded(text: str | None) -> bytes | None:
 
 
 def our_reading(data: bytes) -> tuple[list[Case], int]:
-    """What we make of `data`, in the vectors' terms, and the bytes of a partial tail."""
+    """Return our reading of `data`, in the vectors' terms, and the bytes of a partial tail."""
     batches, end = [], 0
     for batch in iter_batches(data):
         if not batch.crc_is_valid:
@@ -111,7 +112,7 @@ def described_record(batch: BatchView, record: Record) -> Case:
 
 
 def kafkas_reading(batch: Case) -> Case:
-    """A vector's batch in Python's types, without what follows from the rest (sequence numbers, delta)."""
+    """Return a vector's batch in Python's types, without derived values (sequence numbers, delta)."""
     facts = {key: value for key, value in batch.items() if key not in {"records", "last_offset_delta"}}
     facts["timestamp_type"] = TIMESTAMP_TYPES[batch["timestamp_type"]]
     if batch["magic"] < v2.MAGIC:
@@ -175,7 +176,7 @@ def check_append(data: bytes, expected: Case) -> None:
         assert_as_good_a_refusal(failure, expected, converts)
         return
     if "error" in expected:
-        # Gregor never converts, so what only a conversion trips over is kept.
+        # Gregor never converts on append, so it keeps batches that only a conversion refuses.
         assert converts, f"{config}: {expected['error']}"
         return
     if expected.get("nothing_appended"):
@@ -214,7 +215,7 @@ def append(data: bytes, config: Case) -> tuple[Produced, int]:
 def assert_as_good_a_refusal(failure: BrokerError, expected: Case, converts: bool) -> None:
     is_clear = failure.code in AS_GOOD_AS_AN_EXCEPTION
     if "error" not in expected:
-        # Either a quirk of Kafka's, or deltas out of order: Kafka repairs those when it converts, and fails if not.
+        # Either a fault of Kafka, or deltas out of order: Kafka repairs those in a conversion, and fails without one.
         assert is_clear
         assert expected.get("quirk") == "unreadable_accepted" or (converts and "offset deltas" in str(failure))
         return
@@ -238,7 +239,7 @@ def assert_same_records(produced: Produced, written: bytes, converts: bool) -> N
         our_records = [
             ours._replace(offset=theirs.offset) for ours, theirs in zip(our_records, their_records, strict=True)
         ]
-    # A conversion down makes the batch's LogAppendTime each record's own; as stored, their own show again.
+    # A down-conversion gives each record the batch's LogAppendTime; stored batches have the records' own times.
     keeps_timestamps = magic > 0 and not (converts and theirs[0].magic < v2.MAGIC)
     assert [reduced(record, magic, keeps_timestamps) for record in our_records] == [
         reduced(record, magic, keeps_timestamps) for record in their_records
@@ -246,7 +247,7 @@ def assert_same_records(produced: Produced, written: bytes, converts: bool) -> N
 
 
 def reduced(record: Record, magic: int, keeps_timestamps: bool) -> Record:
-    """What of a record a format can hold."""
+    """Return the parts of a record that a format can hold."""
     return record._replace(
         timestamp=record.timestamp if keeps_timestamps else NO_TIMESTAMP,
         headers=record.headers if magic == v2.MAGIC else (),

@@ -1,4 +1,4 @@
-"""Exactly once, whatever dies: Kafka's own transactional copiers while they and the broker are killed at random.
+"""Exactly once: Kafka's own transactional copiers, while they and the broker are killed at random.
 
 Those of Kafka 3.9.1, and those of 4.3.0 with transactions V2 (KIP-890).
 """
@@ -31,13 +31,13 @@ RECORDS_PER_TRANSACTION = 8
 KILLS = 10
 LIMIT_S = 1_500
 PEER_RELEASE = "3.9.1"
-"""What the peer's script takes unless told otherwise."""
+"""Release that the peer's script starts by default."""
 
 pytestmark = pytest.mark.peer
 
 
 class Copier:
-    """Kafka's TransactionalMessageCopier on one partition, started again whenever it has ended."""
+    """A Kafka TransactionalMessageCopier of one partition that is started again whenever it ends."""
 
     def __init__(self, script: Path, broker: BrokerProcess, partition: int, release: str) -> None:
         self._environment = {**os.environ, "KAFKA_HEAP_OPTS": "-Xmx128m"}
@@ -52,7 +52,7 @@ class Copier:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ensure_running(self) -> None:
-        """Start it unless it runs; one that has nothing left to copy ends by itself."""
+        """Start the copier unless it runs; a copier ends once all records are copied."""
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 self._command,
@@ -63,14 +63,14 @@ class Copier:
             )
 
     def kill(self) -> None:
-        """kill -9, in the middle of whatever it does."""
+        """Kill the process with SIGKILL, at any point of its work."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
 def finalize(broker: BrokerProcess, transaction_version: int) -> None:
-    """Switch transactions V2 on, or leave them off."""
+    """Enable transactions V2, or leave them disabled."""
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version)
     with Wire(broker.address) as wire:
         answer = wire.ask(ApiKey.UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[update]))
@@ -107,7 +107,7 @@ def value_of(partition: int, number: int) -> bytes:
 
 
 def committed_output(script: Path, broker: BrokerProcess) -> list[bytes]:
-    """What Kafka's own console consumer reads, committed only; it ends when nothing has come for a while."""
+    """Return the committed records that Kafka's console consumer reads until none arrives for a while."""
     command = [str(script), "tool", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", broker.bootstrap, "--topic", OUTPUT, "--from-beginning"]
     command += ["--isolation-level", "read_committed", "--timeout-ms", "5000"]

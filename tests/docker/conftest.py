@@ -11,7 +11,7 @@ from tests.docker.engine import Engine, start_engine
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """A container engine that has the image of this checkout."""
+    """Provide a container engine that has the image of this checkout."""
     engine = start_engine()
     yield engine
     engine.clean_up()

@@ -30,7 +30,7 @@ class Engine:
         self._networks: list[str] = []
 
     def docker(self, *words: str, check: bool = True, timeout_s: float = PATIENCE_S) -> str:
-        """Run a docker command; returns what it writes, stderr included."""
+        """Run a docker command; return its output, stderr included."""
         done = subprocess.run(
             ["docker", *words],
             env=self.environment,
@@ -44,7 +44,7 @@ class Engine:
         return done.stdout.strip()
 
     def run(self, *options: str, command: Sequence[str] = (), variables: Mapping[str, str] | None = None) -> str:
-        """Start a container of the image in the background; returns its name."""
+        """Start a container of the image in the background; return its name."""
         name = f"gregor-test-{uuid4().hex[:12]}"
         environment = [word for key, value in (variables or {}).items() for word in ("--env", f"{key}={value}")]
         self._containers.append(name)
@@ -52,7 +52,7 @@ class Engine:
         return name
 
     def serving(self, *options: str, **variables: str) -> str:
-        """Start a broker and wait until its container is healthy; returns its name."""
+        """Start a broker and wait until its container is healthy; return its name."""
         name = self.run("--health-interval", "1s", *options, variables=variables)
         self.wait_until_healthy(name)
         return name
@@ -69,13 +69,17 @@ class Engine:
         raise AssertionError(f"{self.inspect(name)['State']['Health']}\n{self.docker('logs', name)}")
 
     def inspect(self, name: str) -> dict[str, Any]:
-        """Return what the engine knows of a container."""
+        """Return the engine's description of a container."""
         (found,) = json.loads(self.docker("inspect", name))
         assert isinstance(found, dict)
         return found
 
+    def is_running(self, name: str) -> bool:
+        """Return whether the first process of a container runs."""
+        return bool(self.inspect(name)["State"]["Running"])
+
     def new_network(self) -> str:
-        """Make a network for containers; returns its name."""
+        """Create a network for containers; return its name."""
         self._networks.append(f"gregor-test-{uuid4().hex[:12]}")
         self.docker("network", "create", self._networks[-1])
         return self._networks[-1]

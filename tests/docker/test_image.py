@@ -1,16 +1,19 @@
-"""The image in real containers: who is told which address, what variables do, users, health, read-only root."""
+"""The image in real containers: advertised addresses, variables, users, health, read-only root."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from tests.broker.authentication.secured_broker import PLAIN_MODULE
+from tests.certificates import as_pem, authority, broker_identity, written
 from tests.docker.engine import IMAGE, Engine
 from tests.free_ports import free_address
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.peer
 
@@ -126,3 +129,64 @@ def test_its_layers_above_the_base_are_small(engine: Engine) -> None:
         int(engine.docker("image", "inspect", "--format", "{{.Size}}", image)) for image in (IMAGE, "python:3.12-slim")
     ]
     assert sizes[0] - sizes[1] < MOST_BYTES_ABOVE_THE_BASE
+
+
+def test_stores_credentials_and_logins_are_taken_as_kafkas_images_take_them(engine: Engine, tmp_path: Path) -> None:
+    """Files in /etc/kafka/secrets, their passwords in further files, and users in the JAAS file of KAFKA_OPTS."""
+    port = free_address()[1]
+    secrets = tmp_path / "secrets"
+    secrets.mkdir(mode=0o755)
+    written(secrets, "broker.p12", broker_identity().pkcs12("store-planted"))
+    written(secrets, "store-credentials", "store-planted\n")
+    users = f'{PLAIN_MODULE} required username="admin" password="jaas-planted" user_admin="jaas-planted";'
+    written(secrets, "jaas.conf", f"KafkaServer {{\n  {users}\n}};\n")
+    name = engine.serving(
+        "--volume", f"{secrets}:/etc/kafka/secrets:ro", "--publish", f"127.0.0.1:{port}:9093",
+        KAFKA_ADVERTISED_LISTENERS=f"SASL_SSL://localhost:{port}",
+        KAFKA_LISTENERS="SASL_SSL://0.0.0.0:9093",
+        KAFKA_SSL_KEYSTORE_FILENAME="broker.p12",
+        KAFKA_SSL_KEYSTORE_CREDENTIALS="store-credentials",
+        KAFKA_SSL_KEY_CREDENTIALS="store-credentials",
+        KAFKA_SASL_ENABLED_MECHANISMS="PLAIN,SCRAM-SHA-512",
+        KAFKA_OPTS="-Xmx1g -Djava.security.auth.login.config=/etc/kafka/secrets/jaas.conf",
+    )  # fmt: skip
+    client = tmp_path / "client.properties"
+    ca = written(tmp_path, "ca.pem", as_pem(authority().certificate))
+    client.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={PLAIN_MODULE} required username="admin" password="jaas-planted";\n'
+        f"ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+    )
+    login = ("--bootstrap-server", f"localhost:{port}", "--command-config", str(client))
+    gregor("topics", "--create", "--topic", "t", *login)
+    assert "t" in gregor("topics", "--list", *login).splitlines()
+    shown = engine.docker("logs", name) + engine.docker("exec", name, "ps", "aux", check=False)
+    assert "planted" not in shown
+    assert "Failed authentication" not in shown, "the healthcheck is no failed login"
+    mode = engine.docker("exec", name, "stat", "-c", "%a", "/etc/kafka/kafka.properties")
+    assert mode == "600", "the settings hold the password of the store"
+
+
+def test_users_may_be_added_before_the_first_start(engine: Engine) -> None:
+    """As testcontainers' module for Node starts Kafka with SCRAM."""
+    script = """
+        printf '%s\\n' listeners=SASL_PLAINTEXT://:9092 sasl.enabled.mechanisms=SCRAM-SHA-256 \
+            log.dirs=/var/lib/kafka/data > /tmp/server.properties
+        kafka-storage format --ignore-formatted -t=5L6g3nShT-eMCtK--X86sw -c /tmp/server.properties \
+            --add-scram 'SCRAM-SHA-256=[name=app,password=app-planted]'
+        exec gregor serve /tmp/server.properties"""
+    name = engine.run("--health-interval", "1s", command=("bash", "-ec", script))
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    client = "\\n".join(
+        (
+            "security.protocol=SASL_PLAINTEXT",
+            "sasl.mechanism=SCRAM-SHA-256",
+            f'sasl.jaas.config={module} required username="app" password="app-planted";',
+        )
+    )
+    tool = (
+        f"printf '{client}' > /tmp/c && kafka-topics --list --bootstrap-server localhost:9092 --command-config /tmp/c"
+    )
+    wait_until(lambda: "Kafka Server started" in engine.docker("logs", name))
+    engine.docker("exec", name, "bash", "-c", tool)
+    assert "planted" not in engine.docker("logs", name)

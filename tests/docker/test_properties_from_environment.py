@@ -9,6 +9,7 @@ import pytest
 
 from gregor.broker.config import BrokerConfig
 from gregor.broker.config.table import SUPPORTED_KEYS
+from gregor.storage.disk.properties import parse_properties
 
 SCRIPT = Path(__file__).resolve().parents[2] / "docker" / "properties_from_environment.py"
 spec = importlib.util.spec_from_file_location("properties_from_environment", SCRIPT)
@@ -43,14 +44,32 @@ def test_listeners_follow_the_advertised_ones_on_all_addresses() -> None:
     assert found["listeners"] == "HOST://0.0.0.0:9092,INNER://0.0.0.0:19092"
 
 
+@pytest.mark.parametrize(
+    ("connect", "listeners"),
+    [
+        ("localhost:2181", "zookeeper://0.0.0.0:2181"),
+        ("127.0.0.1:32181/kafka", "zookeeper://0.0.0.0:32181"),
+        ("zookeeper:2181", None),
+    ],
+)
+def test_a_zookeeper_of_the_same_container_is_a_listener_of_the_broker(connect: str, listeners: str | None) -> None:
+    found = script.settings({"KAFKA_ZOOKEEPER_CONNECT": connect})
+    assert found.get("gregor.zookeeper.listeners") == listeners
+
+
 def written(folder: Path, **environment: str) -> dict[str, str]:
-    """The settings that the script writes, the last line of each."""
+    """Return the settings that the script writes, the last line of each."""
     run = subprocess.run([sys.executable, SCRIPT, folder], env=environment, capture_output=True, text=True, check=True)
     return dict(line.split("=", 1) for line in run.stdout.splitlines() if line)
 
 
 def test_every_key_that_a_variable_of_its_own_sets_exists() -> None:
-    for key in {*script.OWN_KEYS.values(), *script.MAPPED_BY_DEFAULT, *script.IMAGE_DEFAULTS}:
+    for key in {
+        "gregor.zookeeper.listeners",
+        *script.OWN_KEYS.values(),
+        *script.MAPPED_BY_DEFAULT,
+        *script.IMAGE_DEFAULTS,
+    }:
         assert key in SUPPORTED_KEYS
 
 
@@ -80,3 +99,34 @@ def test_the_environment_wins_over_the_mounted_file(tmp_path: Path) -> None:
     assert last["num.partitions"] == "7"
     assert last["log.dirs"] == "/mounted"
     assert last["listeners"] == "PLAINTEXT://0.0.0.0:9092"
+
+
+def test_files_of_secrets_are_read_as_in_kafkas_images(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("store-secret\n")
+    (tmp_path / "key").write_text("key secret = \\x")
+    environment = {
+        "KAFKA_SSL_KEYSTORE_FILENAME": "broker.p12",
+        "KAFKA_SSL_KEYSTORE_CREDENTIALS": "store",
+        "KAFKA_SSL_KEY_CREDENTIALS": "key",
+        "KAFKA_SSL_TRUSTSTORE_FILENAME": "trust.p12",
+        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "store",
+        "KAFKA_OPTS": "-Xmx1g '-Djava.security.auth.login.config=/etc/kafka/secrets/jaas file.conf' -Dx=y",
+    }
+    found = script.secret_settings(environment, tmp_path)
+    assert found == {
+        "ssl.keystore.location": str(tmp_path / "broker.p12"),
+        "ssl.keystore.password": "store-secret",
+        "ssl.key.password": "key secret = \\x",
+        "ssl.truststore.location": str(tmp_path / "trust.p12"),
+        "ssl.truststore.password": "store-secret",
+        "gregor.sasl.jaas.file": "/etc/kafka/secrets/jaas file.conf",
+    }
+    assert script.settings(environment) == {}
+    config = BrokerConfig(parse_properties("\n".join(script.property_line(*item) for item in found.items())))
+    assert config.ssl_key_password is not None
+    assert config.ssl_key_password.value == "key secret = \\x"
+    assert config.notices() == ([], [])
+    with pytest.raises(SystemExit, match=r"KAFKA_SSL_KEY_CREDENTIALS names .*absent, which cannot be read: No such"):
+        script.secret_settings({"KAFKA_SSL_KEY_CREDENTIALS": "absent"}, tmp_path)
+    with pytest.raises(SystemExit, match="KAFKA_OPTS has a quote that does not end"):
+        script.secret_settings({"KAFKA_OPTS": "-Dplanted='"}, tmp_path)

@@ -1,4 +1,4 @@
-"""Topics for the tests of archives, and what has become of them there."""
+"""Topics for the tests of archives, and the rows of these archives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY_MS = 86_400_000
 
 
 def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
-    """A new topic."""
+    """Create a new topic."""
 
     async def make() -> None:
         async with Admin(broker.bootstrap) as admin:
@@ -34,7 +34,7 @@ def make_topic(broker: BrokerProcess, topic: str, partitions: int = 2) -> None:
 def produce(
     broker: BrokerProcess, topic: str, values: Sequence[bytes | None], partitions: int = 2, **config: Any
 ) -> None:
-    """Values in turn to the partitions, a day apart."""
+    """Produce values to the partitions in turn, with timestamps a day apart."""
 
     async def send() -> None:
         async with Producer(broker.bootstrap, linger_ms=5, **config) as producer:
@@ -52,7 +52,7 @@ def produce(
 
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
-    """All rows that count, in order."""
+    """Return all rows that count, in order."""
     tables = [
         parquet.ParquetFile(path)
         .read()
@@ -66,12 +66,12 @@ def rows_of(root: Path) -> list[dict[str, Any]]:
 
 
 def arguments(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
-    """Of the job `archive`."""
+    """Return arguments of the job `archive`."""
     return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
 
 
 def end_offsets(broker: BrokerProcess, topic: str) -> list[int]:
-    """Of each partition of the topic."""
+    """Return the end offset of each partition of the topic."""
     with ClusterView(WireSettings.from_options({"kafka.bootstrap.servers": broker.bootstrap})) as cluster:
         partitions = cluster.topics([topic])[topic].partitions
         found = cluster.list_offsets({(topic, partition): LATEST for partition in partitions})

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """A small Spark on two cores, whose tasks are tried three times; with Delta Lake, where that can be had."""
+    """Provide a Spark on two cores, which tries tasks three times; with Delta Lake if that is installed."""
     if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("the pipeline needs gregor[spark]: `make pipeline` installs it")
+        pytest.skip("the pipeline needs gregor-broker[spark]: `make pipeline` installs it")
     from pyspark.errors import PySparkRuntimeError
 
     from gregor.pipeline.delta_lake import delta_settings
@@ -38,7 +38,7 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture
 def in_spark(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Callable[..., Summary]:
-    """Runs a job at a desk that has a session."""
+    """Return a function that runs a job at a desk with a session."""
 
     class SparkDesk(job_desk.TestDesk):
         def session(self, config: Mapping[str, str] | None = None) -> Any:

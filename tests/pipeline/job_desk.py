@@ -14,7 +14,7 @@ from gregor.pipeline.jobs.desk import Progress, Summary
 
 
 class TestDesk:
-    """Takes note of what is said; its session knows how many tasks run at once and nothing else."""
+    """A desk that records its messages; its session has only the number of parallel tasks."""
 
     __test__ = False
 
@@ -22,12 +22,12 @@ class TestDesk:
         self.said: list[str] = []
 
     def session(self, config: Mapping[str, str] | None = None) -> Any:
-        """Enough of a session for jobs that leave the rest to `run_tasks`."""
+        """The attributes of a session that jobs use outside of `run_tasks`."""
         return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
 
     @contextlib.contextmanager
     def progress(self, total: int, unit: str) -> Iterator[Progress]:
-        """Shows nothing, but never more than all."""
+        """Show no progress, but check that no more than the total is reported."""
 
         def advance(done: int) -> None:
             assert 0 <= done <= total
@@ -35,12 +35,12 @@ class TestDesk:
         yield SimpleNamespace(advance=advance)
 
     def say(self, line: str) -> None:
-        """Kept in `said`."""
+        """Add a line to `said`."""
         self.said.append(line)
 
 
 def run_tasks_here(session: object, work: Sequence[Any], do: Callable[[Any], Any], progress: Progress) -> list[Any]:
-    """As `spark_tasks.run_tasks`; every task runs twice, as one whose first attempt was thought lost."""
+    """Run tasks as `spark_tasks.run_tasks` does, each twice, as if the first attempt had been lost."""
     results = []
     for number, piece in enumerate(work, start=1):
         call, argument = pickle.loads(pickle.dumps((do, piece)))
@@ -51,7 +51,7 @@ def run_tasks_here(session: object, work: Sequence[Any], do: Callable[[Any], Any
 
 
 def run_tasks_once(session: object, work: Sequence[Any], do: Callable[[Any], Any], progress: Progress) -> list[Any]:
-    """As `spark_tasks.run_tasks`, one after the other."""
+    """Run tasks as `spark_tasks.run_tasks` does, one after the other."""
     return [do(piece) for piece in work]
 
 

@@ -1,4 +1,4 @@
-"""What a broker has stored, read back."""
+"""Readers of the records that a broker has stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pipeline.archive_rows import end_offsets
 
 
 def records_of(broker: BrokerProcess, topic: str, partition: int) -> list[dict[str, Any]]:
-    """Committed records as a consumer gets them."""
+    """Return the committed records as a consumer gets them."""
     options = ReadOptions(Mode.RECORDS, 1000, True, True, False, ANY_TIME, True)
     rows: list[dict[str, Any]] = []
     wanted = FetchRange(topic, partition, 0, end_offsets(broker, topic)[partition])
@@ -25,18 +25,18 @@ def records_of(broker: BrokerProcess, topic: str, partition: int) -> list[dict[s
 
 
 def fetch_options(broker: BrokerProcess) -> FetchOptions:
-    """Committed records only."""
+    """Return options for committed records only."""
     settings = WireSettings.from_options({"kafka.bootstrap.servers": broker.bootstrap})
     return FetchOptions(settings, read_committed=True)
 
 
 def contents(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What a replay keeps."""
+    """Return the parts of records that a replay keeps."""
     return [(row["key"], row["value"], row["timestamp"], row["headers"]) for row in rows]
 
 
 def stored_batches(broker: BrokerProcess, topic: str, partition: int) -> list[tuple[Any, ...]]:
-    """Each batch's offsets, codec and records as bytes."""
+    """Return each batch's offsets, codec and records as bytes."""
     wanted = FetchRange(topic, partition, 0, end_offsets(broker, topic)[partition])
     return [
         (batch.base_offset, batch.last_offset, batch.codec, bytes(batch.view[61:]))

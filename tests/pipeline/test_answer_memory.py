@@ -1,10 +1,10 @@
-"""Memory of answers is used again, but never while somebody looks at it."""
+"""Memory of answers is reused, but never while a view of it exists."""
 
 from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 import pyarrow as pa
 

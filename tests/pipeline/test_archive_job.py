@@ -1,4 +1,4 @@
-"""`gregor pipeline archive`: every committed record once, whatever happens in between."""
+"""`gregor pipeline archive`: every committed record once, after any failures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import pyarrow as pa
 import trio
@@ -99,7 +99,7 @@ def test_aborted_records_are_not_archived(broker_process: BrokerProcess, tmp_pat
 
 
 class CrashError(Exception):
-    """The driver is killed here."""
+    """An error at the point where the driver is killed."""
 
 
 STEPS = (
@@ -306,7 +306,7 @@ def test_retention_that_was_faster_is_told(broker_process: BrokerProcess, tmp_pa
             await admin.delete_records({("lost", 0): 3})
 
     trio.run(remove)
-    with pytest.raises(DataLossError, match="lost-0: offset 2 is not there, the log has 3 up to 4"):
+    with pytest.raises(DataLossError, match="lost-0: offset 2 is missing, the log has 3 up to 4"):
         run_job("archive", *arguments(broker_process, "lost", tmp_path))
     run_job("archive", *arguments(broker_process, "lost", tmp_path, "--option", "failOnDataLoss=false"))
     assert [row["offset"] for row in rows_of(tmp_path)] == [0, 1, 3]

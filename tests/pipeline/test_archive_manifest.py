@@ -1,4 +1,4 @@
-"""The manifest of an archive: what counts, what is swept, and what is refused."""
+"""The manifest of an archive: its files, removed leftovers, and refused states."""
 
 import json
 import multiprocessing
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from gregor.pipeline.archive.writer_lock import WriterLock
 
 
 def batch(number: int, *ranges: OffsetRange, files: tuple[str, ...] = (), topic_id: str = "a") -> ArchivedBatch:
-    """An entry with one topic id."""
+    """Return an entry with one topic id."""
     return ArchivedBatch(number, list(ranges), list(files), 10, 0, 1, {"t": topic_id})
 
 
@@ -89,7 +89,7 @@ def test_a_batch_that_was_decided_counts_whatever_happens(tmp_path: Path) -> Non
         data_file(tmp_path, f"staged/{name}")
     entry = batch(0, files=tuple(names))
     Manifest(tmp_path).stage(entry)
-    assert not (tmp_path / "data").exists(), "nobody sees rows of what does not count"
+    assert not (tmp_path / "data").exists(), "rows of incomplete batches are not visible"
     # As if the process had died after the first file.
     (tmp_path / "data" / "topic=t").mkdir(parents=True)
     (tmp_path / "staged" / names[0]).rename(tmp_path / names[0])
@@ -110,7 +110,7 @@ def test_a_decided_batch_whose_files_are_gone_is_told(tmp_path: Path) -> None:
     manifest = Manifest(tmp_path)
     manifest.stage(entry)
     (tmp_path / "staged" / name).unlink()
-    with pytest.raises(ManifestError, match=r"0-a\.parquet is gone, and batch 0 was to have its rows"):
+    with pytest.raises(ManifestError, match=r"0-a\.parquet is missing, which has the rows of batch 0"):
         ParquetFiles(manifest).publish(entry)
 
 
@@ -152,7 +152,7 @@ def test_what_is_missing_is_what_nobody_covers(
 
 
 def follow(root: Path, first: int, count: int) -> None:
-    """As a writer that follows a topic: `count` batches of a file and ten offsets each, every fifth a compaction."""
+    """Commit `count` batches of a file and ten offsets each, as a writer that follows a topic; compact every fifth."""
     manifest = Manifest(root)
     table = ParquetFiles(manifest)
     for number in range(first, first + count):
@@ -171,12 +171,12 @@ def _checkpoints_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entries_in(root: Path) -> list[str]:
-    """The names of all files of the manifest."""
+    """Return the names of all files of the manifest."""
     return sorted(path.name for path in (root / "manifest").iterdir())
 
 
 def facts(root: Path) -> tuple[object, ...]:
-    """All that an archive knows by its manifest."""
+    """Return all that an archive knows by its manifest."""
     manifest = Manifest(root)
     state = manifest.state
     ids = (state.topic_ids, state.partition_counts)

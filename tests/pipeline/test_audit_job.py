@@ -1,4 +1,4 @@
-"""`gregor pipeline audit`: what is missing, doubled or different, and what is not."""
+"""`gregor pipeline audit`: missing, duplicate and different records, and correct ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import trio
 
@@ -39,12 +39,12 @@ def audit(*command: str) -> Summary:
 
 
 def rows_by_name(summary: Summary) -> list[dict[str, Any]]:
-    """The table as dictionaries."""
+    """Return the table as dictionaries."""
     return [dict(zip(summary.columns, row, strict=True)) for row in summary.rows]
 
 
 def segment(root: Path, *batches: bytes) -> list[str]:
-    """A log directory with one partition; the options for it."""
+    """Write a log directory with one partition; return the options for it."""
     folder = root / "logs" / "t-0"
     folder.mkdir(parents=True)
     (folder / f"{0:020d}.log").write_bytes(b"".join(batches))
@@ -52,7 +52,7 @@ def segment(root: Path, *batches: bytes) -> list[str]:
 
 
 def batch(first: int, count: int, *, last: int | None = None, timestamp: int = 1, sequence: int = -1) -> bytes:
-    """A batch of producer 7 if it has a sequence number."""
+    """Return a batch of producer 7 if it has a sequence number."""
     records = [Record(first + index, timestamp, None, b"%d" % (first + index)) for index in range(count)]
     identity: dict[str, Any] = (
         {} if sequence < 0 else {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}

@@ -1,4 +1,4 @@
-"""Jobs that meet what they cannot use: each says where, and what it has half done does not count."""
+"""Jobs with input that they cannot use: the error names the place, and incomplete work has no effect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import gregor.client
 from gregor.client import Admin, Producer
@@ -34,7 +34,7 @@ from tests.pipeline.topics import delete_records, delete_topic, make_topic
 
 RECORDS = 200
 DAMAGED_AT = 0.6
-"""How far into the segment."""
+"""Share of the segment before the damage."""
 OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
 
 
@@ -46,7 +46,7 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for brokers that are away."""
+    """Shorten the time for which jobs wait for brokers that cannot be reached."""
     for module in (cluster_view, fetching):
         monkeypatch.setattr(module, "PATIENCE_S", 2.0)
     monkeypatch.setattr(exact_copy, "PAUSE_S", 0.01)
@@ -57,7 +57,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Another cluster."""
+    """Provide another cluster."""
     with running_broker(tmp_path_factory.mktemp("target"), *OVERRIDES) as broker:
         yield broker
 
@@ -91,7 +91,7 @@ def replay(broker: BrokerProcess, root: Path, *more: str) -> list[Any]:
 
 
 def segment_of(broker: BrokerProcess, topic: str) -> Path:
-    """The only segment of the topic's only partition."""
+    """Return the only segment of the topic's only partition."""
     (path,) = (broker.directory / "logs" / f"{topic}-0").glob("*.log")
     return path
 
@@ -147,7 +147,7 @@ def test_a_damaged_batch_is_not_mirrored(broker_process: BrokerProcess, target: 
 
 
 def records_of_mended(broker: BrokerProcess, topic: str) -> list[bytes]:
-    """The records' values after the damage was undone."""
+    """Return the records' values after the damage was undone."""
     flip(segment_of(broker, topic))
     return [row["value"] for row in records_of(broker, topic, 0)]
 
@@ -211,7 +211,7 @@ def test_retention_that_was_faster_than_a_mirror(broker_process: BrokerProcess, 
     mirror(broker_process, target, "late-mirror")
     fill(broker_process, "late-mirror", 20)
     delete_records(broker_process.bootstrap, "late-mirror", 0, 30)
-    with pytest.raises(DataLossError, match="late-mirror-0: offset 20 is not there, the log has 30 up to 40"):
+    with pytest.raises(DataLossError, match="late-mirror-0: offset 20 is missing, the log has 30 up to 40"):
         mirror(broker_process, target, "late-mirror")
     assert len(records_of(target, "late-mirror", 0)) == 20
     ((*_, _, records, _, _),) = mirror(broker_process, target, "late-mirror", "--no-fail-on-data-loss")
@@ -226,7 +226,7 @@ def test_retention_that_was_faster_than_a_backfill(tmp_path: Path) -> None:
         backfill(broker, "late", tmp_path / "lake")
         fill(broker, "late", 20)
         delete_records(broker.bootstrap, "late", 0, 30)
-    with pytest.raises(DataLossError, match="late-0: offset 20 is not there, the log has 30 up to 40"):
+    with pytest.raises(DataLossError, match="late-0: offset 20 is missing, the log has 30 up to 40"):
         backfill(broker, "late", tmp_path / "lake")
     backfill(broker, "late", tmp_path / "lake", "--no-fail-on-data-loss")
     assert [row["offset"] for row in rows_of(tmp_path / "lake")] == [*range(20), *range(30, 40)]
@@ -258,7 +258,7 @@ def test_a_topic_that_is_made_anew_meanwhile_does_not_count(
 
     with monkeypatch.context() as patch:
         patch.setattr(writing, "run_tasks", swap_and_run)
-        with pytest.raises(PipelineError, match="topic swapped was deleted and made anew while it was read"):
+        with pytest.raises(PipelineError, match="topic swapped was deleted and recreated while it was read"):
             archive(broker_process, "swapped", tmp_path)
     assert Manifest(tmp_path).batches == []
     assert archive(broker_process, "swapped", tmp_path) == [("swapped", 0, 0, 30, 30, 0)]

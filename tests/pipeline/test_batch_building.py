@@ -1,4 +1,4 @@
-"""Rows as batches: what a row says is in the record, wherever its columns lie, in both builds of the kernel."""
+"""Rows as batches: records equal their rows for any order of columns, in both builds of the kernel."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 import pyarrow as pa
 
 from gregor.client.producer.partitioner import partition_for_key
 from gregor.pipeline.columns.schemas import HEADERS, TIMESTAMP
 from gregor.pipeline.errors import PipelineError
-from gregor.pipeline.kafka.offset_options import Partition
 from gregor.pipeline.sink.batch_building import BatchBuilder
 from gregor.protocol.records import batching_cy, v2
 from gregor.protocol.records.batches import iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
+from gregor.protocol.topic_partition import AnyTopicPartition
 
 PARTITIONS = 5
 NOW_MS = 1_900_000_000_000
@@ -32,7 +32,7 @@ both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixtur
 
 @pytest.fixture(autouse=True)
 def _both_builds(record_build: str) -> None:
-    """Everything here holds for the compiled kernel and for its Python source."""
+    """Run each test of this file with the compiled kernel and with its Python source."""
 
 
 class Row(NamedTuple):
@@ -60,7 +60,7 @@ row_lists = st.lists(
 
 
 def table(rows: list[Row], **types: pa.DataType) -> pa.RecordBatch:
-    """The rows, between others of the same memory that do not count."""
+    """Return a table of the rows that is a slice of a larger table."""
     stranger = Row("stranger", 1, 7, b"stranger", None, [("stranger", b"stranger")])
     surrounded = [stranger] * 3 + rows + [stranger]
     headers = [
@@ -84,9 +84,9 @@ def builder(topic: str | None = None, codec: Codec = Codec.NONE, batch_bytes: in
     return BatchBuilder(topic, codec, batch_bytes, lambda name: PARTITIONS, lambda: NOW_MS, 0)
 
 
-def records_of(built: BatchBuilder, *tables: pa.RecordBatch) -> dict[Partition, list[Record]]:
-    """What was built, by partition and in order; every batch is whole and numbered from 0."""
-    found: defaultdict[Partition, list[Record]] = defaultdict(list)
+def records_of(built: BatchBuilder, *tables: pa.RecordBatch) -> dict[AnyTopicPartition, list[Record]]:
+    """Return the built records by partition and in order; check that each batch is whole and numbered from 0."""
+    found: defaultdict[AnyTopicPartition, list[Record]] = defaultdict(list)
     for place, payload in [*(item for rows in tables for item in built.add(rows)), *built.rest()]:
         batch = read_batch(payload)
         assert batch is not None
@@ -113,9 +113,9 @@ def contents(records: list[Record]) -> list[tuple[Any, ...]]:
 @both_builds
 @given(row_lists, row_lists, st.sampled_from([Codec.NONE, Codec.GZIP]), st.sampled_from([80, 400, 1 << 20]))
 def test_each_row_becomes_its_record(first: list[Row], second: list[Row], codec: Codec, batch_bytes: int) -> None:
-    # Where rows without partition and key go depends on how full batches are: another test's subject.
+    # The partitions of rows without partition and key depend on how full batches are: another test checks that.
     placed = [[row for row in rows if row.partition is not None or row.key is not None] for rows in (first, second)]
-    wanted: defaultdict[Partition, list[Any]] = defaultdict(list)
+    wanted: defaultdict[AnyTopicPartition, list[Any]] = defaultdict(list)
     for row in [*placed[0], *placed[1]]:
         partition = row.partition if row.partition is not None else partition_for_key(row.key or b"", PARTITIONS)
         wanted[row.topic, partition].append(as_record(row))
@@ -161,7 +161,7 @@ def test_partitions_that_there_are_not(partition: int) -> None:
 
 def test_a_header_without_a_key_is_refused() -> None:
     headers = pa.array([[{"key": None, "value": b"v"}]], HEADERS)
-    with pytest.raises(PipelineError, match="a row for a: row 0 has a header without a key"):
+    with pytest.raises(PipelineError, match="the row for a: row 0 has a header without a key"):
         list(builder("a").add(pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "headers": headers})))
 
 

@@ -1,11 +1,11 @@
-"""Batches in a transaction to one leader, many under way."""
+"""Batches in a transaction to one leader, many in flight."""
 
 from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from collections.abc import Sequence
 
@@ -16,7 +16,6 @@ from gregor.client.errors import ConnectionLostError
 from gregor.pipeline.kafka.wire import Wire, WireSettings
 from gregor.pipeline.sink.batch_pipe import BATCHES_UNDER_WAY, BYTES_UNDER_WAY, BatchPipe
 from gregor.protocol.errors import BrokerError, ErrorCode
-from gregor.protocol.messages.produce import ProduceRequest
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import read_batch
 from gregor.protocol.records.record import Buffer, Record
@@ -26,12 +25,12 @@ from tests.pipeline.stored import records_of
 
 
 def batch_of(*values: bytes) -> bytes:
-    """A batch as a log has it, far into it."""
+    """Return a batch as a log has it, far into it."""
     return v2.build_batch([Record(100 + n, 1_900_000_000_000, None, v) for n, v in enumerate(values)], base_offset=100)
 
 
 def write(broker: BrokerProcess, topic: str, *transactions: Sequence[Buffer]) -> list[list[int]]:
-    """A transaction for each; the offsets."""
+    """Append the batches of each transaction; return the offsets."""
 
     async def send() -> list[list[int]]:
         settings = WireSettings.from_options({"kafka.bootstrap.servers": broker.bootstrap})
@@ -48,7 +47,7 @@ def write(broker: BrokerProcess, topic: str, *transactions: Sequence[Buffer]) ->
 
 
 def values_of(broker: BrokerProcess, topic: str) -> list[bytes]:
-    """What readers of committed records see."""
+    """Return the values that readers of committed records get."""
     return [row["value"] for row in records_of(broker, topic, 0)]
 
 
@@ -99,7 +98,6 @@ def test_a_broker_that_goes_away_is_told(broker_process: BrokerProcess, monkeypa
 
     def hang_up(wire: Wire, *arguments: object, **options: object) -> None:
         wire.close()
-        wire._awaited.append((0, ProduceRequest(), 7))
 
     monkeypatch.setattr(Wire, "send_each", hang_up)
     with pytest.raises(ConnectionLostError):

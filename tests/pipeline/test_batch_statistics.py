@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 import pyarrow as pa
 
@@ -22,12 +22,12 @@ from gregor.protocol.records.record import Header, Record
 
 
 def headers_of(stored: bytes, rows: int = 100) -> list[object]:
-    """Rows of `mode=batches`."""
+    """Return rows of `mode=batches`."""
     return list(HeaderBatches("t", 0, segment=None, batch_rows=rows).read(memoryview(stored), 0, len(stored)))
 
 
 def batch(first: int, count: int, codec: Codec = Codec.NONE) -> bytes:
-    """A batch whose record n has time n."""
+    """Return a batch whose record n has time n."""
     records = [Record(first + index, first + index, None, b"x" * 10) for index in range(count)]
     return v2.build_batch(records, base_offset=first, codec=codec)
 
@@ -60,7 +60,7 @@ def test_parts_add_up_to_the_whole(counts: list[int], data: st.DataObject) -> No
 
 
 def replayed(ratios: list[float]) -> CompressionReplay:
-    """Batches of 10,000 bytes that compress to these ratios."""
+    """Return batches of 10,000 bytes that compress to these ratios."""
     replay, estimator = CompressionReplay(), CompressionRatioEstimator()
     for ratio in ratios:
         replay.take("t", Codec.GZIP, int(10_000 * ratio), 10_000, estimator)

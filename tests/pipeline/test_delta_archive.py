@@ -1,4 +1,4 @@
-"""Archives in Delta Lake: the same promises, kept by commits of two tables, and the same readers."""
+"""Archives in Delta Lake: the same guarantees by commits of two tables, and the same readers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("delta", reason="archives in Delta Lake need gregor[delta]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("delta", reason="archives in Delta Lake need gregor-broker[delta]")
 
 from gregor.pipeline.archive import manifest as manifests
 from gregor.pipeline.archive import writing
@@ -41,13 +41,13 @@ def _has_delta(in_spark: Run) -> None:
 
 
 def table(spark: SparkSession, root: Path, folder: str = "data") -> list[Row]:
-    """What Delta Lake itself says that the table has, in order."""
+    """Return the rows of the table, in order, as Delta Lake itself reads them."""
     rows = spark.read.format("delta").load(str(root / folder)).collect()
     return sorted(rows, key=lambda row: (row.partition, row.offset))
 
 
 def delta(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
-    """Arguments of the job `archive`."""
+    """Return arguments of the job `archive`."""
     return arguments(broker, topic, root, "--format", "delta", *more)
 
 
@@ -80,16 +80,16 @@ def test_rows_are_in_a_table_and_dead_letters_in_another(
 
 
 class CrashError(Exception):
-    """The driver is killed here."""
+    """An error at the point where the driver is killed."""
 
 
 def crash(*_: object, **__: object) -> None:
-    """Not a step further."""
+    """Raise CrashError."""
     raise CrashError
 
 
 def after(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The work, and not a step further."""
+    """Return a function that does the work and then raises CrashError."""
 
     def both(*given: Any, **named: Any) -> None:
         work(*given, **named)
@@ -143,7 +143,7 @@ def test_replay_and_audit_read_it_also_when_it_was_compacted(
     (note, _) = in_spark("archive", *delta(broker_process, "leaked,other", root, "--compact")).notes
     assert "files became" in note
     assert len(spark.read.format("delta").load(str(root / "data")).inputFiles()) == 7
-    # Somebody else's maintenance, whose times are of the old kind.
+    # Another program compacts the table and writes timestamps of the old type.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
     written = spark.read.format("delta").load(str(root / "data"))
     written.write.format("delta").mode("overwrite").option("dataChange", "false").save(str(root / "data"))

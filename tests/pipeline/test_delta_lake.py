@@ -1,4 +1,4 @@
-"""What a session with Delta Lake needs, and what is said where that cannot be had."""
+"""Requirements of a session with Delta Lake, and the messages if they are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import pyspark
 from pyspark.errors import PySparkRuntimeError
@@ -20,7 +20,7 @@ from gregor.pipeline.errors import PipelineError
 
 @pytest.fixture
 def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for jars of this Spark; the extra seems to be there."""
+    """Return the directory for jars of this Spark, with the extra apparently installed."""
     monkeypatch.setenv("SPARK_JARS_HOME", str(tmp_path))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(name=name))
     folder = tmp_path / str(pyspark.__version__)
@@ -39,14 +39,14 @@ def test_jars_come_from_maven_central_unless_they_are_there(jars: Path) -> None:
 
 def test_without_the_extra_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(PipelineError, match=r"pip install 'gregor\[delta\]'"):
+    with pytest.raises(PipelineError, match=r"pip install 'gregor-broker\[delta\]'"):
         delta_lake.delta_settings()
 
 
 def test_without_the_jars_the_error_names_them(jars: Path) -> None:
     class Desk:
         def session(self, config: object = None) -> Any:
-            # What Spark raises when its launcher could not get a package.
+            # Spark's error when its launcher could not download a package.
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
     desk: Any = Desk()

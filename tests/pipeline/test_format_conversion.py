@@ -1,10 +1,10 @@
-"""Segments from one message format to another: what stays, what is lost and counted, what is refused."""
+"""Conversion of segments between message formats: kept, lost and counted, and refused parts."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.errors import DamagedLogError
 from gregor.pipeline.logs.format_conversion import Account, Conversion
@@ -21,7 +21,7 @@ TEXTS = st.one_of(st.none(), st.binary(max_size=20))
 
 @st.composite
 def stored_batches(draw: st.DrawFn) -> bytes:
-    """Batches of all formats one after the other."""
+    """Return batches of all formats one after the other."""
     offset = draw(st.integers(0, 1000))
     stored = b""
     for _ in range(draw(st.integers(1, 6))):
@@ -42,12 +42,12 @@ def stored_batches(draw: st.DrawFn) -> bytes:
 
 
 def records_of(stored: bytes) -> list[Record]:
-    """All records, decoded."""
+    """Return all records, decoded."""
     return [record for batch in iter_batches(stored) for record in iter_records(batch)]
 
 
 def converted(stored: bytes, conversion: Conversion) -> tuple[bytes, Account]:
-    """What comes out, and the account."""
+    """Return the converted batches, and the counts."""
     account = Account()
     return b"".join(conversion.convert(memoryview(stored), account)), account
 
@@ -69,7 +69,7 @@ def test_what_the_format_can_hold_stays(stored: bytes, to_magic: int) -> None:
 
 
 def transaction(first_offset: int, producer_id: int, value: bytes) -> bytes:
-    """Two records of a transaction."""
+    """Return two records of a transaction."""
     records = [Record(first_offset + index, 5, None, value) for index in range(2)]
     return v2.build_batch(
         records,
@@ -82,7 +82,7 @@ def transaction(first_offset: int, producer_id: int, value: bytes) -> bytes:
 
 
 def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
-    """The end of a transaction."""
+    """Return the end of a transaction."""
     record = Record(offset, 5, encode_key(kind), b"\x00\x00\x00\x00\x00\x00")
     return v2.build_batch(
         [record], base_offset=offset, producer_id=producer_id, producer_epoch=0, is_control=True, is_transactional=True

@@ -12,7 +12,7 @@ from tests.broker_process import BrokerProcess
 from tests.cluster_of_processes import running_cluster
 from tests.pipeline.topics import fill, new_topic
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import pyspark
 from pyspark.errors import AnalysisException
@@ -36,7 +36,7 @@ SMOKE_LIMIT_S = 3_000
 
 @pytest.fixture(scope="module")
 def topic(broker_process: BrokerProcess) -> str:
-    """Numbers 0 to 4999 in three partitions."""
+    """Return a topic with the numbers 0 to 4999 in three partitions."""
     name = new_topic(broker_process.bootstrap, 3)
     for partition, (first, count) in enumerate([(0, 3000), (3000, 1500), (4500, 500)]):
         fill(broker_process.bootstrap, name, count, partition=partition, first=first, batch=50)
@@ -86,7 +86,7 @@ def test_filters_are_pushed_down_if_asked_for(spark: "SparkSession", broker_proc
 def test_a_table_is_the_same_after_a_query_with_filters(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str
 ) -> None:
-    """Spark 4.2 gives a query without filters what the filtered one before it has planned, were they pushed down."""
+    """With push-down Spark 4.2 gives a query without filters the plan of the filtered query before it."""
     for source in ("kafka_log", "kafka_raw"):
         frame = read(spark, broker_process, topic, source)
         assert frame.where((f.col("partition") == 0) & (f.col("offset") >= 2990)).count() == 10
@@ -106,7 +106,7 @@ def test_the_connector_gives_the_same_rows(
 
 
 def copy_stream(spark: "SparkSession", broker: BrokerProcess, source: str, target: str, checkpoint: Path) -> list[int]:
-    """Copy what is there, in micro-batches of some 2,000 rows; how many rows each had."""
+    """Copy all rows in micro-batches of some 2,000 rows; return the number of rows of each."""
     options = {
         "kafka.bootstrap.servers": broker.bootstrap,
         "subscribe": source,
@@ -131,7 +131,7 @@ def test_a_stream_from_topic_to_topic(
     assert all(size <= 2000 for size in sizes)
     assert copy_stream(spark, broker_process, topic, target, tmp_path / "checkpoint") == []
 
-    # As if the driver had died before it noted that the last micro-batch was done.
+    # As if the driver had died before it wrote the commit of the last micro-batch.
     commits = tmp_path / "checkpoint" / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     (commits / str(last)).unlink()
@@ -151,7 +151,7 @@ def test_a_stream_from_topic_to_topic(
 def test_every_window_is_written_that_the_watermark_has_closed(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    """They are closed in a micro-batch without rows; one whose commit was lost is done again, and changes nothing."""
+    """Windows are closed in a micro-batch without rows; one whose commit was lost is repeated without effect."""
     options = {"kafka.bootstrap.servers": broker_process.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     rows = spark.readStream.format("kafka_raw").options(**options).load()
     windows = rows.withWatermark("timestamp", "1 millisecond").groupBy(f.window("timestamp", "10 milliseconds")).count()
@@ -177,7 +177,7 @@ def test_every_window_is_written_that_the_watermark_has_closed(
 def test_a_topic_with_another_number_of_partitions(
     spark: "SparkSession", broker_process: BrokerProcess, topic: str
 ) -> None:
-    """What `gregor pipeline mirror` refuses: records are decoded, and go where their keys belong."""
+    """Records are decoded and partitioned by key, which `gregor pipeline mirror` does not do."""
     target = new_topic(broker_process.bootstrap, 5)
     rows = read(spark, broker_process, topic, **{"kafka.isolation.level": "read_committed"}).drop("partition")
     rows.write.format("kafka_raw").mode("append").options(**sink_options(broker_process, target)).save()
@@ -192,7 +192,7 @@ def test_a_topic_with_another_number_of_partitions(
 def test_a_task_that_fails_once_changes_nothing(
     spark: "SparkSession", broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Where the connector's own sink makes 5,000 duplicates of 10,000 rows."""
+    """The connector's own sink writes 5,000 duplicates of 10,000 rows in this case."""
     target = new_topic(broker_process.bootstrap, 3)
     failed = str(tmp_path / "failed")
 
@@ -213,14 +213,14 @@ def test_a_task_that_fails_once_changes_nothing(
 def test_errors_reach_the_user(spark: "SparkSession", broker_process: BrokerProcess, topic: str) -> None:
     for options, complaint in (
         ({"startingOffset": "1"}, "did you mean startingOffsets"),
-        ({"startingOffsets": json.dumps({topic: {"0": 9_999_999}})}, f"{topic}-0: offset 9999999 is not there"),
+        ({"startingOffsets": json.dumps({topic: {"0": 9_999_999}})}, f"{topic}-0: offset 9999999 is missing"),
     ):
         with pytest.raises(AnalysisException, match=complaint):
             read(spark, broker_process, topic, **options).collect()
 
 
 def test_the_connectors_own_checks_hold_on_one_broker(broker_process: BrokerProcess) -> None:
-    """Spark's connector against our broker: all that `spark-smoke` knows to check."""
+    """All checks of `spark-smoke` with Spark's connector and our broker."""
     assert_the_connectors_checks_hold(broker_process.bootstrap)
 
 
@@ -230,7 +230,7 @@ def test_the_connectors_own_checks_hold_on_three_brokers(tmp_path: Path) -> None
 
 
 def assert_the_connectors_checks_hold(bootstrap: str) -> None:
-    """All fourteen."""
+    """Check that all fourteen checks pass."""
     if not SMOKE.exists():
         pytest.skip(f"{SMOKE} is not there")
     command = [sys.executable, str(SMOKE), bootstrap, "--rows", "20000", "--apis"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.errors import PipelineError
 from gregor.pipeline.jobs import generate as generate_job

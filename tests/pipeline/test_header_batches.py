@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.columns.header_batches import HeaderBatches, raw_batches
 from gregor.pipeline.columns.schemas import BATCHES, RAW
@@ -26,7 +26,7 @@ MAX_INT64 = 2**63 - 1
 
 @pytest.fixture(autouse=True)
 def _both_builds(record_build: str) -> None:
-    """Everything here holds for the compiled kernel and for its Python source."""
+    """Run each test of this file with the compiled kernel and with its Python source."""
 
 
 def rows(stored: bytes, **options: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a job says at a terminal: one line for a mistake, and its outcome as JSON for programs."""
+"""Messages of a job: one line for a mistake, and its result as JSON for programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkRuntimeError
@@ -59,7 +59,7 @@ def test_a_mistake_in_the_arguments_is_one_line(
 
 
 def java_error(text: str, thrown: str) -> Py4JJavaError:
-    """As Py4J raises it, without a Java."""
+    """Return an error as Py4J raises it, without a Java."""
     error = Py4JJavaError.__new__(Py4JJavaError)
     error.java_exception = SimpleNamespace(toString=lambda: thrown)
     error.__class__ = type("Error", (Py4JJavaError,), {"__str__": lambda self: text})

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import pyspark
 
@@ -38,7 +38,7 @@ LIMIT_S = 1_800.0
 
 
 def failing_once(work: Callable[[Any], Any], folder: Path) -> Callable[[Any], Any]:
-    """The same work, whose first attempt at each piece fails after it was done."""
+    """Return the same work, whose first attempt at each piece fails after the work is done."""
 
     def attempt(piece: Any) -> Any:
         done = work(piece)
@@ -85,7 +85,7 @@ def test_a_replay_of_what_a_condition_chooses(
 def test_between_an_archive_and_the_connector(
     in_spark: Callable[..., Summary], spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
-    """What Spark's own connector wrote is archived, and it reads what is replayed."""
+    """Records that Spark's own connector wrote are archived, and the connector reads the replayed records."""
     make_topic(broker_process, "theirs", 3)
     broker = {"kafka.bootstrap.servers": broker_process.bootstrap}
     columns = ["CAST(id AS STRING) AS key", "CAST(id * 7 AS STRING) AS value"]
@@ -120,7 +120,7 @@ def test_a_driver_that_is_killed(
     run_job("generate", *topic, "--records", "4000", "--value-bytes", "100", "--batch-records", "20")
     root = tmp_path / "lake"
     command = [sys.executable, *GREGOR, "pipeline", "archive", "--master", "local[2]", "--format", table_format]
-    # A commit of a table takes Spark a second or two, so there are fewer.
+    # Spark takes a second or two for the commit of a table, so there are fewer commits.
     command += arguments(broker_process, name, root, "--max-bytes", "40000" if table_format == "delta" else "10000")
     killed = sum(kill_at_work(command, root) for _ in range(pytestconfig.getoption("--job-kills")))
     print(f"{table_format}: the driver was killed {killed} times")

@@ -1,4 +1,4 @@
-"""Jobs whose process, or whose broker, is killed again and again: what comes out is what went in, exactly."""
+"""Jobs whose process or broker is killed repeatedly: the output equals the input."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.archive import writing
 from gregor.pipeline.archive.manifest import Manifest
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.peer
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "precious"
 RECORDS_A_KILL = 10_000
-"""So that the work is not at its end before the last kill."""
+"""Number of records for which a job still runs at the last kill."""
 PARTITIONS = 2
 SMALL_ROUNDS = ("--max-bytes", "20000")
 LIMIT_S = 900.0
@@ -37,13 +37,13 @@ OVERRIDES = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partit
 
 @pytest.fixture
 def kills(pytestconfig: pytest.Config) -> int:
-    """How many."""
+    """Return the number of kills."""
     return int(pytestconfig.getoption("--job-kills"))
 
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int) -> Iterator[BrokerProcess]:
-    """A broker with a topic of compressed batches."""
+    """Provide a broker with a topic of compressed batches."""
     monkeypatch.setattr(generate_job, "run_tasks", run_tasks_once)
     with running_broker(tmp_path / "source", *OVERRIDES) as broker:
         command = ["--bootstrap-server", broker.bootstrap, "--topic", TOPIC, "--records", str(kills * RECORDS_A_KILL)]
@@ -53,12 +53,12 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int) -> Itera
 
 
 def start(name: str, *command: str) -> subprocess.Popen[bytes]:
-    """The job, as a process of its own."""
+    """Start the job as a process of its own."""
     return subprocess.Popen([sys.executable, "-m", "tests.pipeline.job_process", name, *command], cwd=ROOT)
 
 
 def bytes_in(folder: Path) -> int:
-    """Bytes of all files below; 0 if some of them vanish meanwhile."""
+    """Return the bytes of all files below a directory; 0 if one of them vanishes meanwhile."""
     try:
         return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def run_killed(kills: int, output: Path, name: str, *command: str) -> int:
-    """Run a job to its end, but for so many kills soon after it has written something below ``output``.
+    """Run a job to its end, after some kills, each soon after the job has written below ``output``.
 
     Returns how many of them came before its end.
     """
@@ -88,7 +88,7 @@ def run_killed(kills: int, output: Path, name: str, *command: str) -> int:
 
 
 def run_while_broker_dies(kills: int, broker: BrokerProcess, output: Path, name: str, *command: str) -> int:
-    """Run a job to its end, its broker being killed so many times soon after something was written below ``output``.
+    """Run a job to its end while its broker is killed some times, each soon after a write below ``output``.
 
     The broker starts again at once. Returns how many kills came before the job's end.
     """
@@ -114,7 +114,7 @@ def run_while_broker_dies(kills: int, broker: BrokerProcess, output: Path, name:
 
 
 def assert_archived(source: BrokerProcess, root: Path) -> None:
-    """Every record once, and nothing else lies in the archive."""
+    """Check that the archive has every record once and no other files."""
     rows = rows_of(root)
     for partition in range(PARTITIONS):
         originals = records_of(source, TOPIC, partition)
@@ -125,7 +125,7 @@ def assert_archived(source: BrokerProcess, root: Path) -> None:
 
 
 def assert_copied(source: BrokerProcess, target: BrokerProcess, topic: str) -> None:
-    """The same records in the same order, each once."""
+    """Check that the copy has the same records in the same order, each once."""
     for partition in range(PARTITIONS):
         assert contents(records_of(target, topic, partition)) == contents(records_of(source, TOPIC, partition))
 
@@ -152,9 +152,9 @@ def test_a_replay(
     run_job("archive", *arguments(source, TOPIC, root))
     command = ["--bootstrap-server", source.bootstrap, "--archive", str(root), "--prefix", "again-"]
     if dies == "the job":
-        assert run_killed(kills, source.directory, "replay", *command)
+        assert run_killed(kills, source.directory / "logs", "replay", *command)
     else:
-        assert run_while_broker_dies(kills, source, source.directory, "replay", *command)
+        assert run_while_broker_dies(kills, source, source.directory / "logs", "replay", *command)
     assert_copied(source, source, f"again-{TOPIC}")
 
 
@@ -164,7 +164,7 @@ def test_a_mirror(source: BrokerProcess, tmp_path: Path, kills: int, dies: str) 
         command = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", TOPIC]
         command += ["--transaction-bytes", "5000"]
         if dies == "the job":
-            assert run_killed(kills, target.directory, "mirror", *command)
+            assert run_killed(kills, target.directory / "logs", "mirror", *command)
         else:
-            assert run_while_broker_dies(kills, target, target.directory, "mirror", *command)
+            assert run_while_broker_dies(kills, target, target.directory / "logs", "mirror", *command)
         assert_copied(source, target, TOPIC)

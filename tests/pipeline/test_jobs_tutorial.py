@@ -1,4 +1,4 @@
-"""docs/pipeline-jobs.md tells the truth: its commands run in order, and print what it says where it says so."""
+"""The examples of docs/pipeline-jobs.md: its commands run in order, and print its output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker_process import GREGOR, BrokerProcess
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 pytestmark = pytest.mark.peer
 
@@ -37,7 +37,7 @@ def test_every_command_works(broker_process: BrokerProcess, tmp_path: Path) -> N
 
 
 def run(command: list[str], folder: Path) -> str:
-    """What a command prints; it must end well."""
+    """Run a command without error; return its output."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr[-3000:]}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""Log directories as tables: what is planned, what is read, and what is damage, without Spark around it."""
+"""Log directories as tables, without Spark: planned ranges, rows, and damage."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, Not
 
@@ -63,7 +63,7 @@ def batch_at(first: int, magic: int, codec: Codec) -> bytes:
 
 @pytest.fixture(params=[(0, Codec.NONE), (0, Codec.GZIP), (1, Codec.SNAPPY), (2, Codec.NONE), (2, Codec.ZSTD)])
 def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copied partition without index or checkpoint, in three segments, of each format."""
+    """Return a copied partition without index or checkpoint, in three segments, of each format."""
     magic, codec = request.param
     directory = tmp_path / "plain" / "events-0"
     directory.mkdir(parents=True)
@@ -79,7 +79,7 @@ def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def indexed(tmp_path: Path) -> Path:
-    """Two topics as our own storage leaves them, closed cleanly, with small segments and dense indexes."""
+    """Return two topics as our own storage leaves them, closed cleanly, with small segments and dense indexes."""
     directory = tmp_path / "indexed"
     config = LogConfig(retention_ms=-1, segment_bytes=4096, index_interval_bytes=200)
     logs = LogManager([str(directory)], config, ManualClock(START_MS), cluster_id="c")
@@ -122,7 +122,7 @@ def test_times_where_the_format_has_them(plain: Path) -> None:
     if has_times:
         assert offsets(plain, **wanted) == list(range(123, 456))
     else:
-        with pytest.raises(OptionError, match="events-0: no record is as young as"):
+        with pytest.raises(OptionError, match="events-0: no record has a timestamp of at least"):
             offsets(plain, **wanted)
         assert offsets(plain, **wanted, startingOffsetsByTimestampStrategy="latest") == []
 
@@ -244,13 +244,13 @@ def test_offsets_that_retention_has_taken(indexed: Path) -> None:
         if path.name < "00000000000000000100":
             path.unlink()
     wanted = {"topic": "events", "startingOffsets": json.dumps({"events": {"0": 5}})}
-    with pytest.raises(DataLossError, match=r"^events-0: offset 5 is not there, the log has \d+ up to 600"):
+    with pytest.raises(DataLossError, match=r"^events-0: offset 5 is missing, the log has \d+ up to 600"):
         offsets(indexed, **wanted)
     assert offsets(indexed, **wanted, failOnDataLoss="false")[0] > 5
 
 
 def test_files_that_change_between_plan_and_read(indexed: Path) -> None:
-    """Compaction puts other files in the place of those that were planned; the offsets stay."""
+    """Compaction replaces the planned files by others; the offsets stay."""
     source = reader(indexed, topic="events", splitBytes="700", values="false")
     planned = source.partitions()
     for log in (indexed / "events-1").glob("*.log"):
@@ -264,12 +264,12 @@ def test_segments_that_went_away_are_data_loss(indexed: Path) -> None:
     source = reader(indexed, topic="events")
     planned = source.partitions()
     min((indexed / "events-0").glob("*.log")).unlink()
-    with pytest.raises(DataLossError, match=r"^events-0: offset 0 is not there"):
+    with pytest.raises(DataLossError, match=r"^events-0: offset 0 is missing"):
         list(source.read(planned[0]))
 
 
 def test_after_a_crash_the_rules_of_recovery_hold(indexed: Path) -> None:
-    """What the broker would cut off at its next start is not read: here all behind a batch with a wrong CRC."""
+    """Batches that the broker would truncate at its next start are not read: here those from a wrong CRC on."""
     (indexed / ".kafka_cleanshutdown").unlink()
     (indexed / "recovery-point-offset-checkpoint").unlink()
     segments = sorted((indexed / "events-0").glob("*.log"))

@@ -1,4 +1,4 @@
-"""`gregor pipeline mirror`: batches from one broker to another, once, unopened."""
+"""`gregor pipeline mirror`: batches from one broker to another, exactly once, without decompression."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import trio
 from pyarrow import parquet
@@ -35,7 +35,7 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The cluster that is written to."""
+    """Provide the cluster that is written to."""
     overrides = ("offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1")
     with running_broker(tmp_path_factory.mktemp("target"), *overrides) as broker:
         yield broker
@@ -48,7 +48,7 @@ def mirror(source: BrokerProcess, target: BrokerProcess, topics: str, *more: str
 
 
 def offsets_table(root: Path, topic: str, partition: int) -> list[tuple[int, ...]]:
-    """Its rows in order."""
+    """Return its rows in order."""
     files = sorted((root / f"topic={topic}" / f"partition={partition}").glob("*.parquet"))
     return [tuple(row.values()) for path in files for row in parquet.ParquetFile(path).read().to_pylist()]
 
@@ -77,7 +77,7 @@ def test_batches_go_as_they_are(broker_process: BrokerProcess, target: BrokerPro
 
 
 def records_of_value(offset: int, partition: int) -> bytes:
-    """The value that `produce` gave that offset."""
+    """Return the value that `produce` gave that offset."""
     return b"v%d" % (2 * offset + partition)
 
 
@@ -107,7 +107,7 @@ def test_old_formats_and_transactions(broker_process: BrokerProcess, target: Bro
 
 
 class CrashError(Exception):
-    """The task is killed here."""
+    """An error at the point where the task is killed."""
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
@@ -204,7 +204,7 @@ def test_a_source_that_is_made_anew_meanwhile_is_told(
         return await append(copy, batches, next_offset, note)
 
     monkeypatch.setattr(exact_copy.ExactCopy, "append", append_and_swap)
-    with pytest.raises(PipelineError, match=r"swapped-0 offset \d+: the source's topic was deleted and made anew"):
+    with pytest.raises(PipelineError, match=r"swapped-0 offset \d+: the source's topic was deleted and recreated"):
         mirror(broker_process, target, "swapped", "--transaction-bytes", "500")
     copied = [row["value"] for row in records_of(target, "swapped", 0)]
     assert 0 < len(copied) < 200
@@ -230,7 +230,7 @@ def test_a_target_that_is_made_anew_meanwhile_is_told_and_gets_all_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(batch_pipe.BatchPipe, "append", append_and_swap)
-        with pytest.raises(PipelineError, match=r"emptied-0 offset \d+: the target's topic was deleted and made anew"):
+        with pytest.raises(PipelineError, match=r"emptied-0 offset \d+: the target's topic was deleted and recreated"):
             mirror(broker_process, target, "emptied", "--transaction-bytes", "500")
     assert records_of(target, "emptied", 0) == []
     mirror(broker_process, target, "emptied")

@@ -1,4 +1,4 @@
-"""Names and paths that users get wrong: each is an error that says the name, and nothing is made of it."""
+"""Wrong names and paths: each is an error that names it, and creates nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.archive import writing
 from gregor.pipeline.archive.manifest import Manifest
@@ -35,7 +35,7 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def logs(broker_process: BrokerProcess) -> str:
-    """A log directory with the topic `there`."""
+    """Return a log directory with the topic `there`."""
     make_topic(broker_process, "there", 1)
     produce(broker_process, "there", [b"1", b"2"], 1)
     return str(broker_process.directory / "logs")
@@ -83,7 +83,7 @@ def test_an_archive_is_not_replayed_into_the_topic_that_it_was_made_of(
     produce(broker_process, "itself", [b"1", b"2"], 1)
     run_job("archive", *arguments(broker_process, "itself", tmp_path))
     command = ["--archive", str(tmp_path), "--bootstrap-server", broker_process.bootstrap]
-    with pytest.raises(PipelineError, match=r"itself is the one that the archive was made of: .* --prefix"):
+    with pytest.raises(PipelineError, match=r"itself is the source of the archive: .* --prefix"):
         run_job("replay", *command)
     assert len(records_of(broker_process, "itself", 0)) == 2
     delete_topic(broker_process.bootstrap, "itself")

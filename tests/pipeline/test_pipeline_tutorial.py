@@ -1,4 +1,4 @@
-"""docs/pipeline.md tells the truth: its programs run in order, and print what it says."""
+"""The examples of docs/pipeline.md: its programs run in order, and print its output."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 pytestmark = pytest.mark.peer
 

@@ -1,4 +1,4 @@
-"""Stored batches as Arrow batches of records: nothing lost, nothing made up, in both builds of the kernel."""
+"""Stored batches as Arrow batches of records: the same records, in both builds of the kernel."""
 
 import os
 import random
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
 
 from gregor.pipeline.columns.record_batches import RecordBatches, RecordOptions
 from gregor.pipeline.columns.schemas import Mode, arrow_schema
@@ -30,7 +30,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _both_builds(record_build: str) -> None:
-    """Everything here holds for the compiled kernel and for its Python source."""
+    """Run each test of this file with the compiled kernel and with its Python source."""
 
 
 def rows(stored: bytes, **options: Any) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def expected(record: Record, magic: int) -> dict[str, Any]:
 
 
 def with_text_headers(sample: Sample) -> Sample:
-    """Header keys are text in a table; in Kafka they are bytes by which most mean text."""
+    """Return the sample with header keys as hex text, since tables have text where Kafka has bytes."""
     if sample.magic != v2.MAGIC:
         return sample
     records = [
@@ -101,7 +101,7 @@ def test_garbage_ends_in_an_error_or_in_rows(sample: Sample, garbage: bytes, dat
     try:
         rows(bytes(damaged), checks_crc=False)
     except (DamagedLogError, UnicodeDecodeError, OverflowError, __import__("pyarrow").ArrowInvalid):
-        # Text and times that Python cannot show are no concern of the kernel's.
+        # The kernel accepts text and times that Python cannot show.
         pass
 
 
@@ -155,7 +155,7 @@ def test_relative_offsets_of_v1_wrappers() -> None:
 
 def test_a_time_stamp_beyond_microseconds_is_an_error() -> None:
     stored = v2.build_batch([Record(0, 2**62, None, b"")])
-    with pytest.raises(DamagedLogError, match="time stamp out of range"):
+    with pytest.raises(DamagedLogError, match="timestamp out of range"):
         rows(stored)
 
 
@@ -172,7 +172,7 @@ def test_older_batches_are_skipped_by_their_newest_time() -> None:
 
 
 def test_arrow_batches_keep_what_they_hold() -> None:
-    """They share no memory with what they were read from, which the reader uses again."""
+    """Arrow batches share no memory with the buffer that they were read from, which the reader reuses."""
 
     def pieces() -> Iterator[Any]:
         source = bytearray(v2.build_batch([Record(0, 0, b"key", os.urandom(8))]))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import trio
 
@@ -73,7 +73,7 @@ def test_a_replay_of_some_time(broker_process: BrokerProcess, tmp_path: Path) ->
 
 
 class CrashError(Exception):
-    """The task is killed here."""
+    """An error at the point where the task is killed."""
 
 
 @pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
@@ -119,12 +119,12 @@ def test_what_cannot_be_replayed_is_told(broker_process: BrokerProcess, tmp_path
     run_job("archive", *arguments(broker_process, "refused", tmp_path / "batches", "--values", "batches"))
     with pytest.raises(PipelineError, match="restore"):
         replay(broker_process, tmp_path / "batches")
-    with pytest.raises(PipelineError, match="is no archive"):
+    with pytest.raises(PipelineError, match="is not an archive"):
         replay(broker_process, tmp_path)
     with pytest.raises(PipelineError, match="has no topic other"):
         replay(broker_process, tmp_path / "rows", "--topics", "other")
     make_topic(broker_process, "less-refused", 1)
-    with pytest.raises(PipelineError, match="there is none for the rows of partition 1"):
+    with pytest.raises(PipelineError, match="the archive has rows of partition 1"):
         replay(broker_process, tmp_path / "rows", "--prefix", "less-")
 
 

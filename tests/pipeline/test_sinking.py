@@ -1,11 +1,11 @@
-"""The sink's tasks, called as Spark calls them: partitions, times and headers kept, and each micro-batch there once."""
+"""The sink's tasks, called as Spark calls them: partitions, times and headers, and each micro-batch once."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyspark", reason="the pipeline needs gregor-broker[spark]")
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
@@ -33,7 +33,7 @@ TYPES: dict[str, DataType] = {
 
 
 def schema_of(text: str) -> StructType:
-    """What `StructType.fromDDL` gives, which needs a Spark that runs."""
+    """Return the schema of a DDL text; `StructType.fromDDL` would need a running Spark."""
     schema = StructType()
     for column in text.split(", "):
         name, kind = column.split()
@@ -147,7 +147,7 @@ def test_tasks_do_not_know_of_each_other(broker_process: BrokerProcess, topic: s
 
 
 def failing(numbers: range) -> Iterator[pa.RecordBatch]:
-    """Rows, and then what happens to a task now and then."""
+    """Yield rows, and then fail as a task may."""
     yield table(numbers)
     raise ZeroDivisionError("the task failed")
 

@@ -1,4 +1,4 @@
-"""Made-up topics: the same at every run, in every format, and as skewed as asked."""
+"""Generated topics: equal in each run, in every format, and with the requested skew."""
 
 from collections import Counter
 from itertools import pairwise
@@ -17,7 +17,7 @@ SMALL = Recipe(seed=7, records=1000, partitions=3, value_bytes=40, keys=50, key_
 
 
 def records_of(recipe: Recipe, partition: int, from_offset: int = 0) -> list[Record]:
-    """A partition, decoded."""
+    """Return a partition, decoded."""
     stored = b"".join(recipe.batches(partition, from_offset=from_offset))
     return [record for batch in iter_batches(stored) for record in iter_records(batch)]
 

@@ -1,4 +1,4 @@
-"""Values with a schema: what is stored is what was written, and everything else is a dead letter with its reason."""
+"""Values with a schema: stored exactly as written, or dead letters with a reason."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="the pipeline needs gregor[spark]")
-pytest.importorskip("fastavro", reason="the pipeline needs gregor[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline needs gregor-broker[spark]")
+pytest.importorskip("fastavro", reason="the pipeline needs gregor-broker[spark]")
 
 import fastavro
 import pyarrow as pa
@@ -41,12 +41,12 @@ NUMBER = "6a2f41a3-c54c-fce8-32d2-0324e1c32e22"
 
 
 def record(kind: Any, **more: Any) -> dict[str, Any]:
-    """A record with one field, `v`."""
+    """Return a record with one field, `v`."""
     return {"type": "record", "name": "row", "fields": [{"name": "v", "type": kind, **more}]}
 
 
 def decode(schema: Any, *values: bytes | None) -> tuple[list[Any], dict[int, str]]:
-    """What becomes of JSON values."""
+    """Return the decoded JSON values."""
     decoded, reasons = ValueFormat(Values.JSON, {ANY_ID: schema}).decoder().decode(pa.array(values, pa.binary()))
     decoded.validate(full=True)
     return decoded.to_pylist(), reasons
@@ -92,54 +92,54 @@ def test_json_that_fits_is_stored_as_it_was_written(kind: Any, written: str, sto
     ("kind", "written", "reason"),
     [
         ("null", "1", "v: 1 is not null"),
-        ("boolean", "1", "v: 1 is no boolean"),
-        ("boolean", '"true"', "v: 'true' is no boolean"),
+        ("boolean", "1", "v: 1 is not a boolean"),
+        ("boolean", '"true"', "v: 'true' is not a boolean"),
         ("int", "99.99", "v: 99.99 has a fraction, and the column is int"),
         ("int", "2147483648", "v: 2147483648 is beyond the range of int"),
         ("int", "1e9999999", "beyond the range of int"),
         ("int", "1e-9999999", "has a fraction"),
-        ("int", "true", "v: true is no int"),
-        ("int", '"5"', "v: '5' is no int"),
-        ("int", "null", "v: null is no int"),
+        ("int", "true", "v: true is not of type int"),
+        ("int", '"5"', "v: '5' is not of type int"),
+        ("int", "null", "v: null is not of type int"),
         ("long", "99.99", "has a fraction, and the column is long"),
         ("long", "9223372036854775808", "is beyond the range of long"),
         ("long", "9.2233720368547758071e18", "has a fraction"),
         ("long", "1" * 5000, "Exceeds the limit"),
         ("float", "1e39", "is beyond the range of float"),
-        ("float", "16777217", "is no value of float: the nearest one is 16777216"),
+        ("float", "16777217", "is not a value of float: the nearest value is 16777216"),
         ("double", "1e400", "is beyond the range of double"),
         ("double", "1" * 400, "is beyond the range of double"),
-        ("double", "9007199254740993", "is no value of double"),
-        ("double", "true", "v: true is no double"),
+        ("double", "9007199254740993", "is not a value of double"),
+        ("double", "true", "v: true is not of type double"),
         ("double", "NaN", "NaN is not JSON"),
         ("double", "-Infinity", "-Infinity is not JSON"),
         (DECIMAL, "1.999", "v: 1.999 has more than 2 digits behind the point"),
         (DECIMAL, "999", "v: 999 has more than 2 digits before the point"),
         (DECIMAL, "1e9999999", "digits before the point"),
         (DECIMAL, "1e-9999999", "digits behind the point"),
-        (DECIMAL, '"a lot"', "v: 'a lot' is no decimal"),
-        (DECIMAL, '"NaN"', "v: 'NaN' is no decimal"),
-        (DECIMAL, "true", "v: true is no decimal"),
-        ("string", "5", "v: 5 is no string"),
+        (DECIMAL, '"a lot"', "v: 'a lot' is not a decimal number"),
+        (DECIMAL, '"NaN"', "v: 'NaN' is not a decimal number"),
+        (DECIMAL, "true", "v: true is not a decimal number"),
+        ("string", "5", "v: 5 is not of type string"),
         ("string", '"\\ud800"', "half of a surrogate pair"),
         ("bytes", '"\\u0100"', r"a character above U\+00FF"),
-        ("bytes", "[1]", "v: an array is no bytes"),
+        ("bytes", "[1]", "v: an array is not of type bytes"),
         (FIXED, '"abc"', "has 3 bytes, not 2"),
-        (ENUM, '"BLUE"', "v: 'BLUE' is no symbol of the enum"),
-        (UUID, '"nobody"', "v: 'nobody' is no uuid"),
+        (ENUM, '"BLUE"', "v: 'BLUE' is not a symbol of the enum"),
+        (UUID, '"nobody"', "v: 'nobody' is not a uuid"),
         (INTS, "[1, 2.5]", r"v\[1\]: 2.5 has a fraction"),
-        (INTS, "[null]", r"v\[0\]: null is no int"),
-        (INTS, '{"0": 1}', "v: an object is no array"),
+        (INTS, "[null]", r"v\[0\]: null is not of type int"),
+        (INTS, '{"0": 1}', "v: an object is not an array"),
         (COUNTS, '{"a": 0.5}', "v.a: 0.5 has a fraction"),
         (COUNTS, '{"\\ud800": 1}', "half of a surrogate pair"),
-        (COUNTS, "[]", "v: an array is no map"),
+        (COUNTS, "[]", "v: an array is not a map"),
         (POINT, "{}", "v.x: is missing"),
         (POINT, '{"x": 0.5}', "v.x: 0.5 has a fraction"),
-        (POINT, '[["x", 1]]', "v: an array is no record"),
+        (POINT, '[["x", 1]]', "v: an array is not a record"),
         (["null", "int"], "1.5", "has a fraction"),
         (DATE, "1.5", "has a fraction, and the column is date"),
         (DATE, "2932897", "is beyond the range of date"),
-        (DATE, '"2022-01-08"', "is no date"),
+        (DATE, '"2022-01-08"', "is not of type date"),
         (TIME, "86400000", "is beyond the range of time-millis"),
         (MILLIS, "1.7", "has a fraction, and the column is timestamp-millis"),
         (MILLIS, "253402300800000", "is beyond the range of timestamp-millis"),
@@ -241,7 +241,7 @@ def test_whatever_json_says_it_is_stored_exactly_or_not_at_all(kind: Any, value:
 
 
 def avro(writer: Any, reader: Any, *values: Any) -> tuple[list[Any], dict[int, str]]:
-    """What becomes of values of the writer's schema."""
+    """Return the decoded values of the writer's schema."""
     framed = []
     for value in values:
         body = io.BytesIO()

@@ -19,17 +19,17 @@ _numbers = itertools.count()
 
 
 def new_topic(bootstrap: str, partitions: int = 1, **configs: str) -> str:
-    """An empty topic with a name of its own."""
+    """Return an empty topic with a name of its own."""
     name = f"topic-{next(_numbers)}"
     make_topic(bootstrap, name, partitions, **configs)
     return name
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
-    """An empty topic; keys of its configuration have underscores for dots."""
+    """Create an empty topic; keys of its configuration have underscores for dots."""
 
     async def make() -> None:
-        # The records are of a time long past.
+        # The timestamps of the records are years old.
         dotted = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
         async with Admin(bootstrap) as admin:
             await admin.create_topics([NewTopic(name, partitions, configs=dotted)])
@@ -38,7 +38,7 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """It is gone."""
+    """Delete the topic."""
 
     async def delete() -> None:
         async with Admin(bootstrap) as admin:
@@ -48,7 +48,7 @@ def delete_topic(bootstrap: str, name: str) -> None:
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
-    """As retention does it."""
+    """Delete the records below an offset, as retention does."""
 
     async def delete() -> None:
         async with Admin(bootstrap) as admin:
@@ -70,7 +70,7 @@ def fill(bootstrap: str, topic: str, count: int, *, partition: int = 0, first: i
 
 
 def stored(numbers: Sequence[int]) -> bytes:
-    """A batch of such records."""
+    """Return a batch of such records."""
     return v2.build_batch(
         [Record(index, START_MS + number, b"k%d" % number, b"%d" % number) for index, number in enumerate(numbers)]
     )

@@ -19,13 +19,13 @@ TEXTS = ["", "a", "events", "Zürich", "日本", "\x00", "long" * 40]
 
 
 def message_modules() -> Iterator[ModuleType]:
-    """Every module of `gregor.protocol.messages`."""
+    """Yield every module of `gregor.protocol.messages`."""
     for path in sorted(Path(gregor.protocol.messages.__path__[0]).glob("[a-z]*.py")):
         yield import_module(f"gregor.protocol.messages.{path.stem}")
 
 
 def message_classes() -> list[type[Message]]:
-    """Every message that is declared."""
+    """Return every message that is declared."""
     return [
         value
         for module in message_modules()
@@ -35,36 +35,36 @@ def message_classes() -> list[type[Message]]:
 
 
 def versions_of(cls: type[Message]) -> range:
-    """All versions of a message."""
+    """Return all versions of a message."""
     return range(cls.VERSIONS.first, cls.VERSIONS.last + 1)
 
 
 class RandomValues:
-    """Values at random for every wire type, with a taste for those at the edges."""
+    """A source of random values of each wire type that often draws the limits of the type."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
 
     def message(self, cls: type[Message], version: int) -> Any:
-        """A message with values in the fields that the version carries; the others keep their defaults."""
+        """Return a message with values in the fields that the version carries; the others keep their defaults."""
         return self._struct(struct_layout(cls, version, flexible=version in cls.FLEXIBLE))
 
     def number(self, code: str) -> int:
-        """One for the letter of the `struct` module."""
+        """Return one for the letter of the `struct` module."""
         bits = BITS[code]
         number = self.random.choice([0, 1, self.random.getrandbits(bits), (1 << bits) - 1, 1 << (bits - 1)])
         return number - (1 << bits) if code.islower() and number >> (bits - 1) else number
 
     def uuid(self) -> UUID:
-        """Any."""
+        """Draw any UUID."""
         return UUID(int=self.random.getrandbits(128))
 
     def text(self) -> str:
-        """Short, long, empty or strange."""
+        """Draw a short, long, empty or unusual text."""
         return self.random.choice(TEXTS)
 
     def data(self) -> bytes:
-        """Noise."""
+        """Draw random bytes."""
         return self.random.randbytes(self.random.choice([0, 1, 100, 200]))
 
     def _struct(self, layout: StructLayout) -> Any:
@@ -95,5 +95,5 @@ class RandomValues:
 
 
 def random_message(cls: type[Message], version: int, random: Random) -> Any:
-    """A message with random values in the fields that the version carries; the others keep their defaults."""
+    """Return a message with random values in the fields that the version carries; the others keep their defaults."""
     return RandomValues(random).message(cls, version)

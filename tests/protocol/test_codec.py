@@ -39,7 +39,7 @@ def full_name(cls: type[Message]) -> str:
 
 @dataclass
 class UnreadRecords:
-    """Records that are not in memory."""
+    """A part of records that are not in memory."""
 
     size: int
 

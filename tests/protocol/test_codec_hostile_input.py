@@ -1,4 +1,4 @@
-"""Bytes that nobody honest sends: they cost a DecodeError, never memory, time or another exception."""
+"""Hostile bytes: they raise a DecodeError, and take neither memory nor time."""
 
 from __future__ import annotations
 

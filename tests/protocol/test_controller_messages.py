@@ -1,4 +1,4 @@
-"""What brokers and controllers say to each other, as Kafka 3.9.1's own classes write it."""
+"""Messages between brokers and controllers, as Kafka 3.9.1's own classes write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Meanings of fields: entities, lists of them, senders, and what a message only mentions."""
+"""Meanings of fields: entities, lists of entities, senders, and mentioned entities."""
 
 from __future__ import annotations
 

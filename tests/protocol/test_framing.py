@@ -31,8 +31,8 @@ def test_consumed_complete_received_however_the_stream_is_cut(bodies: list[bytes
             frames.append(frame)
             consumed += 4 + len(frame)
             assert consumed <= complete <= received
-        assert consumed == complete, "every whole frame has been handed out"
-    assert [bytes(frame) for frame in frames] == bodies, "frames kept so long are still what they were"
+        assert consumed == complete, "every whole frame was returned"
+    assert [bytes(frame) for frame in frames] == bodies, "earlier frames are unchanged"
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])

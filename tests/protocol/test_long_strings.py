@@ -34,7 +34,7 @@ def test_a_longer_one_is_not_written(version: int, field: str, text: str) -> Non
 def test_a_longer_one_is_not_read() -> None:
     """Kafka 3.9.1 closes the connection; a group of such a name could not be written to any log."""
     name = b"x" * (LONGEST + 1)
-    # Its length and one as a varint, the generation, an empty member id, no instance id, no tagged fields.
+    # The length plus one as a varint, the generation, an empty member id, no instance id, no tagged fields.
     data = b"\x81\x80\x02" + name + bytes(4) + b"\x01" + b"\x00" + b"\x00"
     with pytest.raises(DecodeError, match="group_id"):
         decode(HeartbeatRequest, data, FLEXIBLE)

@@ -1,4 +1,4 @@
-"""`Files` in memory that forgets what nobody synced, tears writes and fails on demand: a disk on its worst days."""
+"""`Files` in memory that loses unsynced data, tears writes and fails on demand."""
 
 import errno
 from struct import Struct
@@ -7,7 +7,7 @@ from gregor.storage.disk.files import Buffer
 
 
 class Node:
-    """A file's bytes as programs see them, and as a power cut would leave them."""
+    """A file's bytes, as programs see them and as a power failure would leave them."""
 
     def __init__(self, clock_ms: int) -> None:
         self.data = bytearray()
@@ -16,7 +16,7 @@ class Node:
 
 
 class MemoryTable:
-    """`MappedTable` over a node."""
+    """A `MappedTable` over a node."""
 
     def __init__(self, node: Node, size_bytes: int) -> None:
         self._node = node
@@ -42,7 +42,7 @@ class MemoryTable:
 
 
 class MemoryFile:
-    """`StoredFile` over a node."""
+    """A `StoredFile` over a node."""
 
     descriptor = -1
 
@@ -94,7 +94,7 @@ class MemoryFile:
 
 
 class ForgetfulFiles:
-    """`Files` in memory. Names are durable at once, as on a journalling file system; contents when synced."""
+    """A `Files` in memory; names are durable at once, as on a journalling file system, contents after a sync."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -114,12 +114,12 @@ class ForgetfulFiles:
         self._short_write = taken
 
     def heal(self) -> None:
-        """No more faults."""
+        """Remove all injected faults."""
         self._faults.clear()
         self._short_write = None
 
     def allow(self, operation: str, size_bytes: int) -> int:
-        """How many bytes of an operation may go through; raises the injected fault."""
+        """Return how many bytes of an operation are allowed; raises the injected fault."""
         if operation == "write" and self._short_write is not None:
             taken, self._short_write = min(self._short_write, size_bytes), None
             return taken
@@ -128,7 +128,7 @@ class ForgetfulFiles:
         return size_bytes
 
     def cut_power(self, *, kept_unsynced_bytes: int = 0) -> None:
-        """Lose what was not synced, but for so many bytes of each file that had grown."""
+        """Discard data that was not synced, except the given number of bytes of each file that had grown."""
         for node in self.nodes.values():
             if len(node.data) > len(node.durable):
                 kept = node.data[len(node.durable) : len(node.durable) + kept_unsynced_bytes]
@@ -194,7 +194,7 @@ class ForgetfulFiles:
 
 
 class Crashing(ForgetfulFiles):
-    """Counts changes of the disk, and dies at one of them."""
+    """A `ForgetfulFiles` that counts changes of the disk and fails at one of them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ PRODUCER = 7
 
 
 def value(sequence: int) -> bytes:
-    """What the record with this sequence number holds."""
+    """Return the value of the record with this sequence number."""
     return b"%d:" % sequence + b"x" * (sequence % 700)
 
 

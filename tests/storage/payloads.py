@@ -21,7 +21,7 @@ def payload(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> Produced:
-    """What a client sends: records with these values, all of one time, in one batch (v2) or message set."""
+    """Return records with these values and one timestamp, as a client sends them in one batch (v2) or message set."""
     records = [Record(index, timestamp, key, value) for index, value in enumerate(values)]
     if magic == 2:
         data = v2.build_batch(
@@ -40,7 +40,7 @@ def payload(
 
 
 def marker(*, is_abort: bool, producer_id: int, producer_epoch: int = 0, coordinator_epoch: int = 0) -> Produced:
-    """What a transaction coordinator appends to end a transaction."""
+    """Return the marker with which a transaction coordinator ends a transaction."""
     key = b"\0\0\0" + (b"\0" if is_abort else b"\1")
     value = b"\0\0" + coordinator_epoch.to_bytes(4, "big")
     data = v2.build_batch(
@@ -60,7 +60,7 @@ def append(log: PartitionLog, *values: bytes, timestamp: int = 1000, magic: int 
 
 
 def read_records(log: PartitionLog, offset: int, *, max_bytes: int = 1 << 20) -> list[Record]:
-    """The whole records that one read returns, from `offset` on."""
+    """Return the whole records that one read returns, from `offset` on."""
     with log.read(offset, max_bytes) as found:
         return [
             record for batch in iter_batches(found.read()) for record in iter_records(batch) if record.offset >= offset
@@ -68,7 +68,7 @@ def read_records(log: PartitionLog, offset: int, *, max_bytes: int = 1 << 20) ->
 
 
 def read_all(log: PartitionLog) -> list[Record]:
-    """Every record, read as a consumer would: one fetch after the other from the log's start."""
+    """Return every record, read as a consumer would: one fetch after the other from the log's start."""
     records: list[Record] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -77,11 +77,11 @@ def read_all(log: PartitionLog) -> list[Record]:
             records += [record for batch in batches for record in iter_records(batch) if record.offset >= offset]
         if not batches:
             break
-        # A batch that compaction has emptied has offsets and no records.
+        # A batch whose records compaction has removed has offsets and no records.
         offset = batches[-1].last_offset + 1
     return records
 
 
 def values_of(records: Sequence[Record]) -> list[bytes | None]:
-    """Their values."""
+    """Return the values of the records."""
     return [record.value for record in records]

@@ -43,7 +43,7 @@ def test_the_copy_of_a_log_equals_it(appends: list[tuple[int, Codec, int]], epoc
     assert stored_bytes(follower) == data
     assert read_all(follower) == read_all(leader)
     if appends[0][0] == v2.MAGIC:
-        # v0 and v1 do not say of which epoch they are.
+        # Batches of v0 and v1 have no leader epoch.
         assert follower.epoch_for_offset(0) == leader.epoch_for_offset(0) == epoch
 
 

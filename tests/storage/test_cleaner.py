@@ -1,4 +1,4 @@
-"""Which log is compacted next, and what is remembered of it."""
+"""The log that is compacted next, and the cleaner's checkpoint."""
 
 import errno
 import threading
@@ -83,7 +83,7 @@ def test_the_checkpoint_survives(tmp_path: Path, clock: ManualClock) -> None:
     again.close()
 
 
-def test_a_deleted_log_is_let_go(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_deleted_log_is_release_file(tmp_path: Path, clock: ManualClock) -> None:
     logs = open_logs(tmp_path, clock)
     write(logs.create("topic", 0), 5)
     begun = logs.begin_compaction()

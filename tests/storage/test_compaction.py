@@ -1,12 +1,15 @@
-"""Compaction: which records stay, in what batches; a crash at any point leaves the log as before or as after."""
+"""Compaction: remaining records and their batches; after a crash the log is as before or as after."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from gregor.protocol.records import v2
-from gregor.protocol.records.batches import BatchView, Record
+from gregor.protocol.records.batches import BatchView, Record, iter_records
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
+from gregor.storage.compaction import compaction, compaction_filter
 from gregor.storage.compaction.compaction import CompactionLimits, cleanable_segments, plan
 from gregor.storage.compaction.compaction_map import OffsetMap
 from gregor.storage.disk.open_files import OpenFiles
@@ -21,7 +24,7 @@ NOW_MS = 10 * DAY_MS
 
 
 class Bench:
-    """A compacted log with verbs that are short to write."""
+    """A compacted log with short names for its operations."""
 
     def __init__(self, files: ForgetfulFiles | None = None, **settings: object) -> None:
         self.files = ForgetfulFiles() if files is None else files
@@ -47,8 +50,14 @@ class Bench:
             produced = validate(bytearray(build(records, codec=codec)), AppendRules(), now_ms=NOW_MS)
         self.log.append(produced, leader_epoch=0)
 
+    def put_as(self, producer_id: int, sequence: int, *pairs: tuple[str, str]) -> None:
+        """Append one batch of (key, value) of an idempotent producer."""
+        records = [Record(index, NOW_MS, key.encode(), value.encode()) for index, (key, value) in enumerate(pairs)]
+        data = v2.build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        self.log.append(validate(bytearray(data), AppendRules(), now_ms=NOW_MS), leader_epoch=0)
+
     def compact(self, *, buffer_bytes: int = 1 << 20) -> bool:
-        """Roll, then clean all that may be cleaned."""
+        """Roll the log, then clean all segments that may be cleaned."""
         self.log.roll()
         planned = plan(self.log, self.files, self.clock, self.clean_until, CompactionLimits(buffer_bytes))
         if planned is None:
@@ -59,7 +68,7 @@ class Bench:
         return True
 
     def left(self) -> list[tuple[int, str | None, str | None]]:
-        """(offset, key, value) of what a consumer reads."""
+        """Return (offset, key, value) of each record that a consumer reads."""
         return [
             (
                 record.offset,
@@ -118,6 +127,90 @@ class TestWhatStays:
         bench.compact()
         times = [bench.log.offset_for_timestamp(NOW_MS + ms) for ms in (0, 1)]
         assert [(found.offset, found.timestamp) for found in times if found] == [(1, NOW_MS), (2, NOW_MS + 500)]
+
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+    def test_wrappers_and_batches_are_merged_across_segments(self, magic: int, codec: Codec) -> None:
+        bench = Bench()
+        for number in range(12):
+            bench.put((f"k{number}", "old"), (f"k{number}", "new"), magic=magic, codec=codec)
+            if number % 4 == 3:
+                bench.log.roll()
+        before = sum(segment.size_bytes for segment in bench.log.segments)
+        bench.compact()
+        assert bench.left() == [(2 * number + 1, f"k{number}", "new") for number in range(12)]
+        (merged,) = bench.batches()
+        assert (merged.magic, merged.codec, merged.last_offset) == (magic, codec, 23)
+        assert merged.size_bytes * 3 < before
+
+    def test_v0_wrappers_that_were_not_received_together_stay_apart(self) -> None:
+        bench = Bench()
+        for key in ("a", "b", "c"):
+            bench.put((key, "1"), magic=0, codec=Codec.GZIP)
+            bench.clock.advance(5 if key == "b" else 0)
+        bench.compact()
+        assert [batch.last_offset for batch in bench.batches()] == [1, 2]
+        times = [bench.log.offset_for_timestamp(NOW_MS + ms) for ms in (0, 1)]
+        assert [(found.offset, found.timestamp) for found in times if found] == [(0, NOW_MS), (2, NOW_MS + 5)]
+
+    def test_batches_of_a_producer_are_merged_but_for_its_last_ones(self) -> None:
+        bench = Bench()
+        for sequence in range(20):
+            bench.put_as(7, sequence, (f"k{sequence}", "1"))
+        state = bench.log.producers.producers[7].batches
+        bench.compact()
+        batches = bench.batches()
+        assert [(batch.base_sequence, batch.last_sequence) for batch in batches] == [
+            (0, 14),
+            *((sequence, sequence) for sequence in range(15, 20)),
+        ]
+        assert bench.left() == [(sequence, f"k{sequence}", "1") for sequence in range(20)]
+        bench.log.close()
+        bench.files.remove(bench.log.directory + "/00000000000000000020.snapshot")
+        bench.open(is_clean=False)
+        assert bench.log.producers.producers[7].batches == state, "duplicates are recognised as before"
+
+    def test_batches_of_a_producer_are_not_merged_over_a_gap(self) -> None:
+        bench = Bench()
+        for sequence in range(10):
+            bench.put_as(7, sequence, (f"k{sequence}", "1"))
+            if sequence == 1:
+                bench.put(("other", "1"))
+        bench.compact()
+        assert [batch.base_sequence for batch in bench.batches()] == [0, -1, 2, 5, 6, 7, 8, 9]
+
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    def test_receipt_times_are_kept(self, magic: int) -> None:
+        bench = Bench()
+        for key in ("a", "b", "a", "c"):
+            bench.put((key, "1"), magic=magic)
+            bench.clock.advance(2_000)
+        bench.compact()
+        (segment,) = bench.log.segments[:-1]
+        segment.load()
+        receipts = [segment.receipt_of(batch) - NOW_MS for batch in segment.batches_from(0)]
+        assert receipts == ([6_000] if magic == 2 else [2_000, 4_000, 6_000]), "a merged batch has the newest time"
+
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+    def test_batches_without_keys_are_not_decompressed(
+        self, magic: int, codec: Codec, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The index has the tag `keyed`; records without keys are older than the topic's compaction."""
+        bench = Bench()
+        for key in (None, "a", None, "a", None):
+            bench.put((key, "1"), (key, "2"), magic=magic, codec=codec)
+        opened: list[int] = []
+
+        def counting(batch: BatchView, **limits: int) -> Iterator[Record]:
+            opened.append(batch.last_offset)
+            return iter_records(batch, **limits)
+
+        for module in (compaction, compaction_filter):
+            monkeypatch.setattr(module, "iter_records", counting)
+        bench.compact()
+        assert bench.left() == [(7, "a", "2")]
+        assert set(opened) == {3, 7}
 
     def test_again_and_again(self) -> None:
         bench = Bench()
@@ -273,7 +366,7 @@ class TestTransactions:
         for value in ("1", "2"):
             bench.put(("b", value))
             bench.compact()
-        assert bench.log.aborted_transactions(0, 10) == [], "nothing is left to abort"
+        assert bench.log.aborted_transactions(0, 10) == [], "no transaction is open"
 
     def test_the_last_batch_of_a_producer_stays_empty(self) -> None:
         bench = Bench()

@@ -1,4 +1,4 @@
-"""Damage at every byte: whatever a file has become, what is served are the batches that were written, byte for byte."""
+"""Damage at every byte: for any content of a file only batches that were written are served."""
 
 import copy
 from typing import Any
@@ -22,7 +22,7 @@ NOW_MS = 10_000
 CONFIG = LogConfig(index_interval_bytes=100, retention_ms=-1, file_delete_delay_ms=0)
 BATCHES = 4
 FIRST_EPOCH = 4
-"""So that flipped bits make higher and lower epochs of it."""
+"""Leader epoch from which flipped bits make higher and lower epochs."""
 NEW_VALUE = b"after the damage"
 
 both_stops = pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
@@ -37,7 +37,7 @@ def open_log(files: ForgetfulFiles, *, is_clean: bool) -> PartitionLog:
 
 
 def batches_of(log: PartitionLog) -> dict[int, bytes]:
-    """The bytes of every batch that a fetch returns, by the last offset of the batch."""
+    """Return the bytes of every batch that a fetch returns, by the last offset of the batch."""
     served: dict[int, bytes] = {}
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
@@ -50,7 +50,7 @@ def batches_of(log: PartitionLog) -> dict[int, bytes]:
 
 
 def batch_ends(segment: bytes) -> list[tuple[int, int]]:
-    """(position after a batch, offset after it)."""
+    """Return (position after a batch, offset after it) for each batch."""
     return [(batch.end, batch.last_offset + 1) for batch in iter_batches(segment)]
 
 
@@ -70,15 +70,15 @@ class Sample:
         self.segment = self.contents(SEGMENT)
 
     def contents(self, name: str) -> bytes:
-        """The bytes of a file as it was written."""
+        """Return the bytes of a file as it was written."""
         return bytes(self._files.nodes[f"{DIRECTORY}/{name}"].data)
 
     def good_before(self, position: int) -> int:
-        """The offset below which no batch has the byte at `position`, or one after it."""
+        """Return the offset below which no batch has the byte at `position`, or one after it."""
         return max((offset for end, offset in batch_ends(self.segment) if end <= position), default=0)
 
     def check(self, name: str, damaged: bytes, good_before: int, *, is_clean: bool) -> None:
-        """With `damaged` in a file all batches below offset `good_before` are served, no bad one is, and it goes on."""
+        """Check that batches below `good_before` are served, that no bad batch is, and that appends work."""
         files = copy.deepcopy(self._files)
         node = files.nodes[f"{DIRECTORY}/{name}"] = Node(NOW_MS)
         node.data = bytearray(damaged)
@@ -109,7 +109,7 @@ def flipped(data: bytes, position: int, bit: int) -> bytes:
 def test_a_flipped_bit_in_any_byte(magic: int, codec: Codec, is_clean: bool) -> None:
     sample = Sample(magic, codec)
     for position in range(len(sample.segment)):
-        # Other bits for the same byte of another batch: the batches are of odd sizes.
+        # The sizes of batches are odd, so that the same byte of another batch gets other bits.
         damaged = flipped(sample.segment, position, position % 8)
         sample.check(SEGMENT, damaged, sample.good_before(position), is_clean=is_clean)
 

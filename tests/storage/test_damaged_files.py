@@ -5,6 +5,7 @@ it did.
 """
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.payloads import append, payload, read_records
 
 RECORDS = 60
+CLOCK_MS = 10_000
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=-1)
 
 
@@ -29,7 +31,7 @@ def value(number: int) -> bytes:
 
 def open_log(directory: Path, *, is_clean: bool, recovery_point: int = 0) -> PartitionLog:
     return PartitionLog.open(
-        str(directory), CONFIG, ManualClock(10_000), is_clean=is_clean, recovery_point=recovery_point
+        str(directory), CONFIG, ManualClock(CLOCK_MS), is_clean=is_clean, recovery_point=recovery_point
     )
 
 
@@ -39,18 +41,21 @@ def segment_files(directory: Path, suffix: str = ".log") -> list[Path]:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """The closed directory of a log with 60 records, one a batch, in several segments."""
+    """Return the closed directory of a log with 60 records, one a batch, in several segments."""
     directory = tmp_path / "topic-0"
     log = open_log(directory, is_clean=False)
     for number in range(RECORDS):
         append(log, value(number), timestamp=1000 + number)
     log.close()
     assert len(segment_files(directory)) > 3
+    for path in segment_files(directory):
+        # A rebuilt index takes receipt times from the file's mtime; the clock of these logs does not advance.
+        os.utime(path, (CLOCK_MS / 1000, CLOCK_MS / 1000))
     return directory
 
 
 def serve(log: PartitionLog) -> tuple[dict[int, bytes], set[int]]:
-    """Every record that any fetch returns by offset, and the offsets where a fetch answers CORRUPT_MESSAGE."""
+    """Return every record that any fetch returns by offset, and the offsets where a fetch answers CORRUPT_MESSAGE."""
     served: dict[int, bytes] = {}
     corrupt: set[int] = set()
     for offset in range(log.log_start_offset, log.log_end_offset):
@@ -205,7 +210,7 @@ def test_a_stale_batch_that_would_fit_but_for_its_epoch(written: Path, is_clean:
 @both_stops
 def test_a_zeroed_page_in_the_middle(tmp_path: Path, is_clean: bool) -> None:
     directory = tmp_path / "topic-0"
-    log = PartitionLog.open(str(directory), LogConfig(retention_ms=-1), ManualClock(10_000))
+    log = PartitionLog.open(str(directory), LogConfig(retention_ms=-1), ManualClock(CLOCK_MS))
     for number in range(200):
         append(log, value(number), timestamp=1000 + number)
     log.close()
@@ -271,7 +276,7 @@ def test_a_damaged_index_is_rebuilt(
         assert found is not None
         assert found.offset == number
     if is_clean:
-        assert caplog.records, "it says what it did"
+        assert caplog.records, "the log names the repair"
     for segment in log.segments:
         segment.finish(has_producers=segment is not log.segments[-1])
     log.abandon()
@@ -314,7 +319,7 @@ def test_left_over_files_go(written: Path, state: str, is_clean: bool) -> None:
 @pytest.mark.parametrize("kind", [".swap", ".log.swap", ".reclaim"])
 @pytest.mark.parametrize("contents", [b"", b"\xff\xfegarbage", b"0\n1\n0 60\n", b"0\n1\n500 300\n"])
 def test_left_over_files_that_decide_nothing(written: Path, kind: str, contents: bytes, is_clean: bool) -> None:
-    """Swaps and reclaims whose files are garbage, or which name what is not there."""
+    """Swaps and reclaims whose files are malformed, or name missing files."""
     left_over = written / f"00000000000000000500{kind}"
     left_over.write_bytes(contents)
     log = open_log(written, is_clean=is_clean)
@@ -340,7 +345,7 @@ def test_what_recovery_did_is_said(written: Path, caplog: pytest.LogCaptureFixtu
     edit(active, lambda data: data.extend(b"x"))
     with caplog.at_level(logging.WARNING):
         open_log(written, is_clean=False).close()
-    assert "cut from" in caplog.text
+    assert "truncated from" in caplog.text
     assert active.name in caplog.text
 
 

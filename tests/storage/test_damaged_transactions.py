@@ -1,4 +1,4 @@
-"""Damage to the small files that only transactions and idempotent producers need: nobody notices."""
+"""Damage to the small files of transactions and idempotent producers: clients are not affected."""
 
 from collections.abc import Callable
 
@@ -49,7 +49,7 @@ def send(log: PartitionLog, producer_id: int, sequence: int, *, is_transactional
 
 @pytest.fixture
 def files() -> ForgetfulFiles:
-    """A closed log: one producer aborts every transaction, some of which span segments, another one is idempotent."""
+    """Return a closed log of one producer that aborts all transactions and one that is idempotent."""
     files = ForgetfulFiles()
     log = open_log(files, is_clean=False)
     for sequence in range(SEQUENCES):
@@ -99,7 +99,7 @@ def test_a_damaged_transaction_index(files: ForgetfulFiles, damage: str, number:
     DAMAGES[damage](files, paths_of(files, ".txnindex")[number])
     assert [finding for finding in verify_partition(files, DIRECTORY) if finding.path.endswith(".txnindex")]
     log = open_log(files, is_clean=is_clean)
-    assert aborted(log) == expected, "nothing that was aborted is shown to readers of what is committed"
+    assert aborted(log) == expected, "read_committed readers get no aborted records"
     send(log, 1, SEQUENCES)
     log.append(marker(is_abort=True, producer_id=1), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
     assert aborted(log)[:-1] == expected
@@ -120,11 +120,11 @@ def test_truncation_with_a_damaged_transaction_index(files: ForgetfulFiles, dama
 @both_stops
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGES if damage != "swapped"])
 def test_a_damaged_snapshot(files: ForgetfulFiles, damage: str, is_clean: bool) -> None:
-    # Whose snapshot it is Kafka's format does not say, so a swapped one is believed.
+    # Kafka's format does not name the snapshot's partition, so a swapped snapshot is accepted.
     for path in paths_of(files, ".snapshot")[1:]:
         DAMAGES[damage](files, path)
     log = open_log(files, is_clean=is_clean)
-    assert send(log, 2, SEQUENCES - 1, is_transactional=False), "known to be there already"
+    assert send(log, 2, SEQUENCES - 1, is_transactional=False), "the batch is recognised as a duplicate"
     with pytest.raises(BrokerError) as refused:
         send(log, 2, SEQUENCES + 3, is_transactional=False)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

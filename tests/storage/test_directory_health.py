@@ -1,4 +1,4 @@
-"""A log directory whose fsync has failed is not believed any more; one that refuses writes is, and comes back."""
+"""A log directory whose fsync has failed is not used any more; one that refuses writes is used, and recovers."""
 
 import errno
 import uuid
@@ -23,7 +23,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 class Disk:
-    """Faults by operation and, if it matters, topic; the files beneath are real."""
+    """A disk with faults by operation and, optionally, topic, over real files."""
 
     def __init__(self) -> None:
         self.faults: dict[tuple[DiskOperation, str | None], int] = {}
@@ -48,7 +48,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 def logs(tmp_path: Path, disk: Disk) -> Iterator[LogManager]:
-    """A manager of two log directories with one log in each: `first-0` and `second-0`."""
+    """Provide a manager of two log directories with one log in each: `first-0` and `second-0`."""
     manager = open_logs(tmp_path, disk)
     for topic in ("first", "second"):
         append(manager.create(topic, 0), b"one")
@@ -168,7 +168,7 @@ def test_a_flush_that_meets_a_truncation_flushes_what_is_left(tmp_path: Path) ->
     log.close()
 
 
-def test_files_that_a_failed_flush_has_held_are_let_go(logs: LogManager, disk: Disk) -> None:
+def test_files_that_a_failed_flush_has_held_are_release_file(logs: LogManager, disk: Disk) -> None:
     log = the_log(logs, "first")
     append(log, b"two")
     log.roll()

@@ -23,7 +23,7 @@ def manager(directory: Path) -> LogManager:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A log directory with two partitions that was closed in order, and things that are not ours."""
+    """Return a log directory with two partitions that was closed in order, and things that are not ours."""
     path = tmp_path / "logs-1"
     logs = manager(path)
     logs.open_all()

@@ -1,4 +1,4 @@
-"""Full disks, I/O errors and short writes: a storage error for one request, no partial batch, and life goes on."""
+"""Full disks, I/O errors and short writes: a storage error for one request, no partial batch, later appends."""
 
 import errno
 

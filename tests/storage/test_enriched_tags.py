@@ -1,4 +1,4 @@
-"""What the index says of a batch beyond its bytes, and that a rebuilt index says the same."""
+"""The enriched tags of a batch in the index, and in a rebuilt index."""
 
 import pytest
 
@@ -10,6 +10,7 @@ from gregor.protocol.records.validation import AppendRules, validate
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.open_files import OpenFiles
 from gregor.storage.index.enriched_tags import tags_of
+from gregor.storage.index.offset_index import ENTRY_SIZE, HEADER_SIZE, RECEIPT_RESOLUTION_MS
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log.partition_log import PartitionLog
 from tests.storage.forgetful_files import ForgetfulFiles
@@ -27,7 +28,7 @@ def all_tags(log: PartitionLog) -> list[KafkaTags]:
 
 
 def lazy_producers_set() -> bytes:
-    """A v1 wrapper whose inner offsets are all zero, as old clients wrote them."""
+    """Return a v1 wrapper whose inner offsets are all zero, as old clients wrote them."""
     data = v1.build_message(0, 900, b"k", b"v") * 3
     return v1.build_message(2, 900, None, compress(Codec.GZIP, data, magic=1), attributes=int(Codec.GZIP))
 
@@ -47,6 +48,8 @@ def log() -> PartitionLog:
     ):
         log.append(produced, leader_epoch=0)
         clock.advance(10)
+    clock.advance(RECEIPT_RESOLUTION_MS)
+    log.append(payload([b"a"], timestamp=800), leader_epoch=0)
     return log
 
 
@@ -54,12 +57,14 @@ EXPECTED = [
     KafkaTags(7_000, 1, True, None),
     KafkaTags(7_000, 1, True, None),
     KafkaTags(7_010, 3, False, False),
-    KafkaTags(900, 2, True, True),
-    KafkaTags(900, 3, False, True),
-    KafkaTags(800, 2, True, False),
-    KafkaTags(800, 1, True, True),
-    KafkaTags(800, 1, True, None),
+    KafkaTags(7_010, 2, True, True),
+    KafkaTags(7_010, 3, False, True),
+    KafkaTags(7_010, 2, True, False),
+    KafkaTags(7_010, 1, True, True),
+    KafkaTags(7_010, 1, True, None),
+    KafkaTags(8_070, 1, True, None),
 ]
+"""The receipt times of v0 messages are exact, those of other batches to RECEIPT_RESOLUTION_MS."""
 
 
 def test_tags_of_every_kind(log: PartitionLog) -> None:
@@ -77,8 +82,51 @@ def test_without_the_index_only_receipt_times_are_guessed(log: PartitionLog) -> 
     files.remove(log.segments[0].index.path)
     modified_ms = files.modified_ms(log.segments[0].path)
     again = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(), pool=OpenFiles(files))
-    guessed = [tags._replace(timestamp_ms=modified_ms) for tags in EXPECTED[:3]]
-    assert all_tags(again) == guessed + EXPECTED[3:]
+    assert all_tags(again) == [tags._replace(timestamp_ms=modified_ms) for tags in EXPECTED]
+
+
+@pytest.mark.parametrize("damaged", [range(1), range(9, 11), range(3, 4), range(12, 99), range(99)], ids=str)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_receipt_times_in_a_damage_are_never_too_early(damaged: range, is_cut: bool) -> None:
+    """Records that seem to be older than they are would be deleted too early."""
+    files, clock = ForgetfulFiles(), ManualClock(NOW_MS)
+    files.now_ms = NOW_MS + 14 * RECEIPT_RESOLUTION_MS
+    log = open_log(files, clock)
+    for _ in range(15):
+        log.append(payload([b"a"]), leader_epoch=0)
+        clock.advance(RECEIPT_RESOLUTION_MS)
+    before = [tags.timestamp_ms or 0 for tags in all_tags(log)]
+    assert len(set(before)) == 15, "each batch has an entry of its own"
+    log.close()
+    path = log.segments[0].index.path
+    index = bytearray(files.read(path))
+    entries = [index[at : at + ENTRY_SIZE] for at in range(HEADER_SIZE, len(index), ENTRY_SIZE)]
+    for number in damaged:
+        if number < len(entries):
+            entries[number][5] ^= 0x10
+    if is_cut:
+        entries = entries[: damaged.start]
+    files.replace(path, bytes(index[: HEADER_SIZE - 80]) + bytes(80) + b"".join(entries))
+    again = [tags.timestamp_ms or 0 for tags in all_tags(open_log(files, clock))]
+    assert all(found >= true for found, true in zip(again, before, strict=True))
+    intact = range(damaged.start) if is_cut else (n for n in range(15) if n not in damaged)
+    assert all(again[number] == before[number] for number in intact)
+    if not is_cut and damaged.stop < 15:
+        assert again[damaged.start] == before[damaged.stop], "that of the next good entry"
+
+
+def test_without_the_index_append_times_are_receipt_times() -> None:
+    files, clock = ForgetfulFiles(), ManualClock(NOW_MS)
+    log = PartitionLog.open(
+        "/logs/topic-0", LogConfig(message_timestamp_type="LogAppendTime"), clock, pool=OpenFiles(files)
+    )
+    for magic in (1, 2, 0):
+        log.append(payload([b"a"], magic=magic, timestamp=800), leader_epoch=0)
+        clock.advance(10)
+    files.remove(log.segments[0].index.path)
+    again = open_log(files, clock)
+    modified_ms = files.modified_ms(log.segments[0].path)
+    assert [tags.timestamp_ms for tags in all_tags(again)] == [NOW_MS, NOW_MS + 10, modified_ms]
 
 
 def test_records_of_a_lazy_producer_are_numbered_by_index(log: PartitionLog) -> None:

@@ -1,4 +1,4 @@
-"""The space of deleted records comes back, and the segment stays one that anybody can read."""
+"""The space of deleted records is freed, and the segment stays readable for any reader."""
 
 import os
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_space_comes_back(tmp_path: Path, magic: int, is_finished: bool) -> None
     assert reclaim is not None
     reclaim()
     assert os.stat(path).st_blocks < allocated / 2
-    assert due_reclaiming(log, OsFiles()) is None, "once is enough"
+    assert due_reclaiming(log, OsFiles()) is None, "the space is freed once"
     expected = list(range(30, BATCHES + is_finished))
     assert numbers(log) == expected
     found = log.offset_for_timestamp(1000)

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: nothing acknowledged is lost or altered, nothing of an idempotent producer is doubled."""
+"""kill -9 at random moments: acknowledged batches are intact, and idempotent ones are not duplicated."""
 
 import random
 import subprocess
@@ -16,7 +16,7 @@ VICTIM = Path(__file__).with_name("kill_victim.py")
 
 
 def run_and_kill(directory: Path, sequence: int, acknowledgements: int) -> dict[int, int]:
-    """Let the victim acknowledge at least so many batches, kill it; returns sequence -> offset of all of them."""
+    """Kill the victim after at least this many acknowledged batches; return their offset by sequence number."""
     command = [sys.executable, str(VICTIM), str(directory), str(sequence)]
     acknowledged: dict[int, int] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE) as victim:
@@ -39,7 +39,7 @@ def test_acknowledged_records_survive(tmp_path: Path) -> None:
         assert found
         for number, offset in found.items():
             assert acknowledged.setdefault(number, offset) == offset, "a duplicate gets its old offset"
-        # The last one may be in the log unacknowledged: the producer tries it again.
+        # The last batch may be in the log without an acknowledgement: the producer sends it again.
         sequence = max(acknowledged)
     logs = LogManager([str(tmp_path)], LogConfig(retention_ms=-1), SystemClock())
     logs.open_all()

@@ -1,4 +1,4 @@
-"""Leader epochs: an append does not wait for their file, a flush takes it along."""
+"""Leader epochs: an append does not wait for their file, and a flush also syncs that file."""
 
 import pytest
 

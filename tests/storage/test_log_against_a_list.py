@@ -1,4 +1,4 @@
-"""The partition log against the simplest thing that it could be: a list of records."""
+"""The partition log against its simplest model, a list of records."""
 
 import bisect
 from typing import NamedTuple
@@ -24,7 +24,7 @@ START_MS = 1_000_000
 
 
 class Kept(NamedTuple):
-    """One record of the model."""
+    """A record of the model."""
 
     offset: int
     timestamp: int
@@ -33,7 +33,7 @@ class Kept(NamedTuple):
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Appends, reads, rolls, looks up, truncates, compacts, crashes and reopens; the model is `kept`, by offset."""
+    """A machine of all operations, crashes and reopening; its model is `kept`, by offset."""
 
     log: PartitionLog
 
@@ -92,7 +92,7 @@ class LogMachine(RuleBasedStateMachine):
         with self.log.read(offset, max_bytes) as slice_:
             batches = list(iter_batches(slice_.read()))
         assert batches or not expected, "at least one batch is whole"
-        # The first one may have nothing but a hole from `offset` on.
+        # The first batch may have no record from `offset` on.
         found = [record for batch in batches for record in iter_records(batch) if record.offset >= offset]
         assert [(record.offset, record.value) for record in found] == [
             (kept.offset, kept.value) for kept in expected[: len(found)]
@@ -161,7 +161,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(rolls=st.booleans(), decides=st.booleans())
     def compact(self, rolls: bool, decides: bool) -> None:
-        """To its end, or until a kill right before the cleaned segments would have been put in place."""
+        """Compact the log, to the end or until a kill right before the cleaned segments replace the old ones."""
         if rolls:
             self.log.roll()
         cleanable = cleanable_segments(self.log, self.clock.now_ms())
@@ -201,7 +201,7 @@ class LogMachine(RuleBasedStateMachine):
         self.kept = [self.with_time_of_log(kept) for kept in self.kept if kept.offset in survivors]
 
     def with_time_of_log(self, kept: Kept) -> Kept:
-        """A receipt time that was in the index only is lost with it: then the file's time stands for it."""
+        """Replace receipt times that were only in the lost index by the file's time."""
         segment = next(s for s in reversed(self.log.segments) if s.base_offset <= kept.offset)
         segment.load()
         place = segment.locate(kept.offset)

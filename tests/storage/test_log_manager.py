@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.checkpoints import (
     MalformedCheckpointError,
@@ -17,7 +18,6 @@ from gregor.storage.disk.checkpoints import (
     read_offsets,
 )
 from gregor.storage.disk.files import OsFiles
-from gregor.storage.disk.paths import TopicPartition
 from gregor.storage.index.batch_tags import Tags
 from gregor.storage.log.leader_epochs import LeaderEpochs
 from gregor.storage.log.log_config import LogConfig
@@ -232,7 +232,7 @@ def test_maintenance_flushes_what_is_due(tmp_path: Path, clock: ManualClock) -> 
     append(log, b"two")
     log.roll()
     maintain(logs, clock)
-    assert log.recovery_point == 2, "a finished segment is flushed without being asked"
+    assert log.recovery_point == 2, "a full segment is flushed without a call"
     checkpoint = read_offsets(OsFiles(), str(tmp_path / "recovery-point-offset-checkpoint"))
     assert checkpoint == {TopicPartition("topic", 0): 2}
     logs.close()
@@ -305,7 +305,7 @@ def test_many_logs_are_closed_at_the_same_time(tmp_path: Path, clock: ManualCloc
     for partition in range(50):
         append(logs.create("topic", partition), b"%d" % partition)
     logs.close()
-    assert not list(tmp_path.glob("topic-*/*.snapshot")), "nobody had a producer id"
+    assert not list(tmp_path.glob("topic-*/*.snapshot")), "no producer had an id"
     again = manager(clock, tmp_path)
     for partition in range(50):
         log = again.get("topic", partition)

@@ -1,4 +1,4 @@
-"""A log that moves to another log directory is the same afterwards, whatever it holds."""
+"""A log with any content is equal after its move to another log directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCER = 7
 
 
 class Disks:
-    """Two log directories with one log in the first of them."""
+    """A pair of log directories with one log in the first of them."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = [str(folder / "one"), str(folder / "two")]
@@ -34,14 +34,14 @@ class Disks:
         return manager
 
     def move(self) -> PartitionLog:
-        """The log, once it is in the second directory."""
+        """Return the log, once it is in the second directory."""
         move = self.manager.begin_move(self.log, self.manager.directories[1])
         while move.step():
             pass
         return self.manager.finish_move(move)
 
     def restarted(self) -> PartitionLog:
-        """The log as a broker finds it that was stopped in order."""
+        """Return the log as a broker finds it that was stopped in order."""
         self.manager.close()
         self.manager = self.opened()
         log = self.manager.get("t", 0)
@@ -55,7 +55,7 @@ def disks(tmp_path: Path) -> Disks:
 
 
 def everything(log: PartitionLog) -> list[tuple[int, int, bytes | None]]:
-    """Offset, leader epoch of its batch, and value of every record from the log's start on."""
+    """Return the offset, leader epoch and value of each record from the log's start on."""
     found: list[tuple[int, int, bytes | None]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -106,6 +106,23 @@ def test_it_is_the_same_afterwards_and_after_a_restart(disks: Disks, prepare: Ca
         assert (log.log_start_offset, log.log_end_offset, log.topic_id) == facts
         assert log.directory == f"{disks.paths[1]}/t-0"
     assert append(disks.restarted(), b"next") == facts[1]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_receipt_times_come_along(disks: Disks, magic: int) -> None:
+    for _ in range(30):
+        disks.log.append(payload([b"x" * 500], magic=magic), leader_epoch=0)
+        disks.clock.advance(1_500)
+    before = receipts(disks.log)
+    disks.clock.advance(3_600_000)
+    assert receipts(disks.move()) == before
+    assert receipts(disks.restarted()) == before
+
+
+def receipts(log: PartitionLog) -> list[int]:
+    for segment in log.segments:
+        segment.load()
+    return [segment.receipt_of(batch) for segment in log.segments for batch in segment.batches_from(0)]
 
 
 def test_producers_and_transactions_come_along(disks: Disks) -> None:

@@ -1,4 +1,4 @@
-"""The index of a segment by itself; what it is for is tested with logs."""
+"""The index of a segment by itself; its use is tested with logs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gregor.storage.index.offset_index import OffsetIndex
 
 
 def written(path: Path, entry_count: int) -> None:
-    """An index that is begun, filled, and not finished, as in a process that is killed."""
+    """Write an index that is not finished, as a killed process leaves it."""
     index = OffsetIndex(OpenFiles(OsFiles()), str(path), 0, 1)
     index.create(has_gaps=False)
     for number in range(1, entry_count + 1):
         index.offer(number, number * 100, number)
-    index.let_go()
+    index.release_file()
 
 
 def test_an_index_that_is_begun_anew_keeps_nothing_of_the_old_one(tmp_path: Path) -> None:

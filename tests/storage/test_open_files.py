@@ -1,4 +1,4 @@
-"""The pool of open files: who has to let go, and who must not."""
+"""The pool of open files: the files that it closes, and those that it must keep open."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from gregor.storage.disk.open_files import OpenFiles, SharedFile
 class User:
     def __init__(self, pool: OpenFiles, path: Path) -> None:
         self.recently_used = False
-        self.has_let_go = False
+        self.has_release_file = False
         self.file: SharedFile | None = None
         self.file = pool.open(str(path), self, create=True)
 
-    def let_go(self) -> None:
-        self.has_let_go = True
+    def release_file(self) -> None:
+        self.has_release_file = True
         if self.file is not None:
             self.file.close()
 
@@ -26,11 +26,11 @@ def test_whoever_opens_a_file_keeps_it_even_if_all_others_are_busy(tmp_path: Pat
         for user in users:
             user.recently_used = True
         users.append(User(pool, tmp_path / str(number)))
-        assert not users[-1].has_let_go
+        assert not users[-1].has_release_file
         assert len(pool) <= 3
-    assert sum(not user.has_let_go for user in users) == 3
+    assert sum(not user.has_release_file for user in users) == 3
     for user in users:
-        user.let_go()
+        user.release_file()
 
 
 def test_who_was_used_stays_longer(tmp_path: Path) -> None:
@@ -40,6 +40,6 @@ def test_who_was_used_stays_longer(tmp_path: Path) -> None:
         user.recently_used = False
     users[0].recently_used = True
     newest = User(pool, tmp_path / "newest")
-    assert [user.has_let_go for user in (*users, newest)] == [False, True, False, False]
+    assert [user.has_release_file for user in (*users, newest)] == [False, True, False, False]
     for user in (*users, newest):
-        user.let_go()
+        user.release_file()

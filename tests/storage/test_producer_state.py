@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers: what a log takes from them and what it remembers."""
+"""Idempotent and transactional producers: accepted batches, and the state that a log keeps of producers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A log that is one of several replicas: its high watermark, its epochs, and what a restart and a truncation leave."""
+"""A log that is one of several replicas: high watermark, epochs, restarts and truncations."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_the_high_watermark_survives_a_restart_and_is_never_beyond_what_was_note
     logs = LogManager([str(tmp_path)], LogConfig(), clock)
     logs.open_all()
     log = logs.create("topic", 0)
-    assert log.high_watermark == 3, "a sole replica, as long as nobody says otherwise"
+    assert log.high_watermark == 3, "a sole replica until another role is set"
     logs.restore_high_watermark(log)
     assert log.high_watermark == 3
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopic 0 3\n"
@@ -109,7 +109,7 @@ def test_a_cut_leaves_what_reading_the_log_anew_would_find(writes: list[tuple[in
     found, expected = producers_of(log), producers_of(again)
     assert found.keys() == expected.keys()
     for producer_id, (epoch, batches) in expected.items():
-        # Of a producer's last batches the oldest may be missing: it cannot be under way beside one that was cut.
+        # The oldest of a producer's last batches may be missing: it cannot be in flight beside one that was truncated.
         assert found[producer_id][0] == epoch
         assert found[producer_id][1] in [batches[start:] for start in range(len(batches))]
     segment, other = log.segments[-1], again.segments[-1]

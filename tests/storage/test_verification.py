@@ -1,4 +1,4 @@
-"""`verify_partition` finds what is wrong and changes nothing."""
+"""`verify_partition` finds damage and changes nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.storage.payloads import append
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A closed log of several segments."""
+    """Return a closed log of several segments."""
     path = tmp_path / "topic-0"
     log = PartitionLog.open(str(path), LogConfig(segment_bytes=500, index_interval_bytes=50), ManualClock())
     for number in range(30):
@@ -41,7 +41,7 @@ def test_a_good_log(directory: Path) -> None:
 def test_progress_reaches_the_end(directory: Path) -> None:
     seen: list[int] = []
     list(verify_partition(ReadOnlyFiles(), str(directory), progress=seen.append))
-    assert len(seen) >= 30, "it moves with each batch"
+    assert len(seen) >= 30, "the place of damage moves with each batch"
     assert sum(seen) == segment_bytes(ReadOnlyFiles(), str(directory)) > 0
 
 
@@ -88,7 +88,7 @@ def test_a_missing_segment(directory: Path) -> None:
         path.unlink()
     (found,) = verify(directory)
     assert (found.path, found.position) == (str(sorted(directory.glob("*.log"))[1]), None)
-    assert "are missing before it" in found.problem
+    assert "are missing between the segment before it and this one" in found.problem
 
 
 def test_an_old_segment_under_a_later_name(directory: Path) -> None:
@@ -105,7 +105,7 @@ def test_an_index_that_would_hide_records_from_look_ups_by_time(directory: Path)
     log_path.write_bytes(data)
     (found,) = verify(directory)
     assert found.path == str(log_path.with_suffix(".gindex"))
-    assert "is before that of a batch" in found.problem
+    assert "is before a batch's timestamp" in found.problem
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata"])
@@ -116,7 +116,7 @@ def test_garbage_in_small_files(directory: Path, name: str) -> None:
 
 def test_a_log_that_ends_before_it_starts(directory: Path) -> None:
     (found,) = verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=31)
-    assert "starts at 31, but it ends at 30" in found.problem
+    assert "starts at offset 31, but the log ends at 30" in found.problem
     assert not list(verify_partition(ReadOnlyFiles(), str(directory), log_start_offset=30))
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_was_closed_opened_again_and_written_to_is_all_right(tmp_path
 
 
 class VanishingFiles(ReadOnlyFiles):
-    """Files of which one is gone by the time it is opened."""
+    """A `Files` in which one file is deleted before it is opened."""
 
     __slots__ = ("gone",)
 

@@ -37,6 +37,10 @@ class _ShortOutlet:
         self._left_bytes = kept_bytes
         self._reason = reason
 
+    def gather(self, data: Buffer) -> None:
+        size_bytes = self._take(len(data))
+        self._sink.write_now(bytes(memoryview(data)[:size_bytes]))
+
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         size_bytes = self._take(len(data))
         # The owner of the buffer may change it while this task waits.

@@ -17,9 +17,11 @@ import trio
 from ....protocol.apis import AnyApiKey, ApiKey, response_class
 from ....protocol.errors import DecodeError
 from ....protocol.field_meanings import sender_fields
+from ....protocol.message_places import Place, layout_of, places_in
 from ....protocol.messages.envelope import EnvelopeRequest
 from ....protocol.messages.fetch import FetchRequest, FetchResponse
 from ....protocol.messages.produce import ProduceRequest
+from ....protocol.refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
 from ....protocol.schema import Message
 from ...faults.injection import FaultInjection
 from ...faults.occasions import RuleInForce
@@ -27,18 +29,16 @@ from ...faults.rule import SPARED_CLIENT_ID, Action, FaultRule, Moment, fits
 from ...replicas.fetching.sessions import FetchedPartition
 from ...server.client_connection import ClientConnection, ClientGoneError
 from ...server.connection import UnanswerableError
-from ...server.late_answer import LateAnswer
+from ...server.outcome import WAITING, Outcome, result_of
 from ...server.parts import Answer
-from ...server.request_header import parse_header
+from ...server.request_header_cy import parse_header
 from ..contract import Api, RequestContext, Route
 from ..dispatch import Dispatcher
-from ..message_places import Place, layout_of, places_in
-from ..refusals import Hits, has_top_level_error, is_empty, merge, refuse_entries, refused, take_out
 from ..services import Services
 from .cut_answer import CutAnswer
 from .fetch_refusals import refuse_silent_partitions
 
-EXPLANATION = "A fault rule of this broker (gregor.fault.rule) says so."
+EXPLANATION = "A fault rule of this broker (gregor.fault.rule) caused this error."
 BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.*)?|(\d{1,10})")
 """The client ids of Gregor's and Kafka's brokers (ReplicaFetcherThread, KafkaRaftManager, NodeToController...)."""
 
@@ -46,33 +46,43 @@ BROKERS_CLIENT_ID = re.compile(r"(?:broker|metadata|raft-client)-(\d{1,10})(?:-.
 class FaultyDispatcher(Dispatcher):
     """A dispatcher that applies the fault rules to requests and answers."""
 
+    takes_plain_codecs = False
+
     def __init__(self, services: Services, apis: Mapping[int, Api], route: Route, faults: FaultInjection) -> None:
         super().__init__(services, apis, route)
         self._faults = faults
         self._cuts: dict[ClientConnection, RuleInForce] = {}
         """The rule that truncates the answer in progress, by connection; a connection has one answer at a time."""
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> bytes | LateAnswer | None:
-        """Return the answer as `Dispatcher.answer_now` does if no rule may match, else None."""
-        if self._faults.concerns(int.from_bytes(frame[:2], "big")):
-            return None
-        return super().answer_now(frame, client)
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        """Return whether `Dispatcher.is_pipelined` says so and no rule may match."""
+        return super().is_pipelined(frame, client) and not self._faults.concerns(int.from_bytes(frame[:2], "big"))
 
-    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
         """Answer as `Dispatcher.answer` does; a rule may truncate the answer."""
+        answer = super().answer(frame, client)
+        may_match = self._faults.concerns(int.from_bytes(frame[:2], "big"))
+        return self._perhaps_truncated(answer, client) if may_match and isinstance(answer, WAITING) else answer
+
+    async def _perhaps_truncated(self, answering: Outcome[Answer | None], client: ClientConnection) -> Answer | None:
         try:
-            answer = await super().answer(frame, client)
+            answer = await result_of(answering, client.hangup)
         finally:
             cut = self._cuts.pop(client, None)
         if cut is None or answer is None:
             return answer
         return [CutAnswer(answer, cut.rule.kept_bytes, _reason(cut))]
 
-    async def respond(self, api: Api, request: Message, context: RequestContext) -> Message | None:
+    def respond(self, api: Api, request: Message, context: RequestContext) -> Outcome[Message | None]:
         """Respond as `Dispatcher.respond` does, except to requests that a rule matches."""
         striking = self._striking(api.key, request, context)
         if not striking:
-            return await super().respond(api, request, context)
+            return super().respond(api, request, context)
+        return self._respond_under_rules(striking, api, request, context)
+
+    async def _respond_under_rules(
+        self, striking: Sequence[RuleInForce], api: Api, request: Message, context: RequestContext
+    ) -> Message | None:
         early = [known for known in striking if known.rule.moment is Moment.REQUEST]
         await self._suffer(early, context)
         response = await self._refused_or_handled(early, api, request, context)
@@ -160,13 +170,13 @@ class FaultyDispatcher(Dispatcher):
         cls, version = response_class(api.key), context.api_version
         whole = next((rule for rule in rules if not rule.names_places), None)
         if not rules:
-            return await super().respond(api, request, context)
+            return await result_of(super().respond(api, request, context), context.hangup)
         if whole is not None and has_top_level_error(cls, version):
             return cls(error_code=int(whole.error))
         if isinstance(request, FetchRequest):
             return await self._refused_fetch(striking, api, request, context)
         if api.changes_nothing:
-            response = await super().respond(api, request, context)
+            response = await result_of(super().respond(api, request, context), context.hangup)
             return None if response is None else self._with_errors(striking, response, context)
         if whole is not None:
             return self._unless_unanswered(refused(request, cls, version, whole.error, EXPLANATION), request, context)
@@ -177,7 +187,7 @@ class FaultyDispatcher(Dispatcher):
     ) -> Message | None:
         """Answer a fetch without waiting for records, as a broker does that has an error to report."""
         request.max_wait_ms = 0
-        response = await super().respond(api, request, context)
+        response = await result_of(super().respond(api, request, context), context.hangup)
         if not isinstance(response, FetchResponse) or response.error_code:
             return response
         self._with_errors(striking, response, context)
@@ -195,7 +205,11 @@ class FaultyDispatcher(Dispatcher):
             part = take_out(request, rule.strikes_place, self._topic_name)
             if part is not None:
                 refusals.append(refused(part, cls, version, rule.error, EXPLANATION))
-        response = cls() if refusals and is_empty(request) else await super().respond(api, request, context)
+        response = (
+            cls()
+            if refusals and is_empty(request)
+            else await result_of(super().respond(api, request, context), context.hangup)
+        )
         if response is not None:
             for refusal in refusals:
                 merge(response, refusal)

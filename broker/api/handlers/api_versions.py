@@ -23,7 +23,7 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_VERSION_THAT_STANDS_LEVEL_0 = 4
 
 
-async def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """List the versions that this listener serves, and record the client's software name (KIP-511).
 
     Raises BrokerError INVALID_REQUEST for a malformed name.

@@ -15,15 +15,17 @@ from ....protocol.messages.append_numbered import (
 )
 from ....protocol.records import v2
 from ....protocol.records.batches import BatchView, iter_batches
-from ....protocol.records.offsets import INT32
+from ....protocol.records.offsets_cy import INT32
+from ....protocol.records.tag_runs import TagRun, TagRuns
 from ...replicas.partition import Partition
+from ...server.pending import Pending, all_completed
 from ..contract import RequestContext
 
 REPLICATION_LIMIT_S = 30.0
-"""How long the answer waits for the followers: as long as clients wait for an answer (`request.timeout.ms`)."""
+"""Longest time in seconds that the answer waits for the followers: the default of clients' `request.timeout.ms`."""
 
 
-async def handle_append_numbered(request: AppendNumberedRequest, context: RequestContext) -> AppendNumberedResponse:
+def handle_append_numbered(request: AppendNumberedRequest, context: RequestContext) -> Pending[AppendNumberedResponse]:
     """Append missing batches to each partition; return its log end offset once all in-sync replicas have them."""
     answer = AppendNumberedResponse(
         topics=[
@@ -34,20 +36,24 @@ async def handle_append_numbered(request: AppendNumberedRequest, context: Reques
             for topic in request.topics
         ]
     )
-    for topic in answer.topics:
-        for part in topic.partitions:
-            await _wait_for_replicas(topic.name, part, context)
-    return answer
+    parts = [
+        _replicated(topic.name, part, context)
+        for topic in answer.topics
+        for part in topic.partitions
+        if not part.error_code
+    ]
+    return all_completed(parts).map(lambda _: answer)
 
 
-async def _wait_for_replicas(topic: str, answer: AppendNumberedPartitionResponse, context: RequestContext) -> None:
-    if answer.error_code:
-        return
-    try:
-        partition = context.services.partitions.get(topic, answer.index)
-        await partition.replicated(answer.log_end_offset - 1, REPLICATION_LIMIT_S)
-    except BrokerError as error:
-        answer.error_code, answer.error_message = error.code, error.message
+def _replicated(topic: str, answer: AppendNumberedPartitionResponse, context: RequestContext) -> Pending[None]:
+    """Return a pending None, completed when the records are replicated or the answer has the error."""
+
+    def finish(code: ErrorCode) -> None:
+        if code:
+            answer.error_code = code
+
+    partition = context.services.partitions.get(topic, answer.index)
+    return partition.replicated(answer.log_end_offset - 1, REPLICATION_LIMIT_S).map(finish)
 
 
 def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) -> AppendNumberedPartitionResponse:
@@ -60,7 +66,8 @@ def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) 
         partition.check_in_sync()
         log = partition.log
         try:
-            _append_missing(partition, memoryview(part.records or b""), context)
+            sent_tags = TagRuns.decode(part.tag_runs or b"")
+            _append_missing(partition, memoryview(part.records or b""), sent_tags, context)
         finally:
             answer.log_start_offset, answer.log_end_offset = log.log_start_offset, log.log_end_offset
     except BrokerError as error:
@@ -68,9 +75,16 @@ def _append(topic: str, part: AppendNumberedPartition, context: RequestContext) 
     return answer
 
 
-def _append_missing(partition: Partition, records: memoryview, context: RequestContext) -> None:
+def _append_missing(partition: Partition, records: memoryview, sent: TagRuns, context: RequestContext) -> None:
     log = partition.log
-    missing = bytearray().join(batch.view for batch in _batches_from(records, log.log_end_offset))
+    missing = bytearray()
+    receipts: list[TagRun] = []
+    for batch in _batches_from(records, log.log_end_offset):
+        run = sent.of(batch)
+        if run is not None and (not receipts or run.receipt_ms != receipts[-1].receipt_ms):
+            # A client's other tags are not used: a false one would let the cleaner overlook keys.
+            receipts.append(TagRun(len(missing), run.receipt_ms))
+        missing += batch.view
     first = next(iter_batches(missing), None)
     if first is None:
         return
@@ -81,7 +95,7 @@ def _append_missing(partition: Partition, records: memoryview, context: RequestC
             # Leader epochs of the source cluster have no meaning in this one.
             INT32.pack_into(missing, batch.position + v2.LEADER_EPOCH_AT, partition.leader_epoch)
     end_before = log.log_end_offset
-    partition.append_numbered(missing)
+    partition.append_numbered(missing, TagRuns(receipts))
     counters = context.services.metrics.topics[partition.topic]
     counters.messages_in += log.log_end_offset - end_before
     counters.bytes_in += len(missing)

@@ -26,15 +26,16 @@ from ....protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ...metadata.features import FeatureUpdate, UpgradeType, validate_update
-from ..advertised import advertised_address, visible_brokers
-from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ...server.advertised import advertised_address
+from ..advertised import visible_brokers
+from ..authorized_operations import cluster_operations
 from ..contract import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of a DescribeCluster request (KIP-919)."""
 
 
-async def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the brokers and the controller.
 
     Endpoints of type CONTROLLER are described on the controller's listener only: see `node/controller_apis.py`.
@@ -59,15 +60,15 @@ async def handle_describe_cluster(request: DescribeClusterRequest, context: Requ
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in visible
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(
+            context, is_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
-async def handle_describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+def handle_describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Describe the quorum of the metadata log (KIP-595): this node is the only voter, brokers are observers."""
-    host, port = advertised_address(context)
+    host, port = advertised_address(context.services.config, context.client)
     topics = [
         TopicDataResponse(
             topic_name=topic.topic_name,
@@ -83,7 +84,8 @@ async def handle_describe_quorum(request: DescribeQuorumRequest, context: Reques
         for topic in request.topics
     ]
     nodes = []
-    if context.api_version >= 2:
+    is_answered = any(not partition.error_code for topic in topics for partition in topic.partitions)
+    if context.api_version >= 2 and is_answered:
         own = context.services.config.roles.controller_listener
         if own is not None:
             host, port = own.host or host, own.port
@@ -110,7 +112,7 @@ def _quorum(context: RequestContext) -> PartitionDataResponse:
     )
 
 
-async def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Finalize new levels of all features whose update is valid (KIP-584)."""
     results: list[UpdatableFeatureResult] = []
     levels: dict[str, int] = {}
@@ -138,9 +140,7 @@ def _update(wanted: FeatureUpdateKey, version: int) -> FeatureUpdate:
     return FeatureUpdate(wanted.feature, wanted.max_version_level, kind)
 
 
-async def handle_unregister_broker(
-    request: UnregisterBrokerRequest, context: RequestContext
-) -> UnregisterBrokerResponse:
+def handle_unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Remove a broker from the cluster for good."""
     context.services.node.unregister(request.broker_id)
     return UnregisterBrokerResponse(error_message=None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages import alter_configs, incremental_alter_configs
 from ....protocol.messages.describe_configs import (
@@ -26,17 +27,26 @@ from ...metadata.config_entries import (
 from ...metadata.state import ResourceType
 from ...metadata.topic_names import validate_topic_name
 from ...monitoring.loggers import logger_levels
-from ..config_alteration import ConfigChange, Operation, alter, parsed_node_id, replace
-from ..contract import RequestContext
+from ..config_alteration import (
+    ConfigChange,
+    Operation,
+    alter,
+    check_own_changed_stores,
+    check_own_stores,
+    parsed_node_id,
+    replace,
+)
+from ..contract import CheckedRequest, RequestContext
 
 UNDESCRIBABLE = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )
+ALTER = AclOperation.ALTER_CONFIGS
 TWICE = "Each resource must appear at most once."
 
 
-async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe the configuration of each resource, with synonyms and documentation if requested."""
     return DescribeConfigsResponse(results=[_described(resource, request, context) for resource in request.resources])
 
@@ -46,6 +56,7 @@ def _described(
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
+        _authorize(AclOperation.DESCRIBE_CONFIGS, resource, context)
         entries = _entries(resource, context)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.message or ""
@@ -54,6 +65,19 @@ def _described(
     wanted = set(resource.configuration_keys or ())
     result.configs = [_shown(entry, request, context) for entry in entries if not wanted or entry.name in wanted]
     return result
+
+
+class _NamedResource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def _authorize(operation: AclOperation, resource: _NamedResource, context: RequestContext) -> None:
+    """Raise BrokerError unless the client may do that with a resource: what is not a topic's belongs to the cluster."""
+    if resource.resource_type == ResourceType.TOPIC:
+        context.authorize(operation, AclResourceType.TOPIC, resource.resource_name)
+    elif resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS):
+        context.authorize(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> Iterable[ConfigEntry]:
@@ -132,7 +156,43 @@ def changes_metadata(
     return any(resource.resource_type != ResourceType.BROKER_LOGGER for resource in request.resources)
 
 
-async def handle_alter_configs(
+_AnyRequest = TypeVar(
+    "_AnyRequest", alter_configs.AlterConfigsRequest, incremental_alter_configs.IncrementalAlterConfigsRequest
+)
+
+
+def refused_changes(request: _AnyRequest, context: RequestContext) -> CheckedRequest | None:
+    """Refuse changes that name stores which this broker's listeners cannot use; return None if there are none.
+
+    Only this broker can read its own files: it checks them before the controller gets the request.
+    """
+    services = context.services
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    refused: list[tuple[_AnyRequest, BrokerError]] = []
+    rest: list[Any] = []
+    for resource in request.resources:
+        place = (resource.resource_type, resource.resource_name)
+        is_own = place[0] == ResourceType.BROKER and parsed_node_id(place[1]) == services.metadata.node_id
+        # The controller refuses resources that are named twice, and clients without the right; the content of files is
+        # not for them.
+        if not is_own or counts[place] > 1 or not context.may(ALTER, AclResourceType.CLUSTER, CLUSTER_NAME):
+            rest.append(resource)
+            continue
+        try:
+            if isinstance(resource, alter_configs.AlterConfigsResource):
+                check_own_stores(services, [(config.name, config.value) for config in resource.configs])
+            else:
+                check_own_changed_stores(services, [_change(config) for config in resource.configs])
+        except BrokerError as error:
+            refused.append((type(request)(resources=[resource]), error))
+        else:
+            rest.append(resource)
+    if not refused:
+        return None
+    return CheckedRequest(type(request)(resources=rest, validate_only=request.validate_only) if rest else None, refused)
+
+
+def handle_alter_configs(
     request: alter_configs.AlterConfigsRequest, context: RequestContext
 ) -> alter_configs.AlterConfigsResponse:
     """Replace the whole configuration of each resource."""
@@ -142,12 +202,13 @@ async def handle_alter_configs(
         replace(context.services, resource.resource_type, resource.resource_name, wanted, request.validate_only)
 
     responses = [
-        alter_configs.AlterConfigsResourceResponse(**outcome) for outcome in _outcomes(request.resources, apply)
+        alter_configs.AlterConfigsResourceResponse(**outcome)
+        for outcome in _outcomes(request.resources, apply, context)
     ]
     return alter_configs.AlterConfigsResponse(responses=responses)
 
 
-async def handle_incremental_alter_configs(
+def handle_incremental_alter_configs(
     request: incremental_alter_configs.IncrementalAlterConfigsRequest, context: RequestContext
 ) -> incremental_alter_configs.IncrementalAlterConfigsResponse:
     """Change single keys of each resource (KIP-339)."""
@@ -158,14 +219,9 @@ async def handle_incremental_alter_configs(
 
     responses = [
         incremental_alter_configs.AlterConfigsResourceResponse(**outcome)
-        for outcome in _outcomes(request.resources, apply)
+        for outcome in _outcomes(request.resources, apply, context)
     ]
     return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
-
-
-class _NamedResource(Protocol):
-    resource_type: int
-    resource_name: str
 
 
 _Resource = TypeVar("_Resource", bound=_NamedResource)
@@ -180,7 +236,9 @@ class _Outcome(TypedDict):
     resource_name: str
 
 
-def _outcomes(resources: Sequence[_Resource], apply: Callable[[_Resource], None]) -> Iterator[_Outcome]:
+def _outcomes(
+    resources: Sequence[_Resource], apply: Callable[[_Resource], None], context: RequestContext
+) -> Iterator[_Outcome]:
     """Apply the changes of each resource in turn, and yield the outcome of each."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for resource in resources:
@@ -189,6 +247,7 @@ def _outcomes(resources: Sequence[_Resource], apply: Callable[[_Resource], None]
         try:
             if counts[kind, name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, TWICE)
+            _authorize(AclOperation.ALTER_CONFIGS, resource, context)
             apply(resource)
         except BrokerError as error:
             outcome["error_code"], outcome["error_message"] = error.code, error.message

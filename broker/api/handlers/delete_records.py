@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
-
-import trio
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import is_internal
@@ -16,24 +15,28 @@ from ....protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ...replicas.partition import Partition
+from ...server.pending import Pending, all_completed, completed
 from ..contract import RequestContext
 
 TO_HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-async def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Pending[DeleteRecordsResponse]:
     """Delete records before an offset on the leader, and wait for the followers (Kafka: DelayedDeleteRecords)."""
-    deadline = trio.current_time() + request.timeout_ms / 1000
     begun = [
         (topic.name, [_begin(topic.name, wanted, context) for wanted in topic.partitions]) for topic in request.topics
     ]
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(name=name, partitions=[await _finish(answer, deadline) for answer in answers])
-            for name, answers in begun
-        ]
-    )
+    timeout_s = request.timeout_ms / 1000
+    topics = [
+        all_completed([_finish(answer, timeout_s) for answer in answers]).map(partial(_topic_result, name))
+        for name, answers in begun
+    ]
+    return all_completed(topics).map(lambda results: DeleteRecordsResponse(topics=results))
+
+
+def _topic_result(name: str, partitions: list[DeleteRecordsPartitionResult]) -> DeleteRecordsTopicResult:
+    return DeleteRecordsTopicResult(name=name, partitions=partitions)
 
 
 Begun: TypeAlias = tuple[Partition, int] | DeleteRecordsPartitionResult
@@ -58,15 +61,17 @@ def _begin(topic: str, wanted: DeleteRecordsPartition, context: RequestContext) 
     return partition, offset
 
 
-async def _finish(begun: Begun, deadline: float) -> DeleteRecordsPartitionResult:
+def _finish(begun: Begun, timeout_s: float) -> Pending[DeleteRecordsPartitionResult]:
     if isinstance(begun, DeleteRecordsPartitionResult):
-        return begun
+        return completed(begun)
     partition, offset = begun
-    try:
-        low_watermark = await partition.deleted_everywhere(offset, max(0.0, deadline - trio.current_time()))
-    except BrokerError as error:
-        return _failure(partition.index, error)
-    return DeleteRecordsPartitionResult(partition_index=partition.index, low_watermark=low_watermark)
+
+    def result(code: ErrorCode) -> DeleteRecordsPartitionResult:
+        if code:
+            return _failure(partition.index, BrokerError(code))
+        return DeleteRecordsPartitionResult(partition_index=partition.index, low_watermark=partition.low_watermark)
+
+    return partition.deleted_everywhere(offset, timeout_s).map(result)
 
 
 def _failure(index: int, error: BrokerError) -> DeleteRecordsPartitionResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -30,7 +31,7 @@ class KeyType(IntEnum):
 TOPIC_OF = {KeyType.GROUP: GROUP_METADATA, KeyType.TRANSACTION: TRANSACTION_STATE}
 
 
-async def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle_find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Return the coordinator of each key, and create the internal topic that holds its state if it is missing."""
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
@@ -48,6 +49,7 @@ async def handle_find_coordinator(request: FindCoordinatorRequest, context: Requ
 
 def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
+        _authorize(key, key_type, context)
         if key_type == KeyType.SHARE and context.api_version >= SHARE_GROUPS_KNOWN_SINCE:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if key_type not in TOPIC_OF:
@@ -58,6 +60,16 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
             key=key, error_code=error.code, error_message=error.message, node_id=NOBODY, host="", port=NOBODY
         )
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None)
+
+
+def _authorize(key: str, key_type: int, context: RequestContext) -> None:
+    """Raise BrokerError unless the client may know the coordinator of a key."""
+    if key_type == KeyType.GROUP:
+        context.authorize(AclOperation.DESCRIBE, AclResourceType.GROUP, key)
+    elif key_type == KeyType.TRANSACTION:
+        context.authorize(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
+    elif key_type == KeyType.SHARE and context.api_version >= SHARE_GROUPS_KNOWN_SINCE:
+        context.authorize(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _leader_of(key: str, topic_name: str, context: RequestContext) -> VisibleBroker:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode
+from typing import Protocol
+
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import GROUP_METADATA
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ....protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ....protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ....protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ....protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordinators.groups.classic_protocol import JoiningClient
+from ...coordinators.internal_log.unreplicated_writes import InternalKey
+from ...server.pending import Pending
 from ..contract import RequestContext
 
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -21,38 +27,65 @@ NULL_PROTOCOL_SINCE = 7
 PROTOCOL_REQUIRED_SINCE = 5
 """First SyncGroup version that must name the protocol that the member has joined with (KIP-559)."""
 BATCHED_LEAVE_SINCE = 3
-GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE: the operations on a group that every client may perform, without an authorizer."""
 
 
-async def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
+class OfOneGroup(Protocol):
+    """A request for one group."""
+
+    group_id: str
+
+
+def group_of(request: OfOneGroup) -> list[InternalKey]:
+    """Return the group that a request is for; see `Api.waits_for_replicas`."""
+    return [InternalKey(GROUP_METADATA, request.group_id)]
+
+
+def groups_to_delete(request: DeleteGroupsRequest) -> list[InternalKey]:
+    """Return the groups that a request deletes."""
+    return [InternalKey(GROUP_METADATA, group_id) for group_id in request.groups_names]
+
+
+def handle_join_group(
+    request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse | Pending[JoinGroupResponse]:
     """Join or rejoin a group; the answer is pending until the group's next generation begins."""
+    if not context.may(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        no_protocol = None if context.api_version >= NULL_PROTOCOL_SINCE else ""
+        return JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name=no_protocol)
     client = JoiningClient(
         client_id=context.client_id or "",
         client_host=f"/{context.peer[0]}",
         takes_member_id=context.api_version >= MEMBER_ID_REQUIRED_SINCE,
         skips_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
     )
-    response = await context.services.groups.join(request, client).wait_or_hangup(context.hangup)
-    if response.protocol_name is None and context.api_version < NULL_PROTOCOL_SINCE:
+    joined = context.services.groups.join(request, client)
+    return joined if context.api_version >= NULL_PROTOCOL_SINCE else joined.map(_without_null_protocol)
+
+
+def _without_null_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
+    if response.protocol_name is None:
         response.protocol_name = ""
     return response
 
 
-async def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
+def handle_sync_group(
+    request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse | Pending[SyncGroupResponse]:
     """Distribute the leader's assignments; a member's answer is pending until the leader has sent them."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_REQUIRED_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return await context.services.groups.sync(request).wait_or_hangup(context.hangup)
+    context.authorize(AclOperation.READ, AclResourceType.GROUP, request.group_id)
+    return context.services.groups.sync(request)
 
 
-async def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Record that a member is alive, and answer whether it must rejoin."""
-    return HeartbeatResponse(error_code=context.services.groups.heartbeat(request))
+    context.services.groups.heartbeat(request)
+    return HeartbeatResponse()
 
 
-async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Remove members from a group; before version 3 there is one, whose error is the top-level error."""
     is_batched = context.api_version >= BATCHED_LEAVE_SINCE
     members = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
@@ -62,27 +95,49 @@ async def handle_leave_group(request: LeaveGroupRequest, context: RequestContext
     return LeaveGroupResponse(error_code=results[0].error_code)
 
 
-async def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe the state and members of groups."""
-    described = [context.services.groups.describe(group_id) for group_id in request.groups]
+    return DescribeGroupsResponse(groups=[_described(group_id, request, context) for group_id in request.groups])
+
+
+def _described(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
+    if not context.may(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    try:
+        described = context.services.groups.describe(group_id)
+    except BrokerError as refusal:
+        return DescribedGroup(group_id=group_id, error_code=refusal.code)
     if request.include_authorized_operations:
-        for group in described:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=described)
+        described.authorized_operations = context.authorized_operations(AclResourceType.GROUP, group_id)
+    return described
 
 
-async def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """List all groups, or those in certain states (KIP-518) or of certain types (KIP-848)."""
+def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """List all groups, or those in certain states (KIP-518) or of certain types (KIP-848).
+
+    A client that may not describe the cluster gets the groups that it may describe.
+    """
+    describe = AclOperation.DESCRIBE
     error, groups = context.services.groups.list(request.states_filter, request.types_filter)
+    if not context.may(describe, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True):
+        names = (group.group_id for group in groups)
+        allowed = context.authorized(describe, AclResourceType.GROUP, names, is_filter=True)
+        groups = [group for group in groups if group.group_id in allowed]
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-async def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete groups that have no members, and their committed offsets."""
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=context.services.groups.delete(group_id))
-            for group_id in dict.fromkeys(request.groups_names)
-        ]
-    )
+    names = list(dict.fromkeys(request.groups_names))
+    allowed = context.authorized(AclOperation.DELETE, AclResourceType.GROUP, names)
+    return DeleteGroupsResponse(results=[_deleted(group_id, context, may=group_id in allowed) for group_id in names])
+
+
+def _deleted(group_id: str, context: RequestContext, *, may: bool) -> DeletableGroupResult:
+    if not may:
+        return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    try:
+        context.services.groups.delete(group_id)
+    except BrokerError as refusal:
+        return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
+    return DeletableGroupResult(group_id=group_id)

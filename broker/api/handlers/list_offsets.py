@@ -37,7 +37,7 @@ ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 """Kafka `IsolationLevel.forId` throws for any other level, and the answer is UNKNOWN_SERVER_ERROR."""
 
 
-async def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle_list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Return one offset for each partition, in version 0 up to ``max_num_offsets`` of them."""
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = []

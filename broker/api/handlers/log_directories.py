@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import CLUSTER_METADATA
 from ....protocol.messages.alter_replica_log_dirs import (
@@ -19,13 +20,17 @@ from ....protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ....protocol.topic_partition import AnyTopicPartition
 from ....storage.disk.log_directory import LogDirectory
 from ....storage.log_move import LogMove
 from ..contract import RequestContext
 
 
-async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe the log directories, their disks, and the sizes of the requested partitions (null: of all)."""
+    if not context.may(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME):
+        # Before version 3 there is no field for the error, and the list is empty in Kafka as well.
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -35,7 +40,7 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
 
 
 def _described_directory(
-    directory: LogDirectory, wanted: set[tuple[str, int]] | None, context: RequestContext
+    directory: LogDirectory, wanted: set[AnyTopicPartition] | None, context: RequestContext
 ) -> DescribeLogDirsResult:
     if directory.health.failure is not None:
         return DescribeLogDirsResult(log_dir=os.path.abspath(directory.path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
@@ -70,7 +75,7 @@ def _described_move(move: LogMove) -> DescribeLogDirsPartition:
     )
 
 
-async def handle_alter_replica_log_dirs(
+def handle_alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Start moving replicas to another log directory; DescribeLogDirs shows the progress."""

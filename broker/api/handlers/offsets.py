@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import GROUP_METADATA
 from ....protocol.messages.offset_commit import (
@@ -38,7 +39,7 @@ from ....protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 from ...coordinators.groups.classic_protocol import Committer
 from ...coordinators.groups.offset_service import NO_OFFSET, FetchedOffset, OffsetToCommit
 from ...coordinators.internal_log.coordinator_log import TransactionalProducer
@@ -73,7 +74,7 @@ class _NamedTopic(Protocol):
 # --- OffsetCommit and TxnOffsetCommit
 
 
-async def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+def handle_offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Commit offsets, as a member of the group or, for a group without members, as any client."""
     committer = Committer(
         request.group_id,
@@ -94,7 +95,10 @@ async def handle_offset_commit(request: OffsetCommitRequest, context: RequestCon
         for partition in topic.partitions
         if _exists(topic.name, partition.partition_index, context)
     }
-    errors = context.services.groups.commit(committer, positions) if positions else {}
+    try:
+        errors = context.services.groups.commit(committer, positions) if positions else {}
+    except BrokerError as refusal:
+        errors = dict.fromkeys(positions, refusal.code)
     return OffsetCommitResponse(
         topics=_outcomes(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     )
@@ -123,11 +127,13 @@ async def _commit_in_transaction(
     request: TxnOffsetCommitRequest, positions: Mapping[TopicPartition, OffsetToCommit], context: RequestContext
 ) -> dict[TopicPartition, ErrorCode]:
     groups = context.services.groups
-    error = groups.check_group(request.group_id)
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOAD_ERROR_UNDERSTOOD_SINCE:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error:
-        raise BrokerError(error)
+    try:
+        groups.check(request.group_id)
+    except BrokerError as refusal:
+        is_loading = refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if is_loading and context.api_version < LOAD_ERROR_UNDERSTOOD_SINCE:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
+        raise
     await _join_transaction(request, context)
     return groups.commit(
         Committer(request.group_id, request.member_id, request.generation_id, request.group_instance_id),
@@ -185,7 +191,7 @@ def _outcomes(
 # --- OffsetFetch
 
 
-async def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+def handle_offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Return the committed offsets of a group, or from version 8 on of several groups."""
     if context.api_version >= BATCHED_FETCH_SINCE:
         return OffsetFetchResponse(
@@ -255,12 +261,23 @@ def _fetch(
     member_id: str | None = None,
     member_epoch: int = -1,
 ) -> tuple[dict[TopicPartition, FetchedOffset], ErrorCode]:
+    describe, topic = AclOperation.DESCRIBE, AclResourceType.TOPIC
+    denied = []
     try:
+        context.authorize(describe, AclResourceType.GROUP, group_id)
+        if wanted is not None:
+            allowed = context.authorized(describe, topic, dict.fromkeys(partition.topic for partition in wanted))
+            denied = [partition for partition in wanted if partition.topic not in allowed]
+            wanted = [partition for partition in wanted if partition.topic in allowed]
         fetched = context.services.groups.fetch_offsets(
             group_id, wanted, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
         )
     except BrokerError as error:
         return {}, error.code
+    if wanted is None:
+        allowed = context.authorized(describe, topic, dict.fromkeys(partition.topic for partition in fetched))
+        fetched = {partition: offset for partition, offset in fetched.items() if partition.topic in allowed}
+    fetched.update(dict.fromkeys(denied, FetchedOffset(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     return fetched, ErrorCode.NONE
 
 
@@ -274,7 +291,7 @@ def _as_from_zookeeper(offset: FetchedOffset) -> FetchedOffset:
 # --- OffsetDelete
 
 
-async def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete committed offsets of topics that no member is subscribed to (KIP-496)."""
     existing = [
         TopicPartition(topic.name, partition.partition_index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError
 from ....protocol.messages import alter_client_quotas, describe_client_quotas
 from ...metadata.state import Entity
@@ -9,12 +10,13 @@ from ...quotas.client_quotas import QuotaFilter, entity_of, filter_of, validated
 from ..contract import RequestContext
 
 
-async def handle_describe_client_quotas(
+def handle_describe_client_quotas(
     request: describe_client_quotas.DescribeClientQuotasRequest, context: RequestContext
 ) -> describe_client_quotas.DescribeClientQuotasResponse:
     """Describe the quotas of all entities that the filter matches."""
     components = [(part.entity_type, part.match_type, part.match) for part in request.components]
     try:
+        context.authorize(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME)
         wanted: QuotaFilter = filter_of(components, strict=request.strict)
     except BrokerError as error:
         return describe_client_quotas.DescribeClientQuotasResponse(
@@ -35,7 +37,7 @@ def _entry(entity: Entity, values: dict[str, float]) -> describe_client_quotas.E
     )
 
 
-async def handle_alter_client_quotas(
+def handle_alter_client_quotas(
     request: alter_client_quotas.AlterClientQuotasRequest, context: RequestContext
 ) -> alter_client_quotas.AlterClientQuotasResponse:
     """Set and remove quotas, independently for each entity."""

@@ -24,7 +24,7 @@ from ..contract import RequestContext
 ACCEPTED_CODECS = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 
 
-async def handle_get_telemetry_subscriptions(
+def handle_get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:
     """Return the metrics that a client should push, and an instance id for a new client."""
@@ -56,7 +56,7 @@ def _subscription(instance_id: UUID, context: RequestContext) -> ClientSubscript
     return subscription_for(subscriptions, client, str(instance_id))
 
 
-async def handle_push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
+def handle_push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
     """Validate pushed metrics as Kafka does, then discard them: nothing reads them yet."""
     if request.client_instance_id == NO_UUID:
         return PushTelemetryResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -69,7 +69,7 @@ async def handle_push_telemetry(request: PushTelemetryRequest, context: RequestC
     return PushTelemetryResponse()
 
 
-async def handle_list_client_metrics_resources(
+def handle_list_client_metrics_resources(
     request: ListClientMetricsResourcesRequest, context: RequestContext
 ) -> ListClientMetricsResourcesResponse:
     """List the names of the client metrics subscriptions."""

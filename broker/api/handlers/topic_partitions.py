@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import is_internal
 from ....protocol.messages.describe_topic_partitions import (
@@ -12,15 +13,14 @@ from ....protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ...metadata.state import NO_LEADER, PartitionState, TopicState
+from ...metadata.state import PartitionState, TopicState
 from ...metadata.topic_names import why_invalid
 from ..advertised import visible_brokers
-from ..authorized_operations import TOPIC_OPERATIONS
 from ..contract import RequestContext
-from .alive_replicas import alive_for
+from .partition_description import describe_partition
 
 
-async def handle_describe_topic_partitions(
+def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, from the cursor on, as far as the limit allows."""
@@ -34,13 +34,18 @@ async def handle_describe_topic_partitions(
     limit = max(min(request.response_partition_limit, context.services.config.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     alive = frozenset(broker.node_id for broker in visible_brokers(context))
+    unauthorized = []
     for name in names:
+        if not context.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+            if request.topics:
+                unauthorized.append(_unauthorized(name))
+            continue
         if limit == 0:
             response.next_cursor = CursorResponse(topic_name=name, partition_index=0)
             break
         topic = context.services.metadata.topics.get(name)
         if topic is None:
-            response.topics.append(_missing(name))
+            response.topics.append(_missing(name, context))
             continue
         first = _first_partition(request.cursor, name)
         page = topic.partitions[first : first + limit]
@@ -49,6 +54,7 @@ async def handle_describe_topic_partitions(
             response.next_cursor = CursorResponse(topic_name=name, partition_index=first + len(page))
             break
         limit -= len(page)
+    response.topics += unauthorized
     return response
 
 
@@ -71,10 +77,17 @@ def _first_partition(cursor: Cursor | None, name: str) -> int:
     return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unauthorized(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+
+
+def _missing(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=context.authorized_operations(AclResourceType.TOPIC, name),
     )
 
 
@@ -85,24 +98,15 @@ def _described(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            _described_partition(partition, alive_for(context, alive, topic.name, partition.index))
-            for partition in page
-        ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[_described_partition(topic.name, partition, alive, context) for partition in page],
+        topic_authorized_operations=context.authorized_operations(AclResourceType.TOPIC, topic.name),
     )
 
 
-def _described_partition(partition: PartitionState, alive: frozenset[int]) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = partition.leader in alive
-    return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=partition.index,
-        leader_id=partition.leader if has_leader else NO_LEADER,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
-    )
+def _described_partition(
+    topic: str, partition: PartitionState, alive: frozenset[int], context: RequestContext
+) -> DescribeTopicPartitionsResponsePartition:
+    described = describe_partition(DescribeTopicPartitionsResponsePartition, context, topic, partition, alive)
+    described.eligible_leader_replicas = []
+    described.last_known_elr = []
+    return described

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from uuid import UUID
 
 import trio
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import CLUSTER_METADATA
 from ....protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -34,10 +36,12 @@ from ...metadata.new_topics import MOST_RECORDS_OF_A_REQUEST, TOO_LARGE_A_BATCH,
 from ...metadata.replica_placement import DEFAULT
 from ...metadata.state import TopicState
 from ..contract import RequestContext
+from ..rights import AUTHORIZATION_ERROR, EVERYTHING
 from ..turns import in_turns
 
 FIRST_VERSION_OF_DELETION_BY_ID = 6
 FIRST_VERSION_THAT_KNOWS_DISABLED = 3
+NOT_TOLD = -1
 DUPLICATE = "Duplicate topic name."
 
 
@@ -53,13 +57,42 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             ]
         )
     twice = _named_twice(topic.name for topic in request.topics)
-    wanted = [topic for topic in request.topics if topic.name not in twice]
+    names = {topic.name for topic in request.topics if topic.name not in twice and topic.name != CLUSTER_METADATA}
+    creatable = creatable_topics(names, context)
     results = [
         CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=DUPLICATE) for name in twice
     ]
-    results += [_create(topic, context, validate_only=request.validate_only) async for topic in in_turns(wanted)]
+    results += [
+        CreatableTopicResult(
+            name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed."
+        )
+        for name in names
+        if name not in creatable
+    ]
+    described = context.authorized(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, names, is_filter=True)
+    settled = {result.name for result in results}
+    wanted = [topic for topic in request.topics if topic.name not in settled]
+    async for topic in in_turns(wanted):
+        result = _create(topic, context, validate_only=request.validate_only)
+        if result.error_code == ErrorCode.NONE and topic.name not in described:
+            _hide_configs(result)
+        results.append(result)
     await _wait_for_logs([topic.name for topic in wanted], request.timeout_ms, context)
     return CreateTopicsResponse(topics=results)
+
+
+def creatable_topics(names: Iterable[str], context: RequestContext) -> Container[str]:
+    """Return the topics that the client may create: any, with that right to the cluster."""
+    if context.may(AclOperation.CREATE, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True):
+        return EVERYTHING
+    return context.authorized(AclOperation.CREATE, AclResourceType.TOPIC, names)
+
+
+def _hide_configs(result: CreatableTopicResult) -> None:
+    """Leave out what only a client that may describe the topic's configuration gets (KIP-525)."""
+    result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    result.num_partitions = result.replication_factor = NOT_TOLD
+    result.configs = []
 
 
 async def _wait_for_logs(topics: Sequence[str], timeout_ms: int, context: RequestContext) -> None:
@@ -147,6 +180,15 @@ async def handle_create_partitions(
         for name in twice
     ]
     wanted = [topic for topic in request.topics if topic.name not in twice]
+    alterable = context.authorized(AclOperation.ALTER, AclResourceType.TOPIC, [topic.name for topic in wanted])
+    results += [
+        CreatePartitionsTopicResult(
+            name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=None
+        )
+        for topic in wanted
+        if topic.name not in alterable
+    ]
+    wanted = [topic for topic in wanted if topic.name in alterable]
     room = MOST_RECORDS_OF_A_REQUEST
     async for topic in in_turns(wanted):
         result, added = _add_partitions(topic, context, room, validate_only=request.validate_only)
@@ -188,10 +230,11 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
     ids = Counter(topic.topic_id for topic in wanted)
     results: dict[object, DeletableTopicResult] = {}
     to_delete: dict[str, DeleteTopicState] = {}
+    may_delete_all = context.may(AclOperation.DELETE, AclResourceType.CLUSTER, CLUSTER_NAME, is_filter=True)
     async for topic in in_turns(wanted):
         try:
             _validate_deletion(topic, names, ids)
-            name = _name_to_delete(topic, context)
+            name = _name_to_delete(topic, context, is_authorized=may_delete_all)
             if name in to_delete:
                 del to_delete[name]
                 topic = DeleteTopicState(name=name, topic_id=context.services.metadata.topic(name).topic_id)
@@ -217,14 +260,27 @@ def _validate_deletion(topic: DeleteTopicState, names: Counter[str | None], ids:
         raise _invalid("Duplicate topic id.")
 
 
-def _name_to_delete(topic: DeleteTopicState, context: RequestContext) -> str:
+def _name_to_delete(topic: DeleteTopicState, context: RequestContext, *, is_authorized: bool) -> str:
+    """Return the name of a topic that the client may delete.
+
+    Raises BrokerError: clients that may not describe the topic must not learn whether its name exists.
+    """
     metadata = context.services.metadata
     found = metadata.topics.get(topic.name) if topic.name is not None else metadata.topic_by_id(topic.topic_id)
     if found is None and topic.name is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    name = found.name if found is not None else topic.name or ""
+    may_describe = is_authorized or context.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    may_delete = is_authorized or context.may(AclOperation.DELETE, AclResourceType.TOPIC, name)
+    is_hidden = topic.name is not None and not may_describe
+    if topic.name is None and may_describe and not may_delete:
+        # The answer may tell the name that belongs to the id.
+        topic.name = name
+    if is_hidden or (found is not None and not may_delete):
+        raise BrokerError(*AUTHORIZATION_ERROR[AclResourceType.TOPIC])
     if found is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    return found.name
+    return name
 
 
 def _delete(name: str, topic_id: UUID, context: RequestContext) -> DeletableTopicResult:

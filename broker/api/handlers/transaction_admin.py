@@ -6,9 +6,11 @@ These are DescribeTransactions, ListTransactions, DescribeProducers, and WriteTx
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.internal_topics import TRANSACTION_STATE
 from ....protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,31 +34,38 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ....storage.disk.paths import TopicPartition
-from ...coordinators.transactions.coordinator import TransactionCoordinator
+from ....protocol.topic_partition import TopicPartition
+from ...coordinators.internal_log.unreplicated_writes import InternalKey
 from ...coordinators.transactions.transaction import STATE_NAMED, Transaction, TransactionState
 from ...metadata.topic_names import why_invalid
+from ...server.pending import Pending
 from ..contract import RequestContext
 
 
-async def handle_describe_transactions(
+def transactions_of(request: DescribeTransactionsRequest) -> list[InternalKey]:
+    """Return the transactional ids that a request describes; see `Api.waits_for_replicas`."""
+    return [InternalKey(TRANSACTION_STATE, transactional_id) for transactional_id in request.transactional_ids]
+
+
+def handle_describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     """Describe the state, producer and partitions of the requested transactional ids."""
-    coordinator = context.services.transactions
     return DescribeTransactionsResponse(
-        transaction_states=[_described(coordinator, transactional_id) for transactional_id in request.transactional_ids]
+        transaction_states=[_described(transactional_id, context) for transactional_id in request.transactional_ids]
     )
 
 
-def _described(coordinator: TransactionCoordinator, transactional_id: str) -> DescribedTransaction:
+def _described(transactional_id: str, context: RequestContext) -> DescribedTransaction:
     try:
-        transaction = coordinator.describe(transactional_id)
+        context.authorize(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        transaction = context.services.transactions.describe(transactional_id)
     except BrokerError as error:
         return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
+    allowed = context.authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, topics)
     return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=transaction.state.kafka_name,
@@ -64,13 +73,13 @@ def _described(coordinator: TransactionCoordinator, transactional_id: str) -> De
         transaction_start_time_ms=transaction.start_timestamp,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[
+            TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items() if topic in allowed
+        ],
     )
 
 
-async def handle_list_transactions(
-    request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse:
+def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     """List the transactions that pass all filters; an unknown state filter is reported, not refused."""
     services = context.services
     states = {STATE_NAMED[name] for name in request.state_filters if name in STATE_NAMED}
@@ -87,6 +96,9 @@ async def handle_list_transactions(
             and (request.duration_filter < 0 or now_ms - transaction.start_timestamp > request.duration_filter)
         )
 
+    found = [transaction for transaction in services.transactions if passes(transaction)]
+    names = (transaction.transactional_id for transaction in found)
+    allowed = context.authorized(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
         transaction_states=[
@@ -95,30 +107,32 @@ async def handle_list_transactions(
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.kafka_name,
             )
-            for transaction in services.transactions
-            if passes(transaction)
+            for transaction in found
+            if transaction.transactional_id in allowed
         ],
     )
 
 
-async def handle_describe_producers(
-    request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
+def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Describe the active producers of each partition's log."""
+    names = (topic.name for topic in request.topics if why_invalid(topic.name) is None)
+    allowed = context.authorized(AclOperation.READ, AclResourceType.TOPIC, names)
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_producers_of(topic.name, index, context) for index in topic.partition_indexes],
+                partitions=[_producers_of(topic.name, index, allowed, context) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+def _producers_of(topic: str, index: int, allowed: Container[str], context: RequestContext) -> PartitionResponse:
     if why_invalid(topic) is not None:
         return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if topic not in allowed:
+        return PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     try:
         partition = context.services.partitions.led(topic, index)
     except BrokerError as error:
@@ -139,13 +153,17 @@ def _producers_of(topic: str, index: int, context: RequestContext) -> PartitionR
     )
 
 
-async def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+def handle_write_txn_markers(
+    request: WriteTxnMarkersRequest, context: RequestContext
+) -> Pending[WriteTxnMarkersResponse]:
     """Write the requested markers without a coordinator's decision; each partition has its own outcome."""
     services = context.services
     timeout_s = services.config.offsets_commit_timeout_ms / 1000
-    outcomes = await services.transaction_markers.write_all(request.markers, timeout_s)
-    return WriteTxnMarkersResponse(
-        markers=[_outcome(marker, codes) for marker, codes in zip(request.markers, outcomes, strict=True)]
+    written = services.transaction_markers.write_all(request.markers, timeout_s)
+    return written.map(
+        lambda outcomes: WriteTxnMarkersResponse(
+            markers=[_outcome(marker, codes) for marker, codes in zip(request.markers, outcomes, strict=True)]
+        )
     )
 
 

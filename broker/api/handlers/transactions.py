@@ -5,10 +5,12 @@ Clients of versions that lack PRODUCER_FENCED get INVALID_PRODUCER_EPOCH instead
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
+from typing import Protocol
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import BrokerError, ErrorCode
-from ....protocol.internal_topics import GROUP_METADATA, is_internal
+from ....protocol.internal_topics import GROUP_METADATA, TRANSACTION_STATE, is_internal
 from ....protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -20,15 +22,35 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
+from ...coordinators.internal_log.unreplicated_writes import InternalKey
 from ...coordinators.transactions.coordinator import TransactionCoordinator
 from ...coordinators.transactions.transaction import ProducerIdentity
 from ..contract import RequestContext
+from ..rights import EVERYTHING
 
 FIRST_BATCHED_VERSION = 4
 FIRST_FENCING_VERSION = 2
 FIRST_BUMPING_VERSION = 5
 """EndTxn of transactions V2 (KIP-890)."""
+
+
+class OfOneTransaction(Protocol):
+    """A request for one transactional id, or for none."""
+
+    @property
+    def transactional_id(self) -> str | None: ...
+
+
+def transaction_of(request: OfOneTransaction) -> list[InternalKey]:
+    """Return the transactional id that a request is for; see `Api.waits_for_replicas`."""
+    return [InternalKey(TRANSACTION_STATE, request.transactional_id)] if request.transactional_id else []
+
+
+def transactions_of(request: AddPartitionsToTxnRequest) -> list[InternalKey]:
+    """Return the transactional ids that a request of any version adds partitions to."""
+    ids = [request.v3_and_below_transactional_id, *(each.transactional_id for each in request.transactions)]
+    return [InternalKey(TRANSACTION_STATE, transactional_id) for transactional_id in ids if transactional_id]
 
 
 def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
@@ -37,11 +59,13 @@ def _as_told(code: ErrorCode, api_version: int) -> ErrorCode:
     return code
 
 
-async def handle_add_partitions_to_txn(
+def handle_add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions; for each transaction either all of its partitions or none."""
-    if context.api_version < FIRST_BATCHED_VERSION:
+    if context.api_version >= FIRST_BATCHED_VERSION:
+        context.authorize(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+    else:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -65,7 +89,7 @@ def _add_partitions(
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     coordinator = context.services.transactions
-    errors = {partition: error for partition in partitions if (error := _refusal(partition, context)) is not None}
+    errors = _refusals(transaction.transactional_id, partitions, context)
     if errors:
         errors = {partition: errors.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
     else:
@@ -79,13 +103,24 @@ def _add_partitions(
     return _results(transaction.topics, errors)
 
 
-def _refusal(partition: TopicPartition, context: RequestContext) -> ErrorCode | None:
-    is_from_broker = context.api_version >= FIRST_BATCHED_VERSION
-    if is_internal(partition.topic) and not is_from_broker:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if not context.services.metadata.has_partition(*partition):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return None
+def _refusals(
+    transactional_id: str, partitions: Sequence[TopicPartition], context: RequestContext
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the errors of partitions that cannot be added; other brokers may add any partition that exists."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    writable: Container[str] = EVERYTHING
+    is_from_client = context.api_version < FIRST_BATCHED_VERSION
+    if is_from_client:
+        if not context.may(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+            return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        names = (partition.topic for partition in partitions if not is_internal(partition.topic))
+        writable = context.authorized(AclOperation.WRITE, AclResourceType.TOPIC, names)
+    for partition in partitions:
+        if partition.topic not in writable or (is_from_client and is_internal(partition.topic)):
+            errors[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not context.services.metadata.has_partition(*partition):
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors
 
 
 def _verify(
@@ -120,9 +155,7 @@ def _results(
     ]
 
 
-async def handle_add_offsets_to_txn(
-    request: AddOffsetsToTxnRequest, context: RequestContext
-) -> AddOffsetsToTxnResponse:
+def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     """Add a group's partition of `__consumer_offsets` to a transaction."""
     services = context.services
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -134,7 +167,7 @@ async def handle_add_offsets_to_txn(
     return AddOffsetsToTxnResponse()
 
 
-async def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     """Commit or abort a transaction."""
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     coordinator = context.services.transactions

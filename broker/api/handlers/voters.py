@@ -11,13 +11,13 @@ from ....protocol.schema import NO_UUID
 from ..contract import RequestContext
 
 
-async def handle_add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
+def handle_add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
     """Refuse as Kafka does at ``kraft.version`` 0, the level that it finalizes by default."""
     error = _refusal(request.cluster_id, request.voter_directory_id, "Add", "adding", context)
     return AddRaftVoterResponse(error_code=error.code, error_message=error.message)
 
 
-async def handle_remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
+def handle_remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
     """Refuse as Kafka does at ``kraft.version`` 0."""
     error = _refusal(request.cluster_id, request.voter_directory_id, "Remove", "removing", context)
     return RemoveRaftVoterResponse(error_code=error.code, error_message=error.message)

@@ -21,7 +21,7 @@ from enum import Enum
 from uuid import uuid4
 
 from ....protocol.codec import decode
-from ....protocol.errors import DecodeError, ErrorCode
+from ....protocol.errors import BrokerError, DecodeError, ErrorCode
 from ....protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ....protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ....protocol.messages.sync_group import SyncGroupResponse
@@ -59,7 +59,7 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.state_timestamp_ms = state_timestamp_ms
-        """When the present state began; None if the group was loaded from a record of Kafka before 2.1."""
+        """Start of the present state, in ms since 1970; None if loaded from a record of Kafka before 2.1."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         """`consumer`, `connect` and so on; None for a group that only commits offsets."""
@@ -93,6 +93,16 @@ class ClassicGroup:
     def can_rebalance(self) -> bool:
         """Whether a new rebalance may begin now."""
         return self.state in _PREDECESSORS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members, and no rebalance is in progress."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the group has no members, and no client is about to join."""
+        return self.is_empty and not self.members and not self.pending_members
 
     @property
     def is_consumer_group(self) -> bool:
@@ -147,15 +157,21 @@ class ClassicGroup:
         self.static_members[group_instance_id] = new_member_id
         return member
 
-    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance has another member id now."""
+    def member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
+        """Return the member that sent a request.
+
+        Raises BrokerError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance has another member id now.
+        """
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
+            if current is not None and current != member_id:
+                raise BrokerError(ErrorCode.FENCED_INSTANCE_ID)
             if current is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+                raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
 
     @property
     def awaiting_join_count(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ....protocol.messages.join_group import JoinGroupResponse
 from ....protocol.messages.sync_group import SyncGroupResponse
-from ...server.promise import Promise
+from ...server.pending import Pending
 from ...server.timers import Timer
 
 
@@ -34,8 +34,8 @@ class ClassicMember:
     assignment: bytes = b""
     is_new: bool = False
     """Whether the member joins for the first time: it has no member id yet and cannot send heartbeats."""
-    parked_join: Promise[JoinGroupResponse] | None = None
-    parked_sync: Promise[SyncGroupResponse] | None = None
+    parked_join: Pending[JoinGroupResponse] | None = None
+    parked_sync: Pending[SyncGroupResponse] | None = None
     session: Timer | None = field(default=None, repr=False)
 
     @property
@@ -60,12 +60,12 @@ class ClassicMember:
         """Answer the pending JoinGroup; return False if there is none."""
         parked, self.parked_join = self.parked_join, None
         if parked is not None:
-            parked.keep(response)
+            parked.complete(response)
         return parked is not None
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         """Answer the pending SyncGroup; return False if there is none."""
         parked, self.parked_sync = self.parked_sync, None
         if parked is not None:
-            parked.keep(response)
+            parked.complete(response)
         return parked is not None

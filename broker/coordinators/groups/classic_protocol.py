@@ -6,19 +6,23 @@ first assigns a member id), KIP-814 (a restarted static leader skips the assignm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.heartbeat import HeartbeatRequest
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ....protocol.messages.leave_group import MemberIdentity, MemberResponse
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ....protocol.topic_partition import TopicPartition
+from ....storage.clock import Clock
 from ...config import BrokerConfig
-from ...server.promise import Promise
+from ...server.pending import Pending
 from .classic_group import NO_GENERATION, ClassicGroup, GroupState, failed_join
 from .classic_member import ClassicMember, MemberProtocol
-from .rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupWriter, Rebalancer
+from .group_log import GroupLog
+from .group_map import GroupMap
+from .rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancer
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +57,31 @@ class Committer:
 class ClassicProtocol:
     """A handler of the four requests; each method returns at once, joins and syncs with a pending answer."""
 
-    def __init__(self, config: BrokerConfig, rebalancer: Rebalancer, writer: GroupWriter) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, groups: GroupMap, rebalancer: Rebalancer, log: GroupLog
+    ) -> None:
         self._config = config
+        self._clock = clock
+        self._groups = groups
         self._rebalancer = rebalancer
-        self._writer = writer
+        self._log = log
 
     # --- JoinGroup
 
-    def join(self, group: ClassicGroup, request: JoinGroupRequest, client: JoiningClient) -> Promise[JoinGroupResponse]:
+    def join(self, group: ClassicGroup, request: JoinGroupRequest, client: JoiningClient) -> Pending[JoinGroupResponse]:
         """Add the client to the group's next generation, and start a rebalance if needed."""
-        answer: Promise[JoinGroupResponse] = Promise()
+        answer: Pending[JoinGroupResponse] = Pending(ends_with_client=True)
         protocols = [MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
         if not self._has_room_for(group, request.member_id):
             group.remove(request.member_id)
-            answer.keep(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+            answer.complete(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif group.state is GroupState.DEAD:
-            answer.keep(failed_join(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif not group.supports(request.protocol_type, protocols):
-            answer.keep(failed_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif len({protocol.name for protocol in protocols}) < len(protocols) and not _is_asking_for_id(request, client):
             # Kafka 3.9 never answers this.
-            answer.keep(failed_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            answer.complete(failed_join("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif not request.member_id:
             self._join_as_stranger(group, request, protocols, client, answer)
         elif request.member_id in group.pending_members and request.group_instance_id is None:
@@ -99,7 +107,7 @@ class ClassicProtocol:
         request: JoinGroupRequest,
         protocols: list[MemberProtocol],
         client: JoiningClient,
-        answer: Promise[JoinGroupResponse],
+        answer: Pending[JoinGroupResponse],
     ) -> None:
         member_id = group.new_member_id(client.client_id, request.group_instance_id)
         instance_id = request.group_instance_id
@@ -107,7 +115,7 @@ class ClassicProtocol:
             self._replace_static_member(group, instance_id, member_id, request, protocols, client, answer)
         elif _is_asking_for_id(request, client):
             self._rebalancer.hand_out_member_id(group, member_id, request.session_timeout_ms)
-            answer.keep(failed_join(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+            answer.complete(failed_join(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
             self._add_member(group, member_id, request, protocols, client, answer)
 
@@ -118,7 +126,7 @@ class ClassicProtocol:
         request: JoinGroupRequest,
         protocols: list[MemberProtocol],
         client: JoiningClient,
-        answer: Promise[JoinGroupResponse],
+        answer: Pending[JoinGroupResponse],
     ) -> None:
         member = ClassicMember(
             member_id=member_id,
@@ -146,7 +154,7 @@ class ClassicProtocol:
         request: JoinGroupRequest,
         protocols: list[MemberProtocol],
         client: JoiningClient,
-        answer: Promise[JoinGroupResponse],
+        answer: Pending[JoinGroupResponse],
     ) -> None:
         """Replace a restarted static member by its new id, without a rebalance if that is possible."""
         old_leader_id = group.leader_id
@@ -160,7 +168,7 @@ class ClassicProtocol:
             if group.select_protocol() != group.protocol_name:
                 self._rebalancer.prepare(group, f"static member {instance_id} has restarted with other protocols")
                 return
-            error = self._writer.store_group(group)
+            error = self._log.store_group(group)
             if error:
                 member.answer_join(failed_join("", error))
             elif client.skips_assignment:
@@ -176,20 +184,16 @@ class ClassicProtocol:
         group: ClassicGroup,
         request: JoinGroupRequest,
         protocols: list[MemberProtocol],
-        answer: Promise[JoinGroupResponse],
+        answer: Pending[JoinGroupResponse],
     ) -> None:
-        error = group.check_member(request.member_id, request.group_instance_id)
-        if error:
-            answer.keep(failed_join(request.member_id, error))
-            return
-        member = group.members[request.member_id]
+        member = group.member(request.member_id, request.group_instance_id)
         is_unchanged = list(member.protocols) == protocols
         is_leader = member.member_id == group.leader_id
         if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
             # Its first answer may have been lost.
-            answer.keep(group.join_answer(member.member_id))
+            answer.complete(group.join_answer(member.member_id))
         elif group.state is GroupState.STABLE and is_unchanged and not is_leader:
-            answer.keep(group.join_answer(member.member_id))
+            answer.complete(group.join_answer(member.member_id))
         else:
             self._update(member, request, protocols, answer)
             self._rebalancer.prepare_if_possible(group, f"{'leader ' if is_leader else ''}{member.member_id} rejoins")
@@ -199,7 +203,7 @@ class ClassicProtocol:
         member: ClassicMember,
         request: JoinGroupRequest,
         protocols: list[MemberProtocol],
-        answer: Promise[JoinGroupResponse],
+        answer: Pending[JoinGroupResponse],
     ) -> None:
         if member.parked_join is not None:
             # The client has abandoned its earlier request, whose connection must not stay blocked.
@@ -211,17 +215,13 @@ class ClassicProtocol:
 
     # --- SyncGroup
 
-    def sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Promise[SyncGroupResponse]:
+    def sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
         """Store the leader's assignment; answer each member with its part once the assignment is stored."""
-        answer: Promise[SyncGroupResponse] = Promise()
-        error = self._check_sync(group, request)
-        if error:
-            answer.keep(SyncGroupResponse(error_code=error))
-            return answer
-        member = group.members[request.member_id]
+        answer: Pending[SyncGroupResponse] = Pending(ends_with_client=True)
+        member = self._syncing_member(group, request)
         self._rebalancer.member_synced(group, member.member_id)
         if group.state is GroupState.STABLE:
-            answer.keep(
+            answer.complete(
                 SyncGroupResponse(
                     protocol_type=group.protocol_type,
                     protocol_name=group.protocol_name,
@@ -237,93 +237,109 @@ class ClassicProtocol:
         return answer
 
     @staticmethod
-    def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    def _syncing_member(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
+        """Return the member that sent a SyncGroup. Raises BrokerError."""
         if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = group.check_member(request.member_id, request.group_instance_id)
-        if error:
-            return error
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        member = group.member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
+            raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
         if request.protocol_type is not None and request.protocol_type != group.protocol_type:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.protocol_name is not None and request.protocol_name != group.protocol_name:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return member
 
     # --- Heartbeat
 
-    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        """Extend the member's session; return REBALANCE_IN_PROGRESS if the member must rejoin."""
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> None:
+        """Extend the member's session. Raises BrokerError, REBALANCE_IN_PROGRESS if the member must rejoin."""
         if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = group.check_member(request.member_id, request.group_instance_id)
-        if error:
-            return error
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        member = group.member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self._rebalancer.extend_session(group, group.members[request.member_id])
-        is_preparing = group.state is GroupState.PREPARING_REBALANCE
-        return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+            raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+        self._rebalancer.extend_session(group, member)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    # --- OffsetCommit and TxnOffsetCommit
+    # --- committed offsets
 
-    def check_commit(self, group: ClassicGroup, committer: Committer, *, is_transactional: bool) -> ErrorCode:
-        """Return the error of a commit, NONE if it is allowed; a commit by a member extends its session.
+    def check_commit(self, group: ClassicGroup, committer: Committer, *, is_transactional: bool) -> None:
+        """Check that the client may commit offsets; a commit by a member extends its session. Raises BrokerError.
 
         An empty group accepts commits from clients that claim no membership. In a group with members only members may
         commit, except transactional producers before KIP-447, which name no member.
         """
         if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if committer.generation_id < 0 and group.is_empty:
+            return
         if committer.claims_membership:
-            error = group.check_member(committer.member_id, committer.group_instance_id)
-            if error:
-                return error
+            group.member(committer.member_id, committer.group_instance_id)
             if committer.generation_id != group.generation_id:
-                return ErrorCode.ILLEGAL_GENERATION
-        elif not is_transactional and group.state is not GroupState.EMPTY:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+                raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+        elif not is_transactional and not group.is_empty:
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
-            return ErrorCode.REBALANCE_IN_PROGRESS
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
         member = group.members.get(committer.member_id)
         if member is not None:
             self._rebalancer.extend_session(group, member)
-        return ErrorCode.NONE
+
+    def check_fetch(self, group: ClassicGroup, member_id: str | None, member_epoch: int) -> None:
+        """Do nothing: any client may fetch the committed offsets of a classic group."""
 
     # --- LeaveGroup
 
-    def leave(self, group: ClassicGroup, members: Iterable[MemberIdentity]) -> list[MemberResponse]:
+    def leave(self, group: ClassicGroup, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """Remove members, named by member id or, by an administrator, by instance id alone."""
-        return [
-            MemberResponse(
-                member_id=leaving.member_id,
-                group_instance_id=leaving.group_instance_id,
-                error_code=self._leave_one(group, leaving),
-            )
-            for leaving in members
-        ]
+        return [self._leave_one(group, leaving) for leaving in members]
 
-    def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity) -> ErrorCode:
+    def _leave_one(self, group: ClassicGroup, leaving: MemberIdentity) -> MemberResponse:
+        response = MemberResponse(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id)
+        try:
+            self._remove(group, leaving)
+        except BrokerError as refusal:
+            response.error_code = refusal.code
+        return response
+
+    def _remove(self, group: ClassicGroup, leaving: MemberIdentity) -> None:
+        """Remove a member, or an assigned member id with which no client has joined. Raises BrokerError."""
         member_id = leaving.member_id
+        if member_id in group.pending_members:
+            self._rebalancer.remove_pending_member(group, member_id)
+            return
         if not member_id:
             member_id = group.static_members.get(leaving.group_instance_id or "", "")
-            if not member_id:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-        elif member_id in group.pending_members:
-            self._rebalancer.remove_pending_member(group, member_id)
-            return ErrorCode.NONE
-        else:
-            error = group.check_member(member_id, leaving.group_instance_id)
-            if error:
-                return error
+        member = group.member(member_id, leaving.group_instance_id)
         reason = leaving.reason or "it leaves"
-        self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} has left: {reason}")
-        return ErrorCode.NONE
+        self._rebalancer.remove_member(group, member, f"{member_id} has left: {reason}")
+
+    # --- the life of a group
+
+    def resume(self, group: ClassicGroup) -> None:
+        """Start a new session for each member of a group that was just loaded."""
+        for member in group.members.values():
+            self._rebalancer.extend_session(group, member)
+        if len(group.members) > self._config.group_max_size:
+            self._rebalancer.prepare(group, "it has more members than group.max.size allows now")
+
+    def hand_over(self, group: ClassicGroup) -> None:
+        """Refuse pending requests with NOT_COORDINATOR and cancel all timers: another broker coordinates the group."""
+        self._groups.remove(group.group_id)
+        self._rebalancer.hand_over(group)
+
+    def delete(self, group: ClassicGroup, committed: Collection[TopicPartition]) -> None:
+        """Write the tombstones of a group and of its offsets, and remove the group. Raises BrokerError."""
+        # For a group that never had members, only offsets were written.
+        self._log.forget(group.group_id, committed, whole_group=group.generation_id > 0)
+        for member_id in list(group.pending_members):
+            group.forget_pending(member_id)
+        group.transition_to(GroupState.DEAD, self._clock.now_ms())
+        self._groups.remove(group.group_id)
 
 
 def _is_asking_for_id(request: JoinGroupRequest, client: JoiningClient) -> bool:

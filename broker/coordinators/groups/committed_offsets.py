@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 
 NO_LEADER_EPOCH = -1
 

@@ -1,16 +1,13 @@
-"""Descriptions of groups of the consumer protocol: ConsumerGroupDescribe and ListGroups."""
+"""Descriptions of groups of the consumer protocol: ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
 from ....protocol.messages.consumer_group_describe import Assignment as AssignmentMessage
 from ....protocol.messages.consumer_group_describe import DescribedGroup, Member, TopicPartitions
-from ....protocol.messages.list_groups import ListedGroup
 from .assignment import NOTHING, Assignment
-from .classic_group import CONSUMER_PROTOCOL_TYPE
 from .consumer_group import ConsumerGroup
 from .consumer_member import ConsumerMember
 from .current_topics import CurrentTopics
-from .description import CONSUMER_TYPE
 
 
 def describe_consumer_group(group: ConsumerGroup, topics: CurrentTopics, default_assignor: str) -> DescribedGroup:
@@ -48,14 +45,4 @@ def _message(assignment: Assignment, topics: CurrentTopics) -> AssignmentMessage
             for topic, partitions in known
             if topic is not None
         ]
-    )
-
-
-def list_consumer_group(group: ConsumerGroup) -> ListedGroup:
-    """Return the group's entry in the list of groups."""
-    return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=CONSUMER_PROTOCOL_TYPE,
-        group_state=group.state.value,
-        group_type=CONSUMER_TYPE,
     )

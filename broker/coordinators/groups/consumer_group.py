@@ -69,6 +69,21 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether subscriptions can be read: always, unlike those of a classic group."""
+        return True
+
     # --- members
 
     def member(self, member_id: str) -> ConsumerMember:

@@ -38,6 +38,7 @@ from .classic_member import MemberProtocol
 from .consumer_group import ConsumerGroup, TopicMetadata
 from .consumer_member import ClassicSide, ConsumerMember, MemberState
 from .group_log import GroupLog, error_for_clients, version_of, versioned, versioned_bytes
+from .group_map import GroupMap
 
 VALUE_VERSION: Final = 0
 GROUP, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT = CONSUMER_GROUP_KEYS = range(3, 9)
@@ -190,7 +191,7 @@ def _current_record(group_id: str, member: ConsumerMember) -> KeyValue:
 # --- replaying
 
 
-def replay_record(groups: dict[str, ConsumerGroup], key: bytes, value: bytes | None) -> str:
+def replay_record(groups: GroupMap, key: bytes, value: bytes | None) -> str:
     """Apply one record of a group; return the group's id. Raises DecodeError.
 
     Compaction may leave a group's records in any order, so each can be the first one.
@@ -199,11 +200,12 @@ def replay_record(groups: dict[str, ConsumerGroup], key: bytes, value: bytes | N
     key_type, take = _REPLAY[kind]
     parsed = decode(key_type, memoryview(key)[2:], kind)
     group_id: str = parsed.group_id
+    group = groups.consumer(group_id)
     if kind == GROUP and value is None:
-        groups.pop(group_id, None)
-    elif value is not None or group_id in groups:
-        group = groups.get(group_id) or ConsumerGroup(group_id)
-        groups[group_id] = take(group, parsed, value)
+        if group is not None:
+            groups.remove(group_id)
+    elif value is not None or group is not None:
+        groups.put(take(group or ConsumerGroup(group_id), parsed, value))
     return group_id
 
 

@@ -1,4 +1,4 @@
-"""All groups of the consumer protocol: their present values, their log, and the deadlines of their members.
+"""Changes of groups of the consumer protocol: their present values, their log, and the deadlines of their members.
 
 Every change has three steps, made only here: compute the group's next value, write the difference, replace the old
 value. If the write fails, nothing has changed.
@@ -20,6 +20,7 @@ from .consumer_group_log import ConsumerGroupLog, tombstones
 from .consumer_member import ConsumerMember, MemberState
 from .current_topics import CurrentTopics
 from .group_log import classic_group_record, classic_group_tombstone
+from .group_map import GroupMap
 from .member_deadlines import Deadline, MemberDeadlines
 from .migration import Migration
 
@@ -30,23 +31,24 @@ RETRY_MS = 1000
 
 
 class ConsumerGroups:
-    """A registry of the groups by id, with every operation that changes a group."""
+    """Every operation that changes a group of the consumer protocol, in the map of all groups."""
 
     def __init__(
         self,
         config: BrokerConfig,
+        groups: GroupMap,
         timers: TimerQueue,
         log: ConsumerGroupLog,
         topics: CurrentTopics,
         migration: Migration,
     ) -> None:
         self._config = config
+        self._groups = groups
         self._log = log
         self._migration = migration
         self.topics = topics
         self.assignors = assignors_by_name(config.group_consumer_assignors)
         self.deadlines = MemberDeadlines(timers, self._missed)
-        self.by_id: dict[str, ConsumerGroup] = {}
 
     def resume(self, group: ConsumerGroup) -> None:
         """Start a new session for each member of a group that was just loaded."""
@@ -59,10 +61,10 @@ class ConsumerGroups:
 
     def existing(self, group_id: str) -> ConsumerGroup:
         """Return a group. Raises BrokerError GROUP_ID_NOT_FOUND, for a classic group as well."""
-        group = self.by_id.get(group_id)
-        if group is not None:
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
             return group
-        if self._migration.classic_group(group_id) is not None:
+        if group is not None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
 
@@ -71,11 +73,10 @@ class ConsumerGroups:
 
         Raises BrokerError GROUP_ID_NOT_FOUND for a classic group that must stay classic.
         """
-        group = self.by_id.get(group_id)
-        if group is not None:
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
             return group
-        classic = self._migration.classic_group(group_id)
-        return ConsumerGroup(group_id) if classic is None else self._migration.upgraded(classic)
+        return ConsumerGroup(group_id) if group is None else self._migration.upgraded(group)
 
     # --- changing groups
 
@@ -86,10 +87,9 @@ class ConsumerGroups:
         as `ConsumerGroup.advance` does, or with the log's refusal.
         """
         after = group.advance(member, owned, self.topics, self.assignors)
-        present = self.by_id.get(group.group_id)
-        classic = None if present is not None else self._migration.classic_group(group.group_id)
+        classic = self._groups.classic(group.group_id)
         self._change(
-            present or ConsumerGroup(group.group_id),
+            self._groups.consumer(group.group_id) or ConsumerGroup(group.group_id),
             after,
             preceding=() if classic is None else (classic_group_tombstone(group.group_id),),
         )
@@ -123,11 +123,11 @@ class ConsumerGroups:
     def forget(self, group: ConsumerGroup) -> None:
         """Delete the group. Raises BrokerError if the tombstones cannot be written."""
         self._log.write(group.group_id, tombstones(group))
-        del self.by_id[group.group_id]
+        self._groups.remove(group.group_id)
 
     def hand_over(self, group: ConsumerGroup) -> None:
         """Drop a group that another broker coordinates now, and cancel the deadlines of its members."""
-        del self.by_id[group.group_id]
+        self._groups.remove(group.group_id)
         for member_id in group.members:
             self.deadlines.clear_all(group.group_id, member_id)
 
@@ -135,7 +135,7 @@ class ConsumerGroups:
         if after is before:
             return
         self._log.store(before, after, preceding=preceding)
-        self.by_id[after.group_id] = after
+        self._groups.put(after)
         for member_id in before.members.keys() - after.members.keys():
             self.deadlines.clear_all(after.group_id, member_id)
         if after.epoch != before.epoch:
@@ -155,7 +155,7 @@ class ConsumerGroups:
             self.deadlines.clear(Deadline.REBALANCE, group_id, member.member_id)
 
     def _missed(self, group_id: str, member_id: str, deadline: Deadline) -> None:
-        group = self.by_id.get(group_id)
+        group = self._groups.consumer(group_id)
         if group is None or member_id not in group.members:
             return
         logger.info("group %s: removing %s: %s", group_id, member_id, deadline.value)

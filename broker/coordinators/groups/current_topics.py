@@ -18,9 +18,9 @@ REMEMBERED_PATTERNS = 1000
 REMEMBERED_NAMES = 1_000_000
 """Matches of all remembered patterns together."""
 IN_LOOP_S = 0.002
-"""How long names are matched in the event loop's thread before a worker thread continues."""
+"""Time in seconds that names are matched in the event loop's thread before a worker thread continues."""
 IN_THREAD_S = 0.02
-"""How long one pattern is matched in a worker thread before the next pattern gets a turn."""
+"""Time in seconds that one pattern is matched in a worker thread before the next pattern gets a turn."""
 MOST_NAMES_A_TURN = 10_000
 
 
@@ -46,7 +46,7 @@ class _PatternMatches:
         self.matching: frozenset[str] = frozenset()
         self.unseen = list(names)
         self.users = 0
-        """How many tasks wait for `unseen` to become empty."""
+        """Number of tasks that wait for `unseen` to become empty."""
         self.turn = trio.Lock()
         self._compiled: CompiledPattern | None = None
         try:
@@ -94,7 +94,7 @@ class CurrentTopics:
     def __init__(self, source: TopicSource) -> None:
         self._source = source
         self._matches: dict[str, _PatternMatches] = {}
-        """By pattern, the most recently used one at the end."""
+        """Matches by pattern, the most recently used pattern at the end."""
         self._names: set[str] = set()
         self._seen_at = -1
         self._threads = trio.CapacityLimiter(1)

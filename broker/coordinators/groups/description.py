@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....protocol.errors import ErrorCode
 from ....protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ....protocol.messages.list_groups import ListedGroup
-from .classic_group import ClassicGroup, GroupState
+from .classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from .classic_member import ClassicMember
+from .group_map import Group
 
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
@@ -39,18 +39,18 @@ def _describe_member(member: ClassicMember, protocol_name: str | None) -> Descri
     )
 
 
-def describe_unknown(group_id: str, error: ErrorCode = ErrorCode.NONE) -> DescribedGroup:
-    """Describe a group that does not exist as Dead, or one that cannot be looked up by its error alone."""
-    return DescribedGroup(group_id=group_id, error_code=error, group_state="" if error else GroupState.DEAD.value)
+def describe_unknown(group_id: str) -> DescribedGroup:
+    """Describe a group that does not exist as Dead."""
+    return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
 
 
-def list_classic(group: ClassicGroup) -> ListedGroup:
-    """Return a classic group's entry in the list of groups."""
+def list_group(group: Group) -> ListedGroup:
+    """Return a group's entry in the list of groups."""
+    protocol_type, group_type = CONSUMER_PROTOCOL_TYPE, CONSUMER_TYPE
+    if isinstance(group, ClassicGroup):
+        protocol_type, group_type = group.protocol_type or "", CLASSIC_TYPE
     return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=CLASSIC_TYPE,
+        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state.value, group_type=group_type
     )
 
 

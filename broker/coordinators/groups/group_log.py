@@ -21,8 +21,9 @@ from ....protocol.messages.group_metadata_records import (
     OffsetCommitValue,
 )
 from ....protocol.schema import Message
-from ....storage.disk.paths import TopicPartition
-from ...replicas.partition import REPLICATED, Settle
+from ....protocol.topic_partition import TopicPartition
+from ...replicas.partition import REPLICATED
+from ...server.pending import Pending, completed
 from ..internal_log.coordinator_log import CoordinatorLog, KeyValue, TransactionalProducer
 from .classic_group import ClassicGroup, GroupState
 from .classic_member import ClassicMember, MemberProtocol
@@ -64,18 +65,15 @@ class GroupLog:
             return error_for_clients(error)
         return ErrorCode.NONE
 
-    def store_generation(self, group: ClassicGroup, settle: Settle) -> None:
-        """Write a group; call ``settle``, maybe at once, when the record is replicated, or with the members' error."""
-
-        def settled(code: ErrorCode) -> None:
-            settle(_ERRORS_OF_GENERATIONS.get(code, code))
-
+    def store_generation(self, group: ClassicGroup) -> Pending[ErrorCode]:
+        """Write a group; return a pending NONE, completed when the record is replicated, or the members' error."""
         index = self.log.partition_of(group.group_id)
         try:
-            offset = self.log.append(index, [classic_group_record(group)], holds_answer=False)
-            self.log.when_replicated(index, offset, settled, timeout_s=self._timeout_s)
+            offset = self.log.append(index, [classic_group_record(group)])
+            replicated = self.log.replicated(index, offset, self._timeout_s)
         except BrokerError as error:
-            settle(error_for_clients(error))
+            return completed(error_for_clients(error))
+        return replicated.map(lambda code: _ERRORS_OF_GENERATIONS.get(code, code))
 
     def store_offsets(
         self,
@@ -93,11 +91,13 @@ class GroupLog:
     def when_replicated(self, group_id: str, offset: int, then: Callable[[], None]) -> None:
         """Call ``then``, maybe at once, when all in-sync replicas have the record; never if the record is lost."""
 
-        def settled(code: ErrorCode) -> None:
-            if code in REPLICATED:
+        replicated = self.log.replicated(self.log.partition_of(group_id), offset)
+
+        def proceed() -> None:
+            if replicated.result() in REPLICATED:
                 then()
 
-        self.log.when_replicated(self.log.partition_of(group_id), offset, settled)
+        replicated.when_complete(proceed)
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition], *, whole_group: bool = False) -> None:
         """Write tombstones for offsets and, with `whole_group`, for the group itself."""

@@ -10,9 +10,9 @@ from ....protocol.records.v2 import NO_PRODUCER_ID
 from ..internal_log.coordinator_log import Replayed, ReplayedMarker, ReplayedRecord
 from .classic_group import ClassicGroup
 from .committed_offsets import CommittedOffsets
-from .consumer_group import ConsumerGroup
 from .consumer_group_log import CONSUMER_GROUP_KEYS, replay_record
 from .group_log import GROUP_KEY, OFFSET_KEYS, parse_group, parse_group_key, parse_offset, parse_offset_key, version_of
+from .group_map import GroupMap
 
 logger = logging.getLogger(__name__)
 
@@ -26,15 +26,13 @@ class PartitionLoader:
 
     def __init__(
         self,
-        groups: dict[str, ClassicGroup],
-        consumer_groups: dict[str, ConsumerGroup],
+        groups: GroupMap,
         offsets: CommittedOffsets,
         resume: Callable[[set[str]], None] = lambda _: None,
     ) -> None:
         """Load into the given maps; ``resume`` is called at the end with every group id in the partition."""
         self._resume = resume
         self._groups = groups
-        self._consumer_groups = consumer_groups
         self._offsets = offsets
         self.group_ids: set[str] = set()
         """The ids of all groups that have records in the partition."""
@@ -60,7 +58,7 @@ class PartitionLoader:
         elif kind == GROUP_KEY:
             self._replay_group(record)
         elif kind in CONSUMER_GROUP_KEYS:
-            self.group_ids.add(replay_record(self._consumer_groups, record.key, record.value))
+            self.group_ids.add(replay_record(self._groups, record.key, record.value))
         else:
             logger.warning(
                 "skipped a record of unknown kind %d at offset %d of __consumer_offsets", kind, record.offset
@@ -81,15 +79,14 @@ class PartitionLoader:
     def _replay_group(self, record: ReplayedRecord) -> None:
         group_id = parse_group_key(record.key)
         self.group_ids.add(group_id)
-        if record.value is None:
-            self._groups.pop(group_id, None)
-        else:
-            self._groups[group_id] = parse_group(group_id, record.value)
+        if record.value is not None:
+            self._groups.put(parse_group(group_id, record.value))
+        elif self._groups.classic(group_id) is not None:
+            self._groups.remove(group_id)
 
     def resume(self) -> None:
         """Create a group for each id that only has offsets, and resume all loaded groups."""
         for group_id in self.group_ids:
-            is_known = group_id in self._groups or group_id in self._consumer_groups
-            if self._offsets.of(group_id) and not is_known:
-                self._groups[group_id] = ClassicGroup(group_id)
+            if self._offsets.of(group_id) and self._groups.get(group_id) is None:
+                self._groups.put(ClassicGroup(group_id))
         self._resume(self.group_ids)

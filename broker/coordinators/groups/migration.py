@@ -25,6 +25,7 @@ from .consumer_embedding import assignment_of, embedded_assignment, subscription
 from .consumer_group import ConsumerGroup
 from .consumer_member import ClassicSide, ConsumerMember
 from .current_topics import CurrentTopics
+from .group_map import GroupMap
 from .rebalance import Rebalancer
 
 logger = logging.getLogger(__name__)
@@ -34,25 +35,21 @@ DOWNGRADES = {"downgrade", "bidirectional"}
 
 
 class Migration:
-    """A converter between `classic_groups`, the coordinator's own, and groups of the consumer protocol."""
+    """A converter between classic groups and groups of the consumer protocol."""
 
     def __init__(
         self,
         config: BrokerConfig,
         clock: Clock,
-        classic_groups: dict[str, ClassicGroup],
+        groups: GroupMap,
         rebalancer: Rebalancer,
         topics: CurrentTopics,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._classic_groups = classic_groups
+        self._groups = groups
         self._rebalancer = rebalancer
         self._topics = topics
-
-    def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """Return the classic group with this id, None if there is none."""
-        return self._classic_groups.get(group_id)
 
     # --- upgrade
 
@@ -106,7 +103,7 @@ class Migration:
         )
 
     def retire(self, group: ClassicGroup) -> None:
-        """Remove an upgraded classic group; its pending requests are answered with REBALANCE_IN_PROGRESS."""
+        """Answer the pending requests of an upgraded classic group with REBALANCE_IN_PROGRESS; cancel its timers."""
         for member in group.members.values():
             member.answer_join(failed_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -118,7 +115,6 @@ class Migration:
             if timer is not None:
                 timer.cancel()
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
-        del self._classic_groups[group.group_id]
 
     # --- downgrade
 
@@ -164,7 +160,7 @@ class Migration:
 
     def resume(self, group: ClassicGroup) -> None:
         """Add a downgraded group to the classic groups, and start a rebalance in which its members rejoin."""
-        self._classic_groups[group.group_id] = group
+        self._groups.put(group)
         for member in group.members.values():
             self._rebalancer.extend_session(group, member)
         self._rebalancer.prepare(group, f"Downgrade group {group.group_id} from consumer to classic.")

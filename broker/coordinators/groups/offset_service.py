@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.topic_partition import TopicPartition
 from ....storage.clock import Clock
-from ....storage.disk.paths import TopicPartition
 from ...config import BrokerConfig
 from ..internal_log.coordinator_log import TransactionalProducer
 from .committed_offsets import NO_LEADER_EPOCH, CommittedOffset, CommittedOffsets

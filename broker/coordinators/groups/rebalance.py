@@ -9,7 +9,6 @@ Source: Kafka `GroupCoordinator`, `DelayedJoin`, `InitialDelayedJoin`, `DelayedS
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from ....protocol.errors import ErrorCode
 from ....protocol.messages.sync_group import SyncGroupResponse
 from ....storage.clock import Clock
 from ...config import BrokerConfig
+from ...server.pending import Pending
 from ...server.timers import TimerQueue
 from .classic_group import ClassicGroup, GroupState, failed_join
 from .classic_member import ClassicMember
@@ -36,8 +36,8 @@ class GroupWriter(Protocol):
     def store_group(self, group: ClassicGroup) -> ErrorCode:
         """Write the group's present members and assignments; return the members' error, or NONE."""
 
-    def store_generation(self, group: ClassicGroup, settle: Callable[[ErrorCode], None]) -> None:
-        """Write the group; call ``settle``, maybe at once, when it is replicated, or with the members' error."""
+    def store_generation(self, group: ClassicGroup) -> Pending[ErrorCode]:
+        """Write the group; return a pending NONE, completed when it is replicated, or the members' error."""
 
 
 class Rebalancer:
@@ -195,9 +195,11 @@ class Rebalancer:
         """Store the leader's assignment; then answer all members, and the group is stable."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        self._writer.store_generation(group, partial(self._assigned, group, group.generation_id))
+        stored = self._writer.store_generation(group)
+        stored.when_complete(partial(self._assigned, group, group.generation_id, stored))
 
-    def _assigned(self, group: ClassicGroup, generation_id: int, error: ErrorCode) -> None:
+    def _assigned(self, group: ClassicGroup, generation_id: int, stored: Pending[ErrorCode]) -> None:
+        error = stored.result()
         if group.state is not COMPLETING or group.generation_id != generation_id:
             return
         if error:

@@ -22,8 +22,8 @@ from ....protocol.records.produced import Produced, ProducedBatch
 from ....protocol.records.record import Record
 from ....storage.clock import Clock
 from ....storage.log.partition_log import AppendOrigin
-from ...replicas.partition import Partition, Settle
-from .request_writes import note_written
+from ...replicas.partition import Partition
+from ...server.pending import Pending
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class CoordinatorLog:
         self._clock = clock
         self._codec = codec
         self._refusals: dict[int, ErrorCode] = {}
-        """Why partitions took no record at the last attempt, by partition index."""
+        """Error with which each partition refused the last append, by partition index."""
 
     def existing_partitions(self) -> int:
         """Return the number of the topic's partitions, 0 if the topic does not exist."""
@@ -118,13 +118,11 @@ class CoordinatorLog:
         records: Collection[tuple[bytes, bytes | None]],
         *,
         producer: TransactionalProducer | None = None,
-        holds_answer: bool = True,
     ) -> int:
         """Append records as one batch; return the offset of the first.
 
-        The answer of the present request waits until the records are replicated; without ``holds_answer``, see
-        `when_replicated`. Raises BrokerError: COORDINATOR_NOT_AVAILABLE if this broker has no replica of the partition,
-        else the log's refusal.
+        The records may be lost until they are `replicated`. Raises BrokerError: COORDINATOR_NOT_AVAILABLE if this
+        broker has no replica of the partition, else the log's refusal.
         """
         self._topics.ensure_internal_topic(self.topic)
         try:
@@ -137,8 +135,6 @@ class CoordinatorLog:
             self._note_refusal(index, refusal)
             raise
         self._refusals.pop(index, None)
-        if holds_answer:
-            note_written(partition, base_offset + len(records) - 1)
         return base_offset
 
     def _note_refusal(self, index: int, refusal: BrokerError) -> None:
@@ -151,30 +147,18 @@ class CoordinatorLog:
             message = f" ({refusal.message})" if refusal.message else ""
             logger.warning("%s-%d takes no records: %s%s", self.topic, index, refusal.code.name, message)
 
-    def when_replicated(self, index: int, offset: int, settle: Settle, *, timeout_s: float = math.inf) -> None:
-        """Call ``settle``, maybe at once, when all in-sync replicas have the record at ``offset``, or with the error.
+    def replicated(self, index: int, offset: int, timeout_s: float = math.inf) -> Pending[ErrorCode]:
+        """Return a pending code for the record at ``offset``; see `Partition.replicated`.
 
         Raises BrokerError COORDINATOR_NOT_AVAILABLE if this broker has no replica of the partition.
         """
-        self._partition(index).when_replicated(offset, settle, timeout_s=timeout_s)
+        return self._partition(index).replicated(offset, timeout_s)
 
     def _partition(self, index: int) -> Partition:
         partition = self._topics.internal_partition(self.topic, index)
         if partition is None:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition
-
-    def tell_of(self, index: int, offset: int) -> None:
-        """Delay the answer of the present request until the record at ``offset`` is replicated."""
-        partition = self._topics.internal_partition(self.topic, index)
-        if partition is not None and not partition.is_replicated(offset):
-            note_written(partition, offset)
-
-    def tell_of_all(self, index: int) -> None:
-        """Delay the answer of the present request until all records of the partition are replicated."""
-        partition = self._topics.internal_partition(self.topic, index)
-        if partition is not None and partition.role is not None:
-            self.tell_of(index, partition.log.log_end_offset - 1)
 
     def replay(self, index: int) -> Iterator[list[Replayed]]:
         """Yield a partition's records from its start, some megabytes at a time, so that the caller can pause."""

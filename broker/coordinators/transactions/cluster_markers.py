@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from ....protocol.errors import BrokerError, ErrorCode
+from ....protocol.errors import ErrorCode
 from ....protocol.internal_topics import TRANSACTION_STATE
 from ....protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -21,7 +21,7 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 from ...metadata.state import NO_LEADER
 from ...metadata.store import MetadataStore
 from ...peers.peers import Peers
@@ -85,7 +85,7 @@ class ClusterMarkers:
         self._metadata = metadata
         self._peers = peers
         self._queues: dict[int, MarkerQueue] = {}
-        """By node id."""
+        """Queue of each broker, by node id."""
         self._under_way: dict[str, Transaction] = {}
         self._nursery: trio.Nursery | None = None
         self._here = here
@@ -150,7 +150,7 @@ class ClusterMarkers:
         if leader == NO_LEADER:
             return set()
         if leader == self._metadata.node_id:
-            (codes,) = await self._here.write_all([marker], PATIENCE_S)
+            (codes,) = await self._here.write_all([marker], PATIENCE_S).wait()
             return {partition for partition, code in codes.items() if code in SETTLED}
         if leader not in self._queues:
             self._queues[leader] = MarkerQueue(partial(self._ask, leader))
@@ -171,11 +171,9 @@ class ClusterMarkers:
         more."""
         decision = state.log.log_end_offset - 1
         while True:
-            try:
-                await state.replicated(decision, PATIENCE_S)
-            except BrokerError as error:
-                if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    return False
-                await trio.sleep(BACKOFF_S)
-            else:
+            code = await state.replicated(decision, PATIENCE_S).wait()
+            if code is ErrorCode.NONE:
                 return True
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return False
+            await trio.sleep(BACKOFF_S)

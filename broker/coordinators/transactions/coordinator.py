@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ....protocol.errors import BrokerError, DecodeError, ErrorCode
+from ....protocol.topic_partition import TopicPartition
 from ....storage.clock import Clock
-from ....storage.disk.paths import TopicPartition
 from ..internal_log.coordinator_log import Replayed, ReplayedMarker
 from .transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PREPARED, ProducerIdentity, Transaction, TransactionState
 from .transaction_log import key_bytes, read_key, read_value, value_bytes
@@ -30,9 +30,6 @@ class StateLog(Protocol):
 
     def append(self, index: int, records: Collection[tuple[bytes, bytes | None]]) -> int:
         """Append keys and values (None: a tombstone); return the offset of the first. Raises BrokerError."""
-
-    def tell_of(self, index: int, offset: int) -> None:
-        """Delay the answer of the present request until the record at ``offset`` is replicated."""
 
 
 class Markers(Protocol):
@@ -72,8 +69,6 @@ class TransactionCoordinator:
         self._clock = clock
         self._settings = settings
         self._transactions: dict[str, Transaction] = {}
-        self._offsets: dict[str, int] = {}
-        """The offset of the newest record of each id."""
 
     def replay(self, records: Iterable[Replayed]) -> None:
         """Replay the records of `__transaction_state`, oldest first; call `resume` after the last one."""
@@ -88,7 +83,6 @@ class TransactionCoordinator:
                     self._forget(transactional_id)
                 else:
                     self._transactions[transactional_id] = read_value(transactional_id, record.value)
-                    self._offsets[transactional_id] = record.offset
             except DecodeError as error:
                 logger.warning("skipped a record of __transaction_state that cannot be read: %s", error)
 
@@ -99,7 +93,6 @@ class TransactionCoordinator:
 
     def _forget(self, transactional_id: str) -> None:
         self._transactions.pop(transactional_id, None)
-        self._offsets.pop(transactional_id, None)
 
     def markers_written(self, prepared: Transaction) -> None:
         """Complete a transaction whose markers `Markers.write` could not write at once and that has all of them now."""
@@ -263,7 +256,6 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        self._tell_of(transactional_id)
         return transaction
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -281,12 +273,7 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.producer_epoch == NO_PRODUCER_EPOCH:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        self._tell_of(transactional_id)
         return transaction
-
-    def _tell_of(self, transactional_id: str) -> None:
-        """Delay the answer until the newest record of the id is replicated, for requests that write no record."""
-        self._log.tell_of(self._log.partition_of(transactional_id), self._offsets[transactional_id])
 
     def _confirm(self, transaction: Transaction) -> None:
         """Write the present state once more, so that the answer waits until it is replicated.
@@ -300,5 +287,5 @@ class TransactionCoordinator:
     def _store(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id
         record = (key_bytes(transactional_id), value_bytes(transaction))
-        self._offsets[transactional_id] = self._log.append(self._log.partition_of(transactional_id), [record])
+        self._log.append(self._log.partition_of(transactional_id), [record])
         self._transactions[transactional_id] = transaction

@@ -14,7 +14,7 @@ import trio
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

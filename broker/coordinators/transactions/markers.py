@@ -7,9 +7,7 @@ commits or discards the offsets of the transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-
-import trio
+from collections.abc import Callable, Sequence
 
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import GROUP_METADATA
@@ -18,11 +16,12 @@ from ....protocol.records import v2
 from ....protocol.records.compression import Codec
 from ....protocol.records.control import ControlType, EndTransactionMarker, build_end_transaction_batch
 from ....protocol.records.produced import Produced, ProducedBatch
+from ....protocol.topic_partition import TopicPartition
 from ....storage.clock import Clock
-from ....storage.disk.paths import TopicPartition
 from ....storage.log.partition_log import AppendOrigin
-from ...replicas.partition import REPLICATED, Partition, WrittenRecord
+from ...replicas.partition import REPLICATED, Partition
 from ...replicas.partition_registry import PartitionRegistry
+from ...server.pending import Pending, all_completed, completed
 from .transaction import ProducerIdentity, Transaction
 
 logger = logging.getLogger(__name__)
@@ -58,38 +57,52 @@ class PartitionMarkers:
             logger.warning("transaction %s has no marker yet in %s", transaction.transactional_id, ", ".join(failed))
         return not failed
 
-    async def write_all(
-        self, markers: Iterable[WritableTxnMarker], timeout_s: float
-    ) -> list[dict[TopicPartition, ErrorCode]]:
-        """Write markers as WriteTxnMarkers requests, wait for replication, and return each marker's errors by
-        partition."""
-        deadline = trio.current_time() + timeout_s
-        written = [{at: self._try_one(at, marker) for at in places_of(marker)} for marker in markers]
-        return [{at: await _outcome(one, deadline) for at, one in of_marker.items()} for of_marker in written]
+    def write_all(
+        self, markers: Sequence[WritableTxnMarker], timeout_s: float
+    ) -> Pending[list[dict[TopicPartition, ErrorCode]]]:
+        """Write markers as WriteTxnMarkers requests; return the pending errors of each marker by partition, complete
+        once the markers are replicated."""
+        places = [places_of(marker) for marker in markers]
+        written = [
+            self._try_one(at, marker, timeout_s)
+            for marker, of_marker in zip(markers, places, strict=True)
+            for at in of_marker
+        ]
 
-    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker) -> WrittenRecord | ErrorCode:
+        def by_marker(codes: Sequence[ErrorCode]) -> list[dict[TopicPartition, ErrorCode]]:
+            rest = iter(codes)
+            return [{at: next(rest) for at in of_marker} for of_marker in places]
+
+        return all_completed(written).map(by_marker)
+
+    def _try_one(self, at: TopicPartition, marker: WritableTxnMarker, timeout_s: float) -> Pending[ErrorCode]:
         producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
         commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
         try:
-            return self.write_one(at, producer, commit=commit, coordinator_epoch=coordinator_epoch)
+            partition, offset = self.write_one(at, producer, commit=commit, coordinator_epoch=coordinator_epoch)
         except BrokerError as error:
-            return error.code
+            return completed(error.code)
+        return partition.replicated(offset, timeout_s)
 
     def write_one(
         self, at: TopicPartition, producer: ProducerIdentity, *, commit: bool, coordinator_epoch: int
-    ) -> WrittenRecord:
-        """Write one marker. Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or the log's refusal."""
+    ) -> tuple[Partition, int]:
+        """Write one marker; return the partition and the marker's offset.
+
+        Raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or the log's refusal.
+        """
         partition = self._partitions.led(*at)
         offset = self._append(partition, producer, commit, coordinator_epoch)
         partition.wake_waiters()
         if at.topic == GROUP_METADATA:
+            replicated = partition.replicated(offset)
 
-            def settled(code: ErrorCode) -> None:
-                if code in REPLICATED:
+            def end_offsets() -> None:
+                if replicated.result() in REPLICATED:
                     self._end_group_offsets(at.partition, producer.producer_id, commit)
 
-            partition.when_replicated(offset, settled)
-        return WrittenRecord(partition, offset, partition.leader_epoch)
+            replicated.when_complete(end_offsets)
+        return partition, offset
 
     def _append(self, partition: Partition, producer: ProducerIdentity, commit: bool, coordinator_epoch: int) -> int:
         now_ms = self._clock.now_ms()
@@ -115,16 +128,6 @@ class PartitionMarkers:
         )
         produced = Produced(memoryview(bytearray(data)), [batch])
         return partition.append(produced, origin=AppendOrigin.COORDINATOR).last_offset
-
-
-async def _outcome(written: WrittenRecord | ErrorCode, deadline: float) -> ErrorCode:
-    if not isinstance(written, WrittenRecord):
-        return written
-    try:
-        await written.replicated(max(deadline - trio.current_time(), 0.0))
-    except BrokerError as error:
-        return error.code
-    return ErrorCode.NONE
 
 
 def places_of(marker: WritableTxnMarker) -> list[TopicPartition]:

@@ -5,6 +5,8 @@ Source: Kafka `AddPartitionsToTxnManager` (KIP-890).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import TRANSACTION_STATE
 from ....protocol.messages.add_partitions_to_txn import (
@@ -13,12 +15,15 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 from ...metadata.state import NO_LEADER
 from ...metadata.store import MetadataStore
-from ...peers.peers import UNREACHABLE, Peers
+from ...peers.request_errors import UNREACHABLE
 from ..internal_log.coordinator_log import partition_for
 from .transaction import ProducerIdentity
+
+if TYPE_CHECKING:
+    from ...peers.peers import Peers
 
 PATIENCE_S = 30.0
 VERSION_FOR_BROKERS = 5

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ....protocol.errors import BrokerError, ErrorCode
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

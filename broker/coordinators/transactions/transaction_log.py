@@ -12,7 +12,7 @@ from struct import Struct
 from ....protocol.codec import decode, encode
 from ....protocol.errors import DecodeError
 from ....protocol.messages.transaction_log_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import TopicPartition
 from .transaction import Transaction, TransactionState
 
 VERSION = Struct(">h")

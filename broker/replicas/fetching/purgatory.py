@@ -1,6 +1,6 @@
-"""Delayed fetches: requests that wait, up to ``max_wait_ms``, until ``min_bytes`` are available.
+"""Delayed fetches: requests of consumers and followers that wait, up to ``max_wait_ms``, for ``min_bytes`` of records.
 
-The cases in which a delayed fetch is answered (as in Kafka's DelayedFetch):
+The cases in which a delayed fetch is tried again or given up (as in Kafka's DelayedFetch):
 
 - Case A: as many bytes were appended to its partitions as were missing.
 - Case B: one of its partitions changed in another way: it was deleted or truncated, its leader changed, its last
@@ -8,112 +8,178 @@ The cases in which a delayed fetch is answered (as in Kafka's DelayedFetch):
 - Case C: its deadline has passed; the answer has the available records.
 - Case D: its client disconnected; there is no answer.
 - Case E: the broker stops; the answer has the available records.
+
+The event of case A or B, mostly an append, completes before the fetch is tried again: so the answer has all records
+that are appended in the same turn of the event loop, and one task answers all fetches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from functools import partial
+from typing import Any, Protocol
 
 import trio
 
-from ...server.client_connection import ClientGoneError, Hangup
+from ...server.outcome import Outcome
+from ...server.pending import Pending
+from ...server.timers import Timer, TimerQueue
 from ..partition import Partition
-from .late_fetches import LateFetches
 
 
-class Wake(Enum):
-    """A case that completes a delayed fetch; a disconnect raises ClientGoneError instead."""
+class FetchAttempts(Protocol):
+    """A Fetch request that can be tried several times."""
 
-    ENOUGH_BYTES = "A"
-    PARTITION_CHANGED = "B"
-    DEADLINE = "C"
-    STOPPING = "E"
+    @property
+    def missing_bytes(self) -> int:
+        """The number of bytes without which the last attempt was not enough for an answer."""
+
+    @property
+    def partitions(self) -> Iterable[Partition]:
+        """The partitions that the last attempt has read."""
+
+    @property
+    def is_of_follower(self) -> bool:
+        """Whether appended records count before they are replicated."""
+
+    def try_again(self, *, has_changed: bool, is_last: bool) -> Outcome[Any] | None:
+        """Return the outcome of the request, None if there are not enough records and ``is_last`` is not set.
+
+        ``has_changed`` if partitions must be looked up again.
+        """
 
 
-class ParkedFetch:
-    """A delayed fetch with a task, which waits for a disconnect in a cancel scope that all other cases cancel."""
+class DelayedFetch:
+    """A fetch that waits for changes of its partitions (a `PartitionWaiter`)."""
 
-    __slots__ = ("_missing_bytes", "_scope", "wake")
+    __slots__ = (
+        "_attempts",
+        "_has_changed",
+        "_is_woken",
+        "_missing_bytes",
+        "_purgatory",
+        "_watched",
+        "pending",
+        "timer",
+    )
 
-    def __init__(self, missing_bytes: int, deadline: float) -> None:
-        self._missing_bytes = missing_bytes
-        self._scope = trio.CancelScope(deadline=deadline)
-        self.wake = Wake.DEADLINE
+    def __init__(self, purgatory: Purgatory, attempts: FetchAttempts) -> None:
+        self._purgatory = purgatory
+        self._attempts = attempts
+        self._is_woken = False
+        self._has_changed = False
+        self._missing_bytes = attempts.missing_bytes
+        self._watched: list[Partition] = []
+        self.pending: Pending[Any] = Pending(ends_with_client=True, on_cancel=partial(purgatory.give_up, self))
+        self.timer: Timer | None = None
 
     def appended(self, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._go_on(Wake.ENOUGH_BYTES)
+            self._wake()
 
     def changed(self) -> None:
-        self._go_on(Wake.PARTITION_CHANGED)
+        self._has_changed = True
+        self._wake()
 
-    def stop(self) -> None:
-        """Complete the fetch because the broker stops."""
-        self._go_on(Wake.STOPPING)
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._purgatory.wake(self)
 
-    async def wait(self, hangup: Hangup) -> Wake:
-        """Wait for the first of the cases and return it. Raises ClientGoneError in case D."""
-        with self._scope:
-            await hangup.wait()
-            raise ClientGoneError("disconnected while its fetch was delayed")
-        return self.wake
+    def watch(self) -> None:
+        """Begin to wait for changes of the partitions."""
+        self._watched = list(self._attempts.partitions)
+        for partition in self._watched:
+            partition.watch(self, is_follower=self._attempts.is_of_follower)
 
-    def _go_on(self, wake: Wake) -> None:
-        if not self._scope.cancel_called:
-            self.wake = wake
-            self._scope.cancel()
+    def unwatch(self) -> None:
+        """Stop waiting."""
+        for partition in self._watched:
+            partition.unwatch(self)
+        self._watched = []
+
+    def try_again(self, *, is_last: bool) -> bool:
+        """Complete the fetch if enough records are available or this is the last attempt; return whether it is
+        complete."""
+        has_changed, self._has_changed, self._is_woken = self._has_changed, False, False
+        try:
+            outcome = self._attempts.try_again(has_changed=has_changed, is_last=is_last)
+        except Exception as error:
+            self.unwatch()
+            self.pending.fail(error)
+            return True
+        if outcome is None:
+            self._missing_bytes = self._attempts.missing_bytes
+            if has_changed:
+                self.unwatch()
+                self.watch()
+            return False
+        self.unwatch()
+        self.pending.complete(outcome)
+        return True
 
 
 class Purgatory:
-    """A registry of all delayed fetches of a broker."""
+    """A registry of all delayed fetches of a broker (Kafka: DelayedOperationPurgatory); `run` must be running."""
 
     def __init__(self) -> None:
-        self.late = LateFetches()
-        """Delayed fetches without a task."""
-        self._parked: set[ParkedFetch] = set()
-        self._stopping = False
+        self._delayed: set[DelayedFetch] = set()
+        self._woken: list[DelayedFetch] = []
+        self._answering = trio.lowlevel.ParkingLot()
+        self._timers = TimerQueue()
+        self._is_stopping = False
 
     def __len__(self) -> int:
-        return len(self._parked) + len(self.late)
+        return len(self._delayed)
 
     @property
     def is_stopping(self) -> bool:
         """Whether new fetches must not be delayed."""
-        return self._stopping
+        return self._is_stopping
 
-    async def park(
-        self,
-        partitions: Iterable[Partition],
-        *,
-        missing_bytes: int,
-        deadline: float,
-        hangup: Hangup,
-        is_follower: bool = False,
-    ) -> Wake:
-        """Wait until ``missing_bytes`` more are available in ``partitions``, or another case occurs.
+    def delay(self, attempts: FetchAttempts, deadline: float) -> Pending[Any]:
+        """Delay a fetch until there are enough records, at most until ``deadline`` in trio's clock."""
+        fetch = DelayedFetch(self, attempts)
+        self._delayed.add(fetch)
+        fetch.watch()
+        fetch.timer = self._timers.schedule_at(deadline, partial(self._try_again, fetch, is_last=True))
+        return fetch.pending
 
-        ``deadline`` is in trio's clock. A follower waits for appended records, a consumer for replicated ones. Raises
-        ClientGoneError if the client hangs up.
-        """
-        if self._stopping:
-            return Wake.STOPPING
-        parked = ParkedFetch(missing_bytes, deadline)
-        watched = list(partitions)
-        for partition in watched:
-            partition.watch(parked, is_follower=is_follower)
-        self._parked.add(parked)
-        try:
-            return await parked.wait(hangup)
-        finally:
-            self._parked.discard(parked)
-            for partition in watched:
-                partition.unwatch(parked)
+    def wake(self, fetch: DelayedFetch) -> None:
+        """Try a fetch again as soon as the present turn of the event loop is done."""
+        self._woken.append(fetch)
+        self._answering.unpark_all()
+
+    def give_up(self, fetch: DelayedFetch) -> None:
+        """Forget a fetch whose client has disconnected."""
+        fetch.unwatch()
+        self._forget(fetch)
 
     def stop(self) -> None:
         """Answer all delayed fetches, and delay no more."""
-        self._stopping = True
-        for parked in list(self._parked):
-            parked.stop()
-        self.late.stop()
+        self._is_stopping = True
+        for fetch in list(self._delayed):
+            self._try_again(fetch, is_last=True)
+
+    async def run(self) -> None:
+        """Answer delayed fetches until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._timers.run)
+            while True:
+                woken, self._woken = self._woken, []
+                for fetch in woken:
+                    self._try_again(fetch)
+                if self._woken:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await self._answering.park()
+
+    def _try_again(self, fetch: DelayedFetch, *, is_last: bool = False) -> None:
+        if fetch in self._delayed and fetch.try_again(is_last=is_last):
+            self._forget(fetch)
+
+    def _forget(self, fetch: DelayedFetch) -> None:
+        self._delayed.discard(fetch)
+        if fetch.timer is not None:
+            fetch.timer.cancel()

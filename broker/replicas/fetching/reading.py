@@ -23,6 +23,7 @@ from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from ....protocol.records.tagged_batches import encode_tagged_batches
 from ....protocol.records.v0 import OFFSET_AND_SIZE
+from ....storage.index.copied_tags import tag_runs_of
 from ....storage.index.slice_tags import tags_in
 from ....storage.log.partition_log import LogSlice, PartitionLog
 from ..partition import NO_LEADER_EPOCH, Partition
@@ -54,6 +55,8 @@ class FetchLimits:
     """The follower's broker epoch, -1 if it sends none."""
     wants_tags: bool = False
     """Whether the answer includes the enriched tags of the batches (`gregor_with_tags`)."""
+    wants_tag_runs: bool = False
+    """Whether the answer includes the tags of the index, for a copy of the stored batches (`gregor_with_tag_runs`)."""
     near_replicas: RackAwareSelector | None = None
     """The selector of another replica for the consumer (KIP-392)."""
     throttle: ReplicationThrottle | None = None
@@ -276,6 +279,8 @@ def _read(
         return PartitionRead(fetched, partition, answer, records, max_bytes)
     if limits.wants_tags:
         answer.gregor_batch_tags = encode_tagged_batches(tags_in(records, MOST_TAGGED_BATCHES))
+    if limits.wants_tag_runs:
+        answer.gregor_tag_runs = tag_runs_of(records).encode()
     return PartitionRead(fetched, partition, answer, records)
 
 

@@ -17,12 +17,9 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode
+from ....protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from ....protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-MAX_EPOCH = 2**31 - 1
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EVICTION_AGE_MS = 120_000
 """A session unused for this time may be evicted by any other (Kafka: MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -189,6 +186,13 @@ class FetchSessionCache:
         self._slots = slots
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._random = random.SystemRandom()
+        self.eviction_count = 0
+        """Sessions that were closed to make room for others."""
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -251,4 +255,5 @@ class FetchSessionCache:
             if len(oldest.partitions) > partition_count:
                 return False
         del self._sessions[oldest.session_id]
+        self.eviction_count += 1
         return True

@@ -71,7 +71,7 @@ class ReplicaFetcher:
     def __init__(self, leader_id: int, number: int, here: CopyingBroker) -> None:
         self._leader_id = leader_id
         self._here = here
-        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}")
+        self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}", here.peers.security)
         self._followed: dict[PartitionId, Followed] = {}
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
         self._failures = 0
@@ -90,6 +90,11 @@ class ReplicaFetcher:
     def remove(self, partition: Partition) -> None:
         """Stop copying a partition."""
         self._followed.pop(_id_of(partition), None)
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a partition, in records."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     async def run(self) -> None:
         """Copy partitions until cancelled, then close the connection."""
@@ -136,6 +141,7 @@ class ReplicaFetcher:
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
+            gregor_with_tag_runs=True,
         )
         asked = self._session.fill(request, due.items())
         try:
@@ -264,6 +270,11 @@ class ReplicaFetchers:
                 self._nursery.start_soon(fetcher.run)
             task_status.started()
             await trio.sleep_forever()
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a followed partition, in records."""
+        return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
 
     def follow(self, partition: Partition, leader_id: int) -> None:
         """Copy a partition, which has become a follower, from this leader only."""

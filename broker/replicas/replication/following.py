@@ -18,6 +18,7 @@ from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
 from ....protocol.records import v2
 from ....protocol.records.batches import Buffer, iter_batches
+from ....protocol.records.tag_runs import TagRuns
 from ....storage.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from ....storage.log.partition_log import PartitionLog
 from ..partition import Partition
@@ -46,6 +47,8 @@ class Followed:
     """(start offset, leader epoch) of the leader, ascending; requested only if records have no epochs."""
     wait_until: float = 0.0
     """The time of the next fetch, in the event loop's clock."""
+    lag: int = 0
+    """The leader's high watermark minus this log's end at the last answer (Kafka `FetcherLagMetrics`)."""
     is_caught_up: bool = False
     """Whether the copy reached the leader's high watermark at the last answer (Kafka `PartitionFetchState.lag`)."""
     failures: int = 0
@@ -101,7 +104,7 @@ class Followed:
             records = data.records
             assert records is None or isinstance(records, bytes | bytearray | memoryview)
             if records:
-                self._append(records)
+                self._append(records, TagRuns.decode(data.gregor_tag_runs or b""))
             self._move_ends(data)
         except BrokerError as fault:
             logger.error("copying %s-%d at offset %d: %s", log.topic, log.partition, asked_offset, fault)
@@ -114,7 +117,7 @@ class Followed:
         logger.debug("%s-%d: the leader answers %s", self.log.topic, self.log.partition, code.name)
         return Outcome.WAIT
 
-    def _append(self, records: Buffer) -> None:
+    def _append(self, records: Buffer, tags: TagRuns) -> None:
         log = self.log
         if log.log_end_offset == log.log_start_offset:
             first = next(iter_batches(records), None)
@@ -122,29 +125,30 @@ class Followed:
                 # The leader's log starts inside this batch. The whole batch is copied; the log start follows the
                 # leader's.
                 log.truncate_fully(first.base_offset)
-        for stretch, epoch in self._by_epoch(memoryview(records)):
-            log.append_as_follower(stretch, unversioned_epoch=epoch)
-
-    def _by_epoch(self, records: memoryview) -> Iterator[tuple[memoryview, int]]:
-        """Yield the records in runs of one epoch, for formats without epochs; the epoch is -1 if records have it."""
         if not self.epoch_starts:
-            yield records, UNDEFINED_EPOCH
+            log.append_as_follower(records, tags=tags)
             return
+        for begin, end, epoch in self._by_epoch(memoryview(records)):
+            log.append_as_follower(memoryview(records)[begin:end], unversioned_epoch=epoch, tags=tags.since(begin))
+
+    def _by_epoch(self, records: memoryview) -> Iterator[tuple[int, int, int]]:
+        """Yield begin, end and epoch of each run of records of one epoch, for formats without epochs."""
         begin, epoch = 0, UNDEFINED_EPOCH
         for batch in iter_batches(records):
             own = self._epoch_of(batch.last_offset)
             if own != epoch and batch.position > begin:
-                yield records[begin : batch.position], epoch
+                yield begin, batch.position, epoch
                 begin = batch.position
             epoch = own
-        yield records[begin:], epoch
+        yield begin, len(records), epoch
 
     def _epoch_of(self, offset: int) -> int:
         return next((epoch for start, epoch in reversed(self.epoch_starts) if start <= offset), UNDEFINED_EPOCH)
 
     def _move_ends(self, data: PartitionData) -> None:
         log = self.log
-        self.is_caught_up = data.high_watermark <= log.log_end_offset
+        self.lag = max(0, data.high_watermark - log.log_end_offset)
+        self.is_caught_up = self.lag == 0
         before = log.high_watermark
         log.advance_high_watermark(data.high_watermark)
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:

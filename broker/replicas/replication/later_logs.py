@@ -18,7 +18,7 @@ MADE_AT_ONCE = 64
 """Logs that are created before the event loop serves other requests; an internal topic has 50."""
 MADE_IN_A_TURN = 10
 RETRY_S = 1.0
-"""How long to wait after a log could not be created."""
+"""Time in seconds until the next attempt to create a log."""
 
 
 class LaterLogs:

@@ -12,7 +12,7 @@ Source: Kafka `Partition` and `Replica`. Times are milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ....storage.log.partition_log import PartitionLog
@@ -20,6 +20,15 @@ from ...metadata.state import PartitionState
 
 UNKNOWN_OFFSET = -1
 NO_BROKER_EPOCH = -1
+
+
+@dataclass(slots=True)
+class InSyncCounts:
+    """A count of the changes that this broker has requested as a leader, since the start (Kafka `IsrShrinksPerSec`)."""
+
+    shrinks: int = 0
+    expands: int = 0
+    failed_updates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class ReplicationRules:
     """Tells whether a broker with this epoch (-1: any) may be in sync: registered, not fenced, not in shutdown."""
     wish: Callable[[PartitionLog, InSyncChange], None]
     """Called with each requested change of an in-sync set."""
+    counts: InSyncCounts = field(default_factory=InSyncCounts)
 
 
 @dataclass(slots=True)
@@ -99,7 +109,7 @@ class Leadership:
         if state.partition_epoch <= self.partition_epoch:
             return
         self.partition_epoch = state.partition_epoch
-        self.in_sync = tuple(state.isr)
+        self._take_in_sync(state.isr, self.wish)
         self.wish = None
         now_ms = self.rules.now_ms()
         known, self.followers = self.followers, {}
@@ -223,7 +233,15 @@ class Leadership:
             self.wish = None
         if partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
-            self.in_sync = tuple(in_sync)
+            self._take_in_sync(in_sync, wish)
+
+    def _take_in_sync(self, in_sync: Sequence[int], wish: InSyncChange | None) -> None:
+        """Take the controller's in-sync set; a change that was requested here is counted."""
+        if wish is not None and set(in_sync) == set(wish.node_ids):
+            grows = len(in_sync) - len(self.in_sync)
+            self.rules.counts.expands += grows > 0
+            self.rules.counts.shrinks += grows < 0
+        self.in_sync = tuple(in_sync)
 
     def refused(self, wish: InSyncChange, *, is_ineligible: bool = False) -> None:
         """Discard a change that the controller refused. A missing answer is no refusal: the change may be in effect.
@@ -234,6 +252,7 @@ class Leadership:
         if self.wish != wish:
             return
         self.wish = None
+        self.rules.counts.failed_updates += 1
         for node_id in wish.node_ids:
             if is_ineligible and node_id not in self.in_sync and node_id in self.followers:
                 self.followers[node_id].caught_up_ms = 0

@@ -10,7 +10,7 @@ from uuid import UUID
 from ....protocol.errors import BrokerError, ErrorCode
 from ....protocol.internal_topics import CLUSTER_METADATA
 from ....protocol.schema import NO_UUID
-from ....storage.disk.paths import TopicPartition
+from ....protocol.topic_partition import AnyTopicPartition, TopicPartition
 from ....storage.log.log_config import LogConfig
 from ....storage.log.partition_log import PartitionLog
 from ....storage.log_manager import LogManager
@@ -83,7 +83,7 @@ class Replicas:
         self._later = LaterLogs()
         self._missing: set[tuple[UUID, int]] = set()
         """Partitions, by topic id and index, whose log directory is missing."""
-        self._unmade: dict[tuple[str, int], str] = {}
+        self._unmade: dict[AnyTopicPartition, str] = {}
         """Partitions whose logs could not be created or opened, with the reason; they are queued in `_later`."""
 
     def listen(self, listener: LeadershipListener) -> None:

@@ -54,6 +54,11 @@ class Replication:
             config.node_id, config.replica_lag_time_max_ms, clock.now_ms, self._may_join, self._changes.wish
         )
 
+    @property
+    def max_lag(self) -> int:
+        """The most records by which a followed partition was behind at its last fetch."""
+        return self._fetchers.max_lag
+
     def _may_join(self, node_id: int, broker_epoch: int) -> bool:
         broker = self._metadata.broker(node_id)
         return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)

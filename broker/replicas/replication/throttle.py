@@ -15,7 +15,7 @@ from ...config.dynamic_only import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RAT
 from ...metadata.changes import BrokerConfigChanged, MetadataChange, PartitionsAdded, TopicConfigChanged, TopicDeleted
 from ...metadata.state import TopicState
 from ...metadata.store import MetadataStore
-from ...quotas.rates import SampledRate, Window
+from ...server.sampled_rate import SampledRate, Window
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"

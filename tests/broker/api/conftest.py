@@ -15,13 +15,13 @@ from tests.asking import Asking, a_client
 
 @pytest.fixture
 def properties() -> dict[str, str]:
-    """The broker's configuration; a test parametrises this fixture to change it."""
+    """Return the broker's configuration; a test parametrises this fixture to change it."""
     return {}
 
 
 @pytest.fixture
 async def asking(tmp_path: Path, nursery: trio.Nursery, properties: dict[str, str]) -> AsyncIterator[Asking]:
-    """A client of a broker with an empty log directory."""
+    """Provide a client of a broker with an empty log directory."""
     defaults = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "logs"), "broker.rack": "r1"}
     broker = Broker(BrokerConfig({**defaults, **properties}))
     await nursery.start(broker.run)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.fetch import handle_fetch
 from gregor.broker.api.handlers.produce import handle_produce
-from gregor.broker.server.late_answer import LateAnswer
+from gregor.broker.server.outcome import result_of
 from gregor.broker.server.parts import Buffer, Sink, total_size
 from gregor.protocol.apis import ApiKey, request_header_version, response_class, response_header_version
 from gregor.protocol.codec import decode, encode
@@ -53,7 +52,7 @@ def produce(data: Buffer, topic: str = "t", *, partition: int = 0, acks: int = -
 
 
 def fetch(*wanted: tuple[int, int], topic: str = "t", partition_max_bytes: int = 1 << 20, **more: Any) -> FetchRequest:
-    """A request for (partition, offset) pairs."""
+    """Return a request for (partition, offset) pairs."""
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
         for index, offset in wanted
@@ -63,24 +62,27 @@ def fetch(*wanted: tuple[int, int], topic: str = "t", partition_max_bytes: int =
 
 
 async def produced(asking: Asking, request: ProduceRequest, version: int = 7) -> PartitionProduceResponse:
-    """The one partition's part of the answer."""
+    """Return the one partition's part of the answer."""
     response = await asking.ask(handle_produce, request, version)
     answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
     return answer
 
 
 async def fetched(asking: Asking, request: FetchRequest, version: int = 11) -> list[PartitionData]:
-    """The partitions of the first topic in the answer."""
+    """Return the partitions of the first topic in the answer."""
     response = await asking.ask(handle_fetch, request, version)
     answers: list[PartitionData] = response.responses[0].partitions
     return answers
 
 
 class Collecting:
-    """An outlet that keeps what is sent."""
+    """An outlet that keeps the sent bytes."""
 
     def __init__(self) -> None:
         self.data = bytearray()
+
+    def gather(self, data: Buffer) -> None:
+        self.data += data
 
     async def send(self, data: Buffer, *, before_wait: object = None) -> None:
         self.data += data
@@ -90,7 +92,7 @@ class Collecting:
 
 
 async def bytes_of(answer: PartitionData) -> bytes:
-    """The records of a partition's answer as they go over the wire."""
+    """Return the records of a partition's answer as they go over the wire."""
     part: Any = answer.records
     if part is None or isinstance(part, bytes | bytearray | memoryview):
         return bytes(part or b"")
@@ -100,17 +102,17 @@ async def bytes_of(answer: PartitionData) -> bytes:
 
 
 async def values_of(answer: PartitionData) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of the complete records in a partition's answer."""
+    """Return (offset, value) of the complete records in a partition's answer."""
     return values_in(await bytes_of(answer))
 
 
 def values_in(data: bytes) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of the complete records in the bytes of an answer, which are sent only once."""
+    """Return (offset, value) of the complete records in the bytes of an answer, which are sent only once."""
     return [(record.offset, record.value) for found in iter_batches(data) for record in iter_records(found)]
 
 
 def frame_of(key: ApiKey, version: int, request: Message, *, client_id: str | None = "tester") -> memoryview:
-    """A request's frame without its length."""
+    """Return a request's frame without its length."""
     header = RequestHeader(
         request_api_key=int(key), request_api_version=version, correlation_id=77, client_id=client_id
     )
@@ -119,7 +121,7 @@ def frame_of(key: ApiKey, version: int, request: Message, *, client_id: str | No
 
 
 def response_of(key: ApiKey, version: int, frame: Buffer) -> Any:
-    """The response in a frame that comes without its length; checks the correlation id."""
+    """Return the response in a frame that comes without its length; checks the correlation id."""
     header_version = response_header_version(key, version)
     header = decode(ResponseHeader, frame, header_version)
     assert header.correlation_id == 77
@@ -127,21 +129,10 @@ def response_of(key: ApiKey, version: int, frame: Buffer) -> Any:
 
 
 async def answered(dispatcher: Dispatcher, asking: Asking, frame: memoryview) -> bytes:
-    """The bytes with which the long way answers a frame, without their length."""
-    answer: Sequence[Any] | None = await dispatcher.answer(frame, asking.client)
+    """Return the bytes with which a frame is answered, without their length."""
+    answer: Sequence[Any] | None = await result_of(dispatcher.answer(frame, asking.client))
     assert answer is not None
     assert all(isinstance(part, bytes) for part in answer)
     data = b"".join(answer)
     assert len(data) == total_size(answer)
     return data
-
-
-def answered_now(dispatcher: Dispatcher, asking: Asking, frame: memoryview) -> bytes | None:
-    """The bytes with which the short cut answers a frame, without their length; None if it does not."""
-    answer = dispatcher.answer_now(frame, asking.client)
-    assert not isinstance(answer, LateAnswer)
-    if not answer:
-        return answer
-    (size_bytes,) = struct.unpack_from(">i", answer)
-    assert size_bytes == len(answer) - 4
-    return answer[4:]

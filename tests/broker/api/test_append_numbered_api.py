@@ -1,4 +1,4 @@
-"""AppendNumbered: a mirror's batches keep their offsets, come twice without harm, and cannot overwrite anything."""
+"""AppendNumbered: batches of a mirror keep their offsets, are accepted twice, and cannot overwrite records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from gregor.protocol.messages.append_numbered import (
     AppendNumberedRequest,
     AppendNumberedTopic,
 )
-from gregor.protocol.records import v0, v2
+from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import iter_batches
+from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
+from gregor.protocol.records.tag_runs import TagRun, TagRuns
+from gregor.protocol.records.tagged_batches import decode_tagged_batches
 from tests.asking import Asking
 from tests.broker.api.log_requests import NOW_MS, batch, bytes_of, fetch, fetched, produce, values_of
 
@@ -25,13 +28,15 @@ def topic(asking: Asking) -> str:
     return asking.broker.services.metadata.create_topic("t", partitions=1).name
 
 
-def numbered(offset: int, *values: bytes, **more: int) -> bytes:
+def numbered(offset: int, *values: bytes, **more: object) -> bytes:
     records = [Record(offset + index, NOW_MS, None, value) for index, value in enumerate(values)]
     return v2.build_batch(records, base_offset=offset, leader_epoch=77, **more)  # type: ignore[arg-type]
 
 
-async def append(asking: Asking, data: bytes, topic: str = "t") -> AppendNumberedPartitionResponse:
-    part = AppendNumberedPartition(index=0, records=data)
+async def append(
+    asking: Asking, data: bytes, topic: str = "t", tag_runs: bytes | None = None
+) -> AppendNumberedPartitionResponse:
+    part = AppendNumberedPartition(index=0, records=data, tag_runs=tag_runs)
     request = AppendNumberedRequest(topics=[AppendNumberedTopic(name=topic, partitions=[part])])
     response = await asking.ask(handle_append_numbered, request, 0)
     answer: AppendNumberedPartitionResponse = response.topics[0].partitions[0]
@@ -75,6 +80,28 @@ async def test_unknown_and_internal_topics(asking: Asking) -> None:
     assert (await append(asking, b"", "nowhere")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     asking.broker.services.metadata.create_topic("__consumer_offsets", partitions=1)
     assert (await append(asking, b"", "__consumer_offsets")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_receipt_times_are_kept_and_nothing_else_is_believed(asking: Asking, topic: str) -> None:
+    first, second = numbered(0, b"a"), numbered(1, b"b", codec=Codec.GZIP)
+    wrapped = v1.build_message_set([Record(offset, NOW_MS, b"k", b"v") for offset in (2, 3)], codec=Codec.GZIP)
+    at = len(first) + len(second)
+    runs = TagRuns([TagRun(0, 7_000), TagRun(len(first), 8_000, keyed=False), TagRun(at, 9_000, False, 3, 1)]).encode()
+    assert (await append(asking, first, tag_runs=TagRuns([TagRun(0, 7_000)]).encode())).error_code == 0
+    assert (await append(asking, first + second + wrapped, tag_runs=runs)).log_end_offset == 4
+    assert (await append(asking, numbered(4, b"c"))).log_end_offset == 5
+    (answer,) = await fetched(asking, fetch((0, 0), gregor_with_tags=True, gregor_as_stored=True), 12)
+    tags = dict(decode_tagged_batches(answer.gregor_batch_tags or b""))
+    assert [tags[offset].timestamp_ms for offset in (0, 1, 2)] == [7_000, 8_000, 9_000]
+    assert (tags[4].timestamp_ms or 0) > 9_000, "no tags: it is received now"
+    assert [tags[offset].keyed for offset in (1, 2)] == [True, True]
+    assert tags[2].message_count == 2
+
+
+@pytest.mark.parametrize("tag_runs", [b"?", TagRuns([TagRun(5), TagRun(5)]).encode()])
+async def test_tags_that_cannot_be_read(asking: Asking, topic: str, tag_runs: bytes) -> None:
+    answer = await append(asking, numbered(0, b"a"), tag_runs=tag_runs)
+    assert (ErrorCode(answer.error_code), answer.log_end_offset) == (ErrorCode.INVALID_RECORD, 0)
 
 
 async def test_old_formats_can_be_had_and_brought_as_they_are(asking: Asking, topic: str) -> None:

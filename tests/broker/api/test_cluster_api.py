@@ -1,4 +1,4 @@
-"""The cluster and its replicas: who is in it, who votes, features, elections, reassignments, log directories."""
+"""The cluster and its replicas: brokers, voters, features, elections, reassignments, log directories."""
 
 from typing import cast
 
@@ -156,7 +156,7 @@ async def test_replicas_can_only_stay(asking: Asking) -> None:
 
 
 async def pages(asking: Asking, limit: int) -> list[list[tuple[str | None, list[int]]]]:
-    """All pages of all topics, each as (name, partitions) pairs."""
+    """Return all pages of all topics, each as (name, partitions) pairs."""
     found: list[list[tuple[str | None, list[int]]]] = []
     cursor = None
     while True:

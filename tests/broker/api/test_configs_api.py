@@ -72,10 +72,10 @@ async def test_a_topics_value_comes_with_what_would_count_without_it(asking: Ask
     ]
 
 
-async def test_all_36_keys_of_a_topic_are_described_with_a_sentence(asking: Asking) -> None:
+async def test_kafkas_36_keys_of_a_topic_and_one_of_ours_are_described_with_a_sentence(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("a")
     result = await described(asking, ResourceType.TOPIC, "a", documentation=True)
-    assert len(result.configs) == 36
+    assert len(result.configs) == 37
     assert all(config.documentation for config in result.configs)
 
 
@@ -250,14 +250,14 @@ async def test_a_subscription_to_metrics_is_kept(asking: Asking) -> None:
     ],
 )
 async def test_nobody_is_locked_out_at_run_time(asking: Asking, key: str, value: str) -> None:
-    """As Kafka 3.9.1 answers each of these (42): nobody could connect to take it back."""
+    """As in Kafka 3.9.1 each change is refused (42): no client could connect to undo it."""
     config = asking.broker.services.config
     before = config.text(key)
     change = ConfigChange(key, Operation.SET, value)
     with pytest.raises(BrokerError) as refused:
         alter(asking.broker.services, ResourceType.BROKER, "1", [change], validate_only=False)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    # What an older broker has stored counts for nothing: a restart is a way back.
+    # A value that an older broker has stored has no effect, so that a restart repairs the configuration.
     if key != "max.connections.per.ip":
         config.override({key: value}, {key: value})
     assert config.text(key) == before

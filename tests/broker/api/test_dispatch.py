@@ -1,4 +1,4 @@
-"""From frames to answers: versions we lack, frames that make no sense, handlers that fail."""
+"""Dispatch of frames: unsupported versions, malformed frames, handlers that fail."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from gregor.broker.api.contract import Api
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.table import APIS
 from gregor.broker.server.connection import UnanswerableError
-from gregor.broker.server.request_header import parse_header, skip_tagged_fields
+from gregor.broker.server.outcome import result_of
+from gregor.broker.server.request_header_cy import parse_header
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, DecodeError, ErrorCode
 from gregor.protocol.messages.api_versions import ApiVersionsRequest
-from gregor.protocol.messages.delete_records import DeleteRecordsRequest
+from gregor.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from gregor.protocol.messages.heartbeat import HeartbeatRequest
+from gregor.protocol.unsigned_varint import skip_tagged_fields
 from tests.asking import Asking
 from tests.broker.api.log_requests import answered, frame_of, response_of
 
@@ -69,25 +71,27 @@ async def test_unknown_apis_and_versions_close_the_connection(
     asking: Asking, dispatcher: Dispatcher, key: int, version: int
 ) -> None:
     frame = memoryview(struct.pack(">hhih", key, version, 1, -1))
-    assert dispatcher.answer_now(frame, asking.client) is None
     with pytest.raises(UnanswerableError):
-        await dispatcher.answer(frame, asking.client)
+        await result_of(dispatcher.answer(frame, asking.client))
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\3", struct.pack(">hhih", 3, 1, 1, 500) + b"ab", b"\0\3\0\x09" + bytes(6)])
 async def test_malformed_frames_are_decode_errors(asking: Asking, dispatcher: Dispatcher, frame: bytes) -> None:
-    assert dispatcher.answer_now(memoryview(frame), asking.client) is None
     with pytest.raises(DecodeError):
-        await dispatcher.answer(memoryview(frame), asking.client)
+        await result_of(dispatcher.answer(memoryview(frame), asking.client))
 
 
-def failing(error: Exception) -> Any:
-    async def handle(request: object, context: object) -> object:
+def failing(error: Exception, *, in_task: bool) -> Any:
+    def handle(request: object, context: object) -> object:
         raise error
 
-    return handle
+    async def handle_in_task(request: object, context: object) -> object:
+        raise error
+
+    return handle_in_task if in_task else handle
 
 
+@pytest.mark.parametrize("in_task", [False, True])
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -97,19 +101,34 @@ def failing(error: Exception) -> Any:
     ],
 )
 async def test_what_a_handler_raises_becomes_the_responses_error(
-    asking: Asking, error: Exception, code: ErrorCode, caplog: pytest.LogCaptureFixture
+    asking: Asking, error: Exception, code: ErrorCode, in_task: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dispatcher = Dispatcher(asking.broker.services, {12: Api(ApiKey.HEARTBEAT, 0, 4, failing(error))})
+    handler = failing(error, in_task=in_task)
+    dispatcher = Dispatcher(asking.broker.services, {12: Api(ApiKey.HEARTBEAT, 0, 4, handler)})
     answer = await answered(dispatcher, asking, frame_of(ApiKey.HEARTBEAT, 4, HeartbeatRequest()))
     assert response_of(ApiKey.HEARTBEAT, 4, answer).error_code == code
     assert ("Traceback" in caplog.text) == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(asking: Asking) -> None:
-    row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(BrokerError(ErrorCode.NOT_CONTROLLER)))
+@pytest.mark.parametrize("in_task", [False, True])
+async def test_a_failure_that_the_response_cannot_tell_closes_the_connection(asking: Asking, in_task: bool) -> None:
+    row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(ValueError("unforeseen"), in_task=in_task))
     dispatcher = Dispatcher(asking.broker.services, {row.key: row})
     with pytest.raises(UnanswerableError):
-        await dispatcher.answer(frame_of(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest()), asking.client)
+        await result_of(dispatcher.answer(frame_of(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest()), asking.client))
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+async def test_an_error_is_in_each_entry_of_a_response_without_an_error_of_its_own(
+    asking: Asking, in_task: bool
+) -> None:
+    row = Api(ApiKey.DELETE_RECORDS, 0, 2, failing(BrokerError(ErrorCode.NOT_CONTROLLER), in_task=in_task))
+    dispatcher = Dispatcher(asking.broker.services, {row.key: row})
+    topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=3)])
+    frame = frame_of(ApiKey.DELETE_RECORDS, 1, DeleteRecordsRequest(topics=[topic]))
+    answer = await answered(dispatcher, asking, frame)
+    (refused,) = response_of(ApiKey.DELETE_RECORDS, 1, answer).topics[0].partitions
+    assert (refused.partition_index, refused.error_code) == (3, ErrorCode.NOT_CONTROLLER)
 
 
 @pytest.mark.parametrize(

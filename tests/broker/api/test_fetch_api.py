@@ -33,7 +33,7 @@ BATCH_BYTES = len(batch(b"x" * 100))
 
 @pytest.fixture
 async def topic(asking: Asking) -> str:
-    """A topic with three partitions, the first two with three batches each."""
+    """Return a topic with three partitions, the first two with three batches each."""
     name = asking.broker.services.metadata.create_topic("t", partitions=3).name
     for partition in (0, 1):
         for _ in range(3):
@@ -76,7 +76,7 @@ async def test_the_first_batch_comes_whole_from_version_3_on(asking: Asking, top
     (old,) = await fetched(asking, fetch((0, 0), partition_max_bytes=100), 2)
     data = await bytes_of(old)
     assert len(data) == 100
-    assert values_in(data) == [], "not even the message fits"
+    assert values_in(data) == [], "the limit is smaller than the message"
 
 
 async def test_the_order_of_partitions_decides_who_gets_the_bytes(asking: Asking, topic: str) -> None:
@@ -125,6 +125,17 @@ async def test_zstd_topics_are_not_for_old_clients(asking: Asking) -> None:
         assert (await fetched(asking, fetch((0, 0)), version))[0].error_code == error
 
 
+@pytest.mark.parametrize("properties", [{"gregor.message.downconversion.zstd.codec": "lz4"}])
+@pytest.mark.parametrize(("version", "codec"), [(3, Codec.LZ4), (4, Codec.LZ4), (9, Codec.LZ4), (10, Codec.ZSTD)])
+async def test_another_codec_can_replace_zstd(asking: Asking, version: int, codec: Codec) -> None:
+    asking.broker.services.metadata.create_topic("t", configs={"compression.type": "zstd"})
+    await produced(asking, produce(batch(b"a" * 200, b"b", codec=Codec.ZSTD)), 7)
+    (answer,) = await fetched(asking, fetch((0, 0)), version)
+    assert {each.codec for each in iter_batches(await bytes_of(answer))} == {codec}
+    (again,) = await fetched(asking, fetch((0, 0)), version)
+    assert await values_of(again) == [(0, b"a" * 200), (1, b"b")]
+
+
 @pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-2, 0)])
 async def test_leader_epochs_are_compared(asking: Asking, topic: str, epoch: int, error: int) -> None:
     request = fetch((0, 0))
@@ -156,7 +167,7 @@ async def test_read_committed_gets_a_list_of_aborted_transactions(asking: Asking
 
 
 class Waiting:
-    """One Fetch at the end of partition 0, in a task of its own."""
+    """A Fetch at the end of partition 0, in a task of its own."""
 
     def __init__(self, asking: Asking, request: FetchRequest) -> None:
         self._asking = asking
@@ -176,7 +187,7 @@ class Waiting:
 
 @pytest.fixture
 def paused_clock(autojump_clock: MockClock) -> MockClock:
-    """Time that only passes when the test says so."""
+    """Return a clock that only the test advances."""
     autojump_clock.autojump_threshold = float("inf")
     return autojump_clock
 
@@ -317,7 +328,7 @@ async def test_old_clients_get_on_where_a_batch_exceeds_their_limit(
         sent = await bytes_of(part)
         assert len(sent) <= limit_bytes
         more = [found for found in values_in(sent) if found[0] >= offset]
-        assert more, "no progress"
+        assert more, "the consumer must make progress"
         read += more
         offset = read[-1][0] + 1
     assert read == list(zip(range(answer.base_offset, offset), values, strict=True))
@@ -330,6 +341,26 @@ async def test_a_message_beyond_the_limit_comes_in_part(asking: Asking, topic: s
     sent = await bytes_of(part)
     assert len(sent) == 100
     assert values_in(sent) == []
+
+
+@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("is_large_first", [False, True])
+async def test_answers_to_old_clients_are_not_padded_where_the_size_can_be_measured(
+    asking: Asking, topic: str, version: int, is_large_first: bool
+) -> None:
+    large = [bytes(1_000)] * 900
+    values = [*large, *[b"s" * 20] * 40] if is_large_first else [*[b"s" * 20] * 40, *large]
+    bounds = (len(large), 40) if is_large_first else (40, len(large))
+    await produced(asking, produce(batch(*values[: bounds[0]])))
+    first = await produced(asking, produce(batch(*values[bounds[0] :])))
+    wanted = first.base_offset - 2 if is_large_first else first.base_offset - 40
+    # The answer ends inside the second batch, or begins at the end of the first one.
+    (part,) = await fetched(asking, fetch((0, wanted), partition_max_bytes=800_000 + is_large_first * 200_000), version)
+    sent = await bytes_of(part)
+    found = [record for record in values_in(sent) if record[0] >= wanted]
+    expected = values[-42:] if is_large_first else values[:40]
+    assert [value for _, value in found] == expected
+    assert len(sent) == sum(len(bytes(each.view)) for each in iter_batches(sent)), "no padding"
 
 
 async def test_plans_of_many_partitions_let_others_run(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:

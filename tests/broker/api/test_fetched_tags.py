@@ -1,4 +1,4 @@
-"""A client that asks for the enriched tags gets them with the batches; nobody else gets a byte of them."""
+"""The enriched tags of batches are sent to clients that request them, and to no other client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from tests.broker.api.log_requests import NOW_MS, batch, fetch, fetched, message
 from tests.broker_process import BrokerProcess
 from tests.wire import Wire, produce_once_there_is_a_leader
 
-PLAIN = KafkaTags(NOW_MS, 1, relative_offsets_honoured=True)
+PLAIN = KafkaTags(None, 1, relative_offsets_honoured=True)
+
+
+def without_receipts(tagged: list[TaggedBatch]) -> list[TaggedBatch]:
+    """Return the tags without the receipt times, which are those of the broker's clock and not the producer's."""
+    assert all((tags.timestamp_ms or 0) > NOW_MS for _, tags in tagged)
+    return [TaggedBatch(offset, tags._replace(timestamp_ms=None)) for offset, tags in tagged]
 
 
 def fetch_frame(wire: Wire, request: FetchRequest, version: int) -> bytes:
@@ -42,8 +48,8 @@ def test_over_the_wire(broker_process: BrokerProcess, version: int) -> None:
         response: FetchResponse = wire.ask(ApiKey.FETCH, version, asking)
     data = response.responses[0].partitions[0]
     tags = decode_tagged_batches(data.gregor_batch_tags or b"")
-    first = KafkaTags(NOW_MS, 2, relative_offsets_honoured=True, keyed=False)
-    assert tags[:2] == [TaggedBatch(0, first), TaggedBatch(2, PLAIN)]
+    first = KafkaTags(None, 2, relative_offsets_honoured=True, keyed=False)
+    assert without_receipts(tags[:2]) == [TaggedBatch(0, first), TaggedBatch(2, PLAIN)]
     head_of_the_field = 3 + 1 + 1
     assert len(with_tags) == len(without) + head_of_the_field + len(data.gregor_batch_tags or b"")
 
@@ -66,10 +72,7 @@ async def test_old_formats(asking: Asking) -> None:
     assert [tags.message_count for _, tags in tagged] == [1, 2, 2]
     assert [tags.relative_offsets_honoured for _, tags in tagged] == [True, False, True]
     assert [tags.keyed for _, tags in tagged] == [None, False, False]
-    receipts = [tags.timestamp_ms or 0 for _, tags in tagged]
-    # The first two have no times of their own: it is when they came.
-    assert all(receipt_ms > NOW_MS for receipt_ms in receipts[:2])
-    assert receipts[2] == NOW_MS
+    assert without_receipts(tagged)[0] == TaggedBatch(0, PLAIN)
 
 
 async def test_an_answer_has_no_more_batches_than_tags(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +81,8 @@ async def test_an_answer_has_no_more_batches_than_tags(asking: Asking, monkeypat
     for value in (b"a", b"b", b"c"):
         await produced(asking, produce(batch(value)))
     (answer,) = await fetched(asking, fetch((0, 0), gregor_with_tags=True), 12)
-    assert decode_tagged_batches(answer.gregor_batch_tags or b"") == [TaggedBatch(0, PLAIN), TaggedBatch(1, PLAIN)]
+    tagged = decode_tagged_batches(answer.gregor_batch_tags or b"")
+    assert without_receipts(tagged) == [TaggedBatch(0, PLAIN), TaggedBatch(1, PLAIN)]
     assert await values_of(answer) == [(0, b"a"), (1, b"b")]
     (plain,) = await fetched(asking, fetch((0, 0)), 12)
     assert plain.gregor_batch_tags is None

@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: what is where, and moving it while it is written to (KIP-113)."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the places of replicas, and moves during writes (KIP-113)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def properties(directories: list[str]) -> dict[str, str]:
 
 
 async def moved(asking: Asking, path: str, topic: str = TOPIC) -> ErrorCode:
-    """What AlterReplicaLogDirs says of partition 0."""
+    """Return AlterReplicaLogDirs' error for partition 0."""
     topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
     response = await asking.ask(handle_alter_replica_log_dirs, request)
@@ -42,7 +42,7 @@ async def moved(asking: Asking, path: str, topic: str = TOPIC) -> ErrorCode:
 
 
 async def described(asking: Asking) -> dict[str, list[DescribeLogDirsPartition]]:
-    """Partitions of the topic by directory."""
+    """Return the partitions of the topic by directory."""
     results = (await asking.ask(handle_describe_log_dirs, DescribeLogDirsRequest(topics=None))).results
     return {
         result.log_dir: [partition for topic in result.topics for partition in topic.partitions if topic.name == TOPIC]

@@ -35,7 +35,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 
 @pytest.fixture
 async def topic(asking: Asking) -> str:
-    """A topic whose one partition holds times 10, 30, 20 and 40 seconds after NOW_MS at offsets 0 to 3."""
+    """Return a topic whose one partition holds times 10, 30, 20 and 40 seconds after NOW_MS at offsets 0 to 3."""
     name = asking.broker.services.metadata.create_topic("t").name
     for seconds in ((10, 30), (20, 40)):
         records = [Record(index, NOW_MS + 1000 * at, None, b"v") for index, at in enumerate(seconds)]

@@ -1,4 +1,4 @@
-"""Requests about thousands of partitions: Kafka's limits, and that others are served meanwhile."""
+"""Requests about thousands of partitions: Kafka's limits, and other clients that are served meanwhile."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ async def create(asking: Asking, *topics: tuple[str, int], validate_only: bool =
 
 @pytest.mark.parametrize("validate_only", [False, True])
 async def test_no_more_than_ten_thousand_partitions_are_created_at_once(asking: Asking, validate_only: bool) -> None:
-    """As Kafka 3.9.1 answers each of these."""
+    """Each answer is that of Kafka 3.9.1."""
     assert await create(asking, ("a", 10_001), validate_only=validate_only) == [TOO_MANY]
     assert await create(asking, ("a", 6000), ("b", 6000), validate_only=validate_only) == [TOO_MANY] * 2
     assert await create(asking, ("bad name", 10_001), ("b", -1), ("b", -1)) == [TOO_MANY] * 3
-    assert await create(asking, ("a", 10_000), validate_only=validate_only) == [TOO_LARGE], "the topic is one more"
+    assert await create(asking, ("a", 10_000), validate_only=validate_only) == [TOO_LARGE], (
+        "the topic itself is counted, too"
+    )
     topics = [(f"t{number}", 1) for number in range(5001)]
     assert await create(asking, *topics, validate_only=validate_only) == [TOO_LARGE] * 5001
     assert not asking.broker.services.metadata.topics
@@ -80,7 +82,7 @@ async def test_no_more_than_ten_thousand_settings_are_changed_at_once(asking: As
 
 
 async def turns_during(work: Callable[[], Awaitable[Any]]) -> int:
-    """Count the turns of the event loop that others get."""
+    """Count the turns of the event loop that other tasks get."""
     turns = 0
 
     async def count() -> None:
@@ -99,7 +101,7 @@ async def turns_during(work: Callable[[], Awaitable[Any]]) -> int:
 async def test_others_are_served_while_a_topic_gets_its_partitions(asking: Asking) -> None:
     turns = await turns_during(lambda: create(asking, ("big", 400)))
     assert turns > 10
-    assert len(asking.broker.services.partitions) == 400, "who is answered finds all partitions"
+    assert len(asking.broker.services.partitions) == 400, "the answer is sent once all partitions exist"
 
 
 async def test_a_topic_that_goes_while_it_is_made(asking: Asking) -> None:

@@ -1,4 +1,4 @@
-"""Metadata: each version's way of asking for all and for none, ids, missing topics, what is told of brokers."""
+"""Metadata: requests for all and for no topics by version, ids, missing topics, the entries of brokers."""
 
 from pathlib import Path
 from typing import Any
@@ -6,12 +6,17 @@ from uuid import uuid4
 
 import pytest
 
-from gregor.broker.api import advertised
-from gregor.broker.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.broker.api.authorized_operations import NOT_ASKED
 from gregor.broker.api.handlers.metadata import handle_metadata
+from gregor.broker.server import advertised
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.asking import DIALLED, Asking
+
+ALL_ON_A_TOPIC = 0b1101_1111_1000
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, by their codes in Kafka."""
+ALL_ON_A_CLUSTER = 0b1_1111_1010_0000
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
 
 
 def named(*names: str) -> list[MetadataRequestTopic]:
@@ -70,7 +75,7 @@ BY_GATEWAY = {"gregor.gateway.advertised.listeners": "PLAINTEXT://localhost:1909
 async def test_who_comes_through_the_gateway_is_told_the_mapped_address(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a published port of a container the socket has the container's address, whatever the client dialled."""
+    """Behind a published port of a container the socket has the container's address, not the one dialled."""
     for gateway, told in ((asking.client.peer[0], ("localhost", 19092)), ("10.0.0.1", DIALLED), (None, DIALLED)):
         monkeypatch.setattr(advertised, "default_gateway", lambda gateway=gateway: gateway)
         response = await metadata(asking, topics=[])
@@ -151,5 +156,5 @@ async def test_operations_are_told_to_who_asks(asking: Asking) -> None:
         include_topic_authorized_operations=True,
     )
     assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (NOT_ASKED,) * 2
-    assert asked.cluster_authorized_operations == CLUSTER_OPERATIONS
-    assert asked.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+    assert asked.cluster_authorized_operations == ALL_ON_A_CLUSTER
+    assert asked.topics[0].topic_authorized_operations == ALL_ON_A_TOPIC

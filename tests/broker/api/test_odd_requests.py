@@ -43,7 +43,7 @@ async def listed(
 
 @pytest.fixture
 async def kafka(asking: Asking) -> Asking:
-    """A client of a broker with an empty topic."""
+    """Return a client of a broker with an empty topic."""
     asking.broker.services.metadata.create_topic("empty")
     return asking
 
@@ -109,7 +109,7 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 async def alteration_codes(asking: Asking, kind: int, name: str) -> set[int]:
-    """The errors of all versions of both APIs."""
+    """Return the errors of all versions of both APIs."""
     codes = set()
     for version in (0, 1, 2):
         wanted = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])

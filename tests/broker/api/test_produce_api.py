@@ -1,22 +1,25 @@
-"""Produce: what is appended, what is refused and how, and the short cut that must answer as the handler does."""
+"""Produce: appended and refused batches, errors, and frames of plain batches."""
 
 from __future__ import annotations
-
-import random
-from typing import Any
 
 import pytest
 
 from gregor.broker.api.dispatch import Dispatcher
 from gregor.broker.api.handlers.produce import handle_produce
+from gregor.broker.server.connection import UnanswerableError
+from gregor.broker.server.outcome import result_of
 from gregor.protocol.apis import ApiKey
-from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.errors import DecodeError, ErrorCode
+from gregor.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from gregor.protocol.records.compression import Codec
 from tests.asking import Asking
 from tests.broker.api.log_requests import (
     answered,
-    answered_now,
     batch,
     fetch,
     fetched,
@@ -28,12 +31,12 @@ from tests.broker.api.log_requests import (
     values_of,
 )
 
-SHORT_CUT_VERSIONS = range(3, 12)
+VERSIONS_OF_V2 = range(3, 12)
 
 
 @pytest.fixture
 def topic(asking: Asking) -> str:
-    """The name of a topic with two partitions."""
+    """Return the name of a topic with two partitions."""
     return asking.broker.services.metadata.create_topic("t", partitions=2).name
 
 
@@ -101,103 +104,64 @@ async def test_a_large_compressed_batch_is_validated_beside_the_loop(asking: Ask
     assert answer.error_code == ErrorCode.NONE
 
 
-# --- the short cut
+# --- frames
 
 
 @pytest.fixture
 async def dispatcher(asking: Asking, topic: str) -> Dispatcher:
-    """A dispatcher that has heard of its client, as after any first request."""
-    dispatcher = Dispatcher(asking.broker.services)
-    await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"first"), partition=1)))
-    return dispatcher
+    return Dispatcher(asking.broker.services)
 
 
-@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS_OF_V2)
 @pytest.mark.parametrize(("size_bytes", "codec"), [(1, Codec.NONE), (100, Codec.LZ4), (20_000, Codec.NONE)])
-async def test_the_short_cut_answers_as_the_handler(
+async def test_frames_of_plain_batches(
     asking: Asking, dispatcher: Dispatcher, version: int, size_bytes: int, codec: Codec
 ) -> None:
     data = batch(bytes(size_bytes), b"b", codec=codec)
-    now = answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(data)))
-    assert now is not None
-    later = await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(data)))
-    first, second = (response_of(ApiKey.PRODUCE, version, answer) for answer in (now, later))
-    (partition,) = second.responses[0].partition_responses
-    assert partition.base_offset == 2
-    partition.base_offset = 0
-    assert first == second
+    for base_offset in (0, 2):
+        answer = await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(data)))
+        (topic,) = response_of(ApiKey.PRODUCE, version, answer).responses
+        log_start_offset = 0 if version >= 5 else -1
+        told = PartitionProduceResponse(base_offset=base_offset, log_start_offset=log_start_offset)
+        assert (topic.name, topic.partition_responses) == ("t", [told])
     (read,) = await fetched(asking, fetch((0, 0)))
     assert [offset for offset, _ in await values_of(read)] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
-async def test_the_short_cut_says_nothing_where_no_answer_is_expected(
-    asking: Asking, dispatcher: Dispatcher, version: int
-) -> None:
-    assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"), acks=0))) == b""
-    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 1
+@pytest.mark.parametrize("version", VERSIONS_OF_V2)
+@pytest.mark.parametrize("is_good", [True, False])
+async def test_no_answer_is_expected(asking: Asking, dispatcher: Dispatcher, version: int, is_good: bool) -> None:
+    frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"), acks=0, partition=0 if is_good else 7))
+    if is_good:
+        assert await result_of(dispatcher.answer(frame, asking.client)) is None
+    else:
+        with pytest.raises(UnanswerableError):
+            await result_of(dispatcher.answer(frame, asking.client))
+    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == is_good
 
 
-def corrupt(data: bytearray) -> bytearray:
-    data[-1] ^= 1
-    return data
-
-
-UNCOMMON: dict[str, Any] = {
-    "unknown topic": produce(batch(b"a"), "none"),
-    "long topic": produce(batch(b"a"), "x" * 249),
-    "unknown partition": produce(batch(b"a"), partition=7),
-    "acks": produce(batch(b"a"), acks=2),
-    "transaction": produce(batch(b"a"), transactional_id="x"),
-    "no topic": ProduceRequest(acks=1),
-    "two topics": ProduceRequest(acks=1, topic_data=[*produce(batch(b"a")).topic_data] * 2),
-    "no records": produce(b""),
-    "old format": produce(message_set(1, b"a")),
-    "compressed, and large": produce(batch(random.Random(1).randbytes(70_000), codec=Codec.GZIP)),
-    "two batches": produce(batch(b"a") * 2),
-    "cut": produce(batch(b"a")[:-1]),
-    "tail": produce(batch(b"a") + b"x"),
-    "corrupt": produce(corrupt(batch(b"a"))),
-    "too large": produce(batch(bytes(2 << 20))),
-}
-
-
-@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
-@pytest.mark.parametrize("name", UNCOMMON)
-async def test_the_short_cut_leaves_alone_what_is_not_common(
-    asking: Asking, dispatcher: Dispatcher, version: int, name: str
-) -> None:
-    frame = frame_of(ApiKey.PRODUCE, version, UNCOMMON[name])
-    assert answered_now(dispatcher, asking, frame) is None
-    assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
-
-
-@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
-async def test_the_short_cut_takes_zstd_from_version_7_on(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS_OF_V2)
+async def test_zstd_is_for_clients_that_know_it(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a", codec=Codec.ZSTD)))
-    assert (answered_now(dispatcher, asking, frame) is not None) == (version >= 7)
+    response = response_of(ApiKey.PRODUCE, version, await answered(dispatcher, asking, frame))
+    told = ErrorCode.NONE if version >= 7 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert response.responses[0].partition_responses[0].error_code == told
 
 
-@pytest.mark.parametrize("version", SHORT_CUT_VERSIONS)
-async def test_the_short_cut_takes_no_cut_frame(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS_OF_V2)
+async def test_frames_that_are_cut(asking: Asking, dispatcher: Dispatcher, version: int) -> None:
     frame = frame_of(ApiKey.PRODUCE, version, produce(batch(b"a")))
     for length in range(len(frame)):
-        assert answered_now(dispatcher, asking, frame[:length]) is None
+        with pytest.raises(DecodeError):
+            dispatcher.answer(frame[:length], asking.client)
     assert asking.broker.services.partitions.get("t", 0).log.log_end_offset == 0
-
-
-async def test_the_short_cut_waits_for_a_new_client_id_to_be_noted(asking: Asking, dispatcher: Dispatcher) -> None:
-    frame = frame_of(ApiKey.PRODUCE, 8, produce(batch(b"a")), client_id="another")
-    assert answered_now(dispatcher, asking, frame) is None
-    await answered(dispatcher, asking, frame)
-    assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, 8, produce(batch(b"a")), client_id="another"))
 
 
 async def test_requests_are_counted_by_partition_and_failures_apart(asking: Asking, topic: str) -> None:
-    """Kafka's TotalProduceRequestsPerSec and FailedProduceRequestsPerSec: what a client may expect is no failure."""
+    """Kafka's TotalProduceRequestsPerSec and FailedProduceRequestsPerSec: expected errors do not count."""
     dispatcher = Dispatcher(asking.broker.services)
-    await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"handler"))))
-    assert answered_now(dispatcher, asking, frame_of(ApiKey.PRODUCE, 3, produce(batch(b"short cut"))))
+    for version in (3, 9):
+        await answered(dispatcher, asking, frame_of(ApiKey.PRODUCE, version, produce(batch(b"a"))))
     for request in (produce(batch(bytes(2 << 20))), produce(batch(b"a")[:-1]), produce(batch(b"a"), "none")):
         await produced(asking, request)
     counters = asking.broker.services.metrics.topics

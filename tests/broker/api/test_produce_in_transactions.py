@@ -1,4 +1,4 @@
-"""What producers are told where their transaction's coordinator cannot say whether a write belongs to it."""
+"""Answers to producers if the transaction coordinator cannot verify that a write belongs to a transaction."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gregor.broker.api.table import APIS
 from gregor.broker.replicas.partition import Partition
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v2
 from gregor.protocol.records.record import Record
 
@@ -41,7 +42,12 @@ async def test_what_will_pass_is_a_reason_to_try_again(
         raise BrokerError(refused_with)
 
     monkeypatch.setattr(produce, "join_transaction", refuse)
-    context = cast(RequestContext, SimpleNamespace(services=None, api=APIS[ApiKey.PRODUCE], api_version=version))
+    partitions = SimpleNamespace(find=lambda *_: None)
+    services = SimpleNamespace(partitions=partitions)
+    context = cast(RequestContext, SimpleNamespace(services=services, api=APIS[ApiKey.PRODUCE], api_version=version))
+    data = PartitionProduceData(records=BATCH)
+    request = ProduceRequest(transactional_id="t", topic_data=[TopicProduceData(partition_data=[data])])
+    write = produce.Write("t", data, context)
     with pytest.raises(BrokerError) as caught:
-        await produce.check_transaction(cast(Partition, None), BATCH, "t", context)
+        await produce._join_transaction(write, cast(Partition, None), request, context)
     assert caught.value.code is told

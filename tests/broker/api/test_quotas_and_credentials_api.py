@@ -4,13 +4,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from gregor.broker.api.handlers.acls import handle_create_acls, handle_delete_acls, handle_describe_acls
+from gregor.broker.api.handlers.delegation_tokens import handle_create_delegation_token
 from gregor.broker.api.handlers.quotas import handle_alter_client_quotas, handle_describe_client_quotas
 from gregor.broker.api.handlers.security import (
     handle_alter_user_scram_credentials,
-    handle_create_acls,
-    handle_create_delegation_token,
-    handle_delete_acls,
-    handle_describe_acls,
     handle_describe_user_scram_credentials,
 )
 from gregor.broker.api.handlers.telemetry import (
@@ -19,7 +17,7 @@ from gregor.broker.api.handlers.telemetry import (
     handle_push_telemetry,
 )
 from gregor.broker.metadata.state import ResourceType
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages import alter_client_quotas, alter_user_scram_credentials, create_acls, delete_acls
 from gregor.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from gregor.protocol.messages.describe_acls import DescribeAclsRequest
@@ -132,7 +130,7 @@ def credential(
 async def test_scram_credentials_are_kept_as_kafka_keeps_them(asking: Asking) -> None:
     assert await alter_scram(asking, credential("al")) == [("al", ErrorCode.NONE)]
     kept = asking.broker.services.metadata.scram_credentials()["al", 1]
-    # As Apache Kafka 3.9.1 stored the same upsertion.
+    # Records of Apache Kafka 3.9.1 after the same upsertion.
     assert kept.stored_key.hex() == "e5f154c55d000f6eb15a4a09260edb5d5adfb02d7ca0effdb5ea09c7d3c9b53d"
     assert kept.server_key.hex() == "1c4b5802f3b04ee6d6d368c92fee4c1049636db3a6b17850b86afd785a8948ed"
     response = await asking.ask(handle_describe_user_scram_credentials, DescribeUserScramCredentialsRequest(users=None))
@@ -166,7 +164,9 @@ async def test_a_user_may_be_named_once(asking: Asking) -> None:
 
 async def test_without_an_authorizer_there_are_no_acls(asking: Asking) -> None:
     disabled = ErrorCode.SECURITY_DISABLED
-    assert (await asking.ask(handle_describe_acls, DescribeAclsRequest())).error_code == disabled
+    with pytest.raises(BrokerError) as refused:
+        await asking.ask(handle_describe_acls, DescribeAclsRequest())
+    assert refused.value.code == disabled
     creation = create_acls.CreateAclsRequest(creations=[create_acls.AclCreation()])
     assert [r.error_code for r in (await asking.ask(handle_create_acls, creation)).results] == [disabled]
     deletion = delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter()])

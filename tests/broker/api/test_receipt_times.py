@@ -1,4 +1,4 @@
-"""Records of v0 in a LogAppendTime topic: their time is when they came, for whoever reads a format with times."""
+"""Records of v0 in a LogAppendTime topic: readers of formats with timestamps get the receipt time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_readers_of_v1_and_v2_get_the_time_of_reception(asking: Asking, co
     stamped = TimestampType.LOG_APPEND_TIME
     expected = [(0, 5000, stamped), (1, 5000, stamped), (2, 6000, stamped)]
     seen = await times(asking, version)
-    # v1 is larger than v0: what goes beyond the stored size is fetched next time (KIP-283).
+    # v1 is larger than v0: bytes beyond the stored size are fetched next time (KIP-283).
     assert seen == expected[: len(seen)]
     assert len(seen) == 3 or version == 2
     assert (await times(asking, version, offset=2))[-1] == expected[2]
@@ -53,7 +53,7 @@ async def test_readers_of_v0_get_what_was_produced(asking: Asking) -> None:
 
 
 async def test_a_topic_of_create_time_tells_none(asking: Asking) -> None:
-    """As from Kafka: the producer said nothing of the time."""
+    """As in Kafka, records without a timestamp of their producer have none."""
     asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(0, b"a")), 1)
     assert await times(asking, 11) == [(0, -1, TimestampType.CREATE_TIME)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.api.handlers import security
+from gregor.broker.api.handlers import delegation_tokens, security
 from gregor.broker.api.handlers.groups import handle_leave_group
 from gregor.broker.api.handlers.transaction_admin import handle_list_transactions
 from gregor.broker.api.handlers.voters import handle_remove_raft_voter
@@ -29,9 +29,9 @@ NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 @pytest.mark.parametrize(
     ("handler", "request_", "code"),
     [
-        (security.handle_renew_delegation_token, RenewDelegationTokenRequest(), NO_TOKENS),
-        (security.handle_expire_delegation_token, ExpireDelegationTokenRequest(), NO_TOKENS),
-        (security.handle_describe_delegation_token, DescribeDelegationTokenRequest(), NO_TOKENS),
+        (delegation_tokens.handle_renew_delegation_token, RenewDelegationTokenRequest(), NO_TOKENS),
+        (delegation_tokens.handle_expire_delegation_token, ExpireDelegationTokenRequest(), NO_TOKENS),
+        (delegation_tokens.handle_describe_delegation_token, DescribeDelegationTokenRequest(), NO_TOKENS),
         (security.handle_sasl_handshake, SaslHandshakeRequest(mechanism="PLAIN"), ErrorCode.ILLEGAL_SASL_STATE),
         (security.handle_sasl_authenticate, SaslAuthenticateRequest(), ErrorCode.ILLEGAL_SASL_STATE),
         (handle_remove_raft_voter, RemoveRaftVoterRequest(cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),

@@ -41,7 +41,7 @@ async def test_a_topic_is_made_and_described(asking: Asking) -> None:
     assert (result.error_code, result.error_message, result.topic_id) == (ErrorCode.NONE, None, made.topic_id)
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
-    assert len(configs) == 36
+    assert len(configs) == 37
     assert configs["retention.ms"] == ("5", 1)
     assert configs["segment.bytes"] == ("1073741824", 5)
 

@@ -1,4 +1,4 @@
-"""Produce within transactions: what joins by itself (KIP-890, part 2), what must have been added, what is too early."""
+"""Produce within transactions: partitions that are added implicitly (KIP-890, part 2) or explicitly, early writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEFORE_KIP_890, PART_1, PART_2 = 10, 11, 12
 
 @pytest.fixture
 async def producer(asking: Asking) -> ProducerIdentity:
-    """A transactional producer and a topic for it."""
+    """Return a transactional producer and a topic for it."""
     asking.broker.services.metadata.create_topic(TOPIC, partitions=2)
     request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=60_000)
     answer = await asking.ask(handle_init_producer_id, request)
@@ -29,7 +29,7 @@ async def producer(asking: Asking) -> ProducerIdentity:
 
 
 async def written(asking: Asking, producer: ProducerIdentity, version: int, *, sequence: int = 0) -> ErrorCode:
-    """The outcome of one transactional record."""
+    """Return the outcome of one transactional record."""
     data = batch(
         b"x",
         producer_id=producer.producer_id,
@@ -42,7 +42,7 @@ async def written(asking: Asking, producer: ProducerIdentity, version: int, *, s
 
 
 async def ended(asking: Asking, producer: ProducerIdentity) -> ProducerIdentity:
-    """Who may go on after a commit."""
+    """Return the producer id and epoch for the next transaction after a commit."""
     request = EndTxnRequest(
         transactional_id=TRANSACTION,
         producer_id=producer.producer_id,
@@ -84,7 +84,7 @@ async def test_the_epoch_of_the_last_transaction_is_too_old(asking: Asking, prod
 async def test_the_next_transaction_waits_for_the_marker_of_the_last(
     asking: Asking, producer: ProducerIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first record would count as the last one's: the marker that is still to come ends what is open then."""
+    """Its first record would belong to the last transaction, as that transaction's marker ends all open records."""
     assert await written(asking, producer, PART_2) == ErrorCode.NONE
     with monkeypatch.context() as patched:
         patched.setattr(PartitionMarkers, "write", lambda *_: False)

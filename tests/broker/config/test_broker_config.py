@@ -1,4 +1,4 @@
-"""The broker's configuration: where values come from, what is refused, what an operator is told."""
+"""The broker's configuration: sources of values, refused values, messages for the operator."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 from gregor.broker.config import BrokerConfig, ConfigError
 from gregor.broker.config.broker_config import validate_broker_change
+from gregor.broker.config.listeners import parse_endpoints
 
 
 def test_nothing_needs_to_be_configured() -> None:
@@ -50,7 +51,6 @@ def test_a_file_gives_way_to_overrides(tmp_path: Path) -> None:
         ({"log.message.format.version": "9.9.9.9"}, "Version 9.9.9.9 is not a valid version"),
         ({"node.id": "1", "broker.id": "2"}, "node.id=1 and broker.id=2 differ: remove broker.id"),
         ({"listeners": "localhost:9092"}, "'localhost:9092' is not of the form NAME://host:port"),
-        ({"listeners": "SSL://:9093"}, "listener SSL has the security protocol SSL, which Gregor does not serve yet"),
         ({"listeners": "OTHER://:1"}, "listener OTHER has no security protocol"),
         ({"listeners": "C://:1", "controller.listener.names": "C"}, "listeners names no listener for clients"),
         ({"advertised.listeners": "OUTSIDE://h:1"}, "advertised.listeners names OUTSIDE, which listeners does not"),
@@ -83,6 +83,12 @@ def test_listeners_of_controllers_need_no_protocol() -> None:
         {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}
     )
     assert config.listeners == ("PLAINTEXT://:9092", "CONTROLLER://:9093")
+
+
+def test_empty_items_of_listeners_are_skipped() -> None:
+    config = BrokerConfig({"listeners": "PLAINTEXT://:9092,", "advertised.listeners": ",PLAINTEXT://h:1, ,"})
+    (advertised,) = parse_endpoints("advertised.listeners", config.advertised_listeners)
+    assert str(advertised) == "PLAINTEXT://h:1"
 
 
 def test_kafkas_other_keys_are_passed_over_with_one_line() -> None:
@@ -138,7 +144,14 @@ def test_dynamic_values_that_cannot_be_are_left_out() -> None:
     ("name", "value", "per_broker", "message"),
     [
         ("num.partitions", "3", True, "Cannot update these configs dynamically: Set(num.partitions)"),
-        ("ssl.keystore.location", "/k", False, "broker id must be specified: Set(ssl.keystore.location)"),
+        (
+            "ssl.keystore.location",
+            "/k",
+            True,
+            "only per-listener using the listener prefix: Set(ssl.keystore.location)",
+        ),
+        ("listener.name.a.ssl.keystore.location", "/k", False, "broker id must be specified: Set(listener.name.a.ssl."),
+        ("listener.name.a.ssl.principal.mapping.rules", "DEFAULT", True, "Cannot update these configs dynamically"),
         ("listeners", "PLAINTEXT://:1", True, "Cannot update these configs dynamically: Set(listeners)"),
         ("log.retention.ms", "abc", False, "Invalid value abc for configuration log.retention.ms"),
     ],
@@ -151,3 +164,28 @@ def test_what_may_not_change_while_the_broker_runs(name: str, value: str, per_br
 
 def test_keys_of_plug_ins_may_change() -> None:
     validate_broker_change("my.plugin.key", "x", per_broker=False)
+
+
+def test_a_listener_may_have_limits_of_its_own() -> None:
+    config = BrokerConfig(
+        {
+            "listeners": "A://:1,B://:2",
+            "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+            "listener.name.a.max.connections": "7",
+        }
+    )
+    assert config.listener_limit("max.connections", "A") == 7
+    assert config.listener_limit("max.connections", "B") == config.listener_limit("max.connection.creation.rate", "A")
+    config.override({}, {"listener.name.b.max.connections": "9"})
+    assert config.listener_limit("max.connections", "B") == 9
+    with pytest.raises(ConfigError, match="Not a number"):
+        BrokerConfig({"listener.name.plaintext.max.connections": "many"})
+
+
+def test_names_that_zookeepers_clients_see_in_spite_of_an_authorizer_are_a_warning() -> None:
+    authorizer = "kafka.security.authorizer.AclAuthorizer"
+    keys = {"gregor.zookeeper.listeners": "zookeeper://:2181", "authorizer.class.name": authorizer}
+    _, (warning,) = BrokerConfig(keys).notices()
+    assert "everybody who reaches these listeners sees the names of all topics" in warning
+    for name in keys:
+        assert BrokerConfig({name: keys[name]}).notices()[1] == []

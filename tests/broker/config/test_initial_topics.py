@@ -1,4 +1,4 @@
-"""`gregor.create.topics`: what it may look like, and that the topics exist before anybody is served."""
+"""`gregor.create.topics`: its syntax, and that the topics exist before clients are served."""
 
 from pathlib import Path
 
@@ -51,7 +51,9 @@ async def test_the_topics_exist_when_the_broker_is_ready(tmp_path: Path, nursery
     broker = Broker(config(tmp_path, gregor_create_topics="orders:3:3,users:1:compact"))
     await nursery.start(broker.run)
     orders, users = broker.services.metadata.topics["orders"], broker.services.metadata.topics["users"]
-    assert [partition.replicas for partition in orders.partitions] == [[1]] * 3, "one broker holds what it can"
+    assert [partition.replicas for partition in orders.partitions] == [[1]] * 3, (
+        "one broker holds one replica of each partition"
+    )
     assert users.configs == {"cleanup.policy": "compact"}
     broker.stop()
 

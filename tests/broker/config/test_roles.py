@@ -1,4 +1,4 @@
-"""What a node is, from process.roles and the keys that go with it."""
+"""Roles of a node, from process.roles and related keys."""
 
 from __future__ import annotations
 

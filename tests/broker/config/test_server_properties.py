@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from gregor.broker.config import BrokerConfig
-from gregor.broker.config.properties import parse_properties
 from gregor.broker.config.server_properties import described, server_properties
 from gregor.broker.config.table import SUPPORTED_KEYS
+from gregor.storage.disk.properties import parse_properties
 
 SAMPLE = Path(__file__).resolve().parents[3] / "config" / "server.properties"
 
@@ -22,7 +22,7 @@ def test_with_all_comments_taken_away_it_still_gives_the_defaults() -> None:
     lines = [line.removeprefix("#") for line in server_properties().splitlines() if not line.startswith("# ")]
     given = parse_properties("\n".join(lines))
     assert set(given) == {name for name, key in SUPPORTED_KEYS.items() if not key.internal}
-    # Where older and newer names of one thing stand together, they must not be given both.
+    # Of two names of one key, an old and a new one, only one may be set.
     for older in ("broker.id",):
         del given[older]
     config = BrokerConfig(given)
@@ -37,4 +37,5 @@ def test_help_can_be_narrowed_to_a_word() -> None:
     assert [line.partition("=")[0] for line in lines] == [
         "log.message.downconversion.enable",
         "gregor.message.downconversion.chunk.bytes",
+        "gregor.message.downconversion.zstd.codec",
     ]

@@ -1,4 +1,4 @@
-"""What a topic's configuration may be, in Kafka's words."""
+"""Validation of a topic's configuration, with Kafka's messages."""
 
 import pytest
 

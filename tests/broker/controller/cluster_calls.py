@@ -52,7 +52,7 @@ def produce(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: in
 
 
 def fetched(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int) -> tuple[int, bytes]:
-    """Error code and bytes of a fetch from the beginning."""
+    """Return the error code and bytes of a fetch from the beginning."""
     wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition=partition, partition_max_bytes=100_000)])
     with cluster.wire(node_id) as wire:
         answer = wire.ask(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=[wanted]))

@@ -1,4 +1,4 @@
-"""Replicas whose log directory fails, is lost or takes no writes: what the controller makes of it, as records."""
+"""Replicas whose log directory fails, is lost or refuses writes: the records that the controller writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def never_unclean(_: TopicState) -> bool:
 
 @pytest.fixture
 def state() -> ClusterState:
-    """Three live brokers with two directories each; partition 0 is on all, led by 1, partition 1 on broker 2 alone."""
+    """Return a state of three live brokers with two directories each; broker 1 leads partition 0, 2 partition 1."""
     made = ClusterState()
     for node_id in (1, 2, 3):
         broker = BrokerState(node_id, 10 + node_id, UUID(int=node_id), {"PLAINTEXT": ("h", 9000 + node_id)})
@@ -53,7 +53,7 @@ def state() -> ClusterState:
 
 
 def apply(state: ClusterState, records: Iterable[Message]) -> None:
-    """As another node does it that reads the log."""
+    """Apply records as another node that reads the log does."""
     for record in list(records):
         written = decode_record(encode_record(record))
         assert written is not None
@@ -94,7 +94,7 @@ def unfence(state: ClusterState, node_id: int) -> None:
 
 
 def last_in_sync(state: ClusterState, node_id: int) -> None:
-    """All others die, then this one."""
+    """Let all other brokers die, then this one."""
     for gone in [other for other in (1, 2, 3) if other != node_id] + [node_id]:
         apply(state, fencing(state, state.brokers[gone], never_unclean))
 

@@ -1,4 +1,4 @@
-"""Who leads, decided from replicas, in-sync sets and who is active; nothing is running."""
+"""Elections of leaders from replicas, in-sync sets and active brokers, as plain functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gregor.broker.controller.elections import Election, Target, change_of, electing
+from gregor.broker.controller.elections import Election, Target, change_of, electing, unclean_elections
 from gregor.broker.metadata.state import NO_CHANGE, NO_LEADER, ClusterState, PartitionState, TopicState, topic_records
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord
@@ -128,3 +128,15 @@ def test_whatever_happens_a_leader_is_active_and_in_sync(
     if kind is not Election.UNCLEAN:
         assert set(after.isr) == (set(wanted) or set(isr))
     assert after.leader_epoch >= before.leader_epoch
+
+
+def test_only_leaders_that_were_not_in_sync_are_unclean_elections() -> None:
+    state = ClusterState()
+    state.topics_by_id[ID] = TopicState("t", ID, [partition(NO_LEADER, [1])])
+    clean, unclean, none = (
+        PartitionChangeRecord(partition_id=0, topic_id=ID, leader=node) for node in (1, 3, NO_LEADER)
+    )
+    stays = PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1, 2])
+    elsewhere = PartitionChangeRecord(partition_id=0, topic_id=UUID(int=8), leader=3)
+    assert unclean_elections(state, [clean, none, stays, elsewhere]) == 0
+    assert unclean_elections(state, [clean, unclean]) == 1

@@ -1,4 +1,4 @@
-"""What brokers' coming and going does to partitions: from states to records to states."""
+"""The effects of registered and fenced brokers on partitions: from states to records to states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def never_unclean(_: TopicState) -> bool:
 
 @pytest.fixture
 def state() -> ClusterState:
-    """Three live brokers; partition 0 is on all of them, led by 1, partition 1 on broker 2 alone."""
+    """Return a state of three live brokers; broker 1 leads partition 0 of all three, 2 has partition 1 alone."""
     made = ClusterState()
     for node_id in (1, 2, 3):
         broker = BrokerState(node_id, 10 + node_id, UUID(int=node_id), {"PLAINTEXT": ("h", 9000 + node_id)})

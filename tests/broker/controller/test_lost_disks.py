@@ -1,4 +1,4 @@
-"""Brokers that come back on an empty disk: intact copies elsewhere stay intact, whoever was in sync last."""
+"""Brokers that restart with an empty disk: intact copies on other brokers stay intact, in sync or not."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def metadata_recover(*arguments: str) -> str:
 
 
 def ended_with_one_line(broker: BrokerProcess) -> str:
-    """What a broker that stops by itself says at its end."""
+    """Return the one line that a broker logs when it stops by itself."""
     assert broker.process.wait(PATIENCE_S) == 1
     output = broker.output()
     assert "Traceback" not in output, output
@@ -69,7 +69,7 @@ def restore_older_copy(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
 
 
 def fetched_from_leader(cluster: ClusterOfProcesses, topic: str, *, allowed: tuple[int, ...]) -> bytes:
-    """Return what the leader of partition 0 serves; nothing while there is no leader. No other broker may lead."""
+    """Return the bytes that the leader of partition 0 serves; empty without a leader. No other broker may lead."""
     (leader,) = cluster.leaders(1, topic)
     assert leader in (-1, *allowed)
     return fetched(cluster, leader, topic, 0)[1] if leader != -1 else b""
@@ -82,7 +82,7 @@ def test_an_older_copy_of_the_controller_stops_the_brokers_and_deletes_nothing(
     for node_id in (2, 3):
         assert "gregor metadata recover" in ended_with_one_line(cluster.brokers[node_id])
         assert "later-0" in partition_directories(cluster, node_id)
-    # Nor do they start as long as it is so.
+    # The brokers do not start while the metadata is lost.
     cluster.brokers[2].respawn()
     assert cluster.brokers[2].process.wait(PATIENCE_S) == 1
 
@@ -92,7 +92,7 @@ def test_an_older_copy_of_the_controller_stops_the_brokers_and_deletes_nothing(
     assert "-stray" in said
     for broker in cluster.brokers.values():
         broker.respawn()
-    # Whichever of the brokers with a copy registers first leads; the controller's own replica is empty.
+    # The first broker with a replica that registers becomes the leader; the controller's own replica is empty.
     until(lambda: cluster.leaders(3, "of-two") == [2])
     until(lambda: b"precious" in fetched_from_leader(cluster, "later", allowed=(2, 3)))
     until(lambda: b"precious too" in fetched(cluster, 2, "of-two", 0)[1])
@@ -101,7 +101,7 @@ def test_an_older_copy_of_the_controller_stops_the_brokers_and_deletes_nothing(
 
 
 def test_a_controller_without_its_log_does_not_begin_a_new_one(cluster: ClusterOfProcesses) -> None:
-    """Only `__cluster_metadata-0` is lost; the brokers go on, and follow again without a restart."""
+    """Only `__cluster_metadata-0` is lost; the brokers continue, and follow again without a restart."""
     create(cluster, 1, "t", on=[1, 2, 3], configs={"min.insync.replicas": "2"})
     assert produce(cluster, 1, "t", 0, b"before") == 0
     controller = cluster.brokers[1]
@@ -136,7 +136,7 @@ def test_a_controller_whose_disk_is_lost_gets_a_new_one(cluster: ClusterOfProces
 
 
 def test_logs_that_the_metadata_does_not_know_are_kept_and_named(cluster: ClusterOfProcesses, tmp_path: Path) -> None:
-    """A broker that has lost its copy of the metadata too cannot tell that the controller's is older."""
+    """A broker that has also lost its copy of the metadata cannot see that the controller's copy is older."""
     restore_older_copy(cluster, tmp_path)
     broker = cluster.brokers[2]
     ended_with_one_line(broker)

@@ -1,4 +1,4 @@
-"""Topics come and go while nodes are killed, the controller too: in the end all know the same, and what was agreed."""
+"""Topics created and deleted while nodes, the controller too, are killed: all nodes have the confirmed ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 15
 
 
 class Agreed:
-    """What the cluster has told us of topics; names of requests without an answer are in doubt."""
+    """A record of the topics that the cluster has confirmed; topics of requests without an answer are in doubt."""
 
     def __init__(self) -> None:
         self.present: set[str] = set()
@@ -52,7 +52,7 @@ def change_topics(cluster: ClusterOfProcesses, agreed: Agreed, chance: random.Ra
 
 
 def known(cluster: ClusterOfProcesses, node_id: int) -> dict[str, list[tuple[int, int, int]]]:
-    """Topics as one broker tells them: partition, leader and leader epoch."""
+    """Return the topics that one broker reports: partition, leader and leader epoch."""
     return {
         topic.name or "": [(found.partition_index, found.leader_id, found.leader_epoch) for found in topic.partitions]
         for topic in cluster.metadata(node_id).topics

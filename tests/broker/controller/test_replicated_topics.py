@@ -35,13 +35,13 @@ SETTINGS = (
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """Three brokers that notice each other's death soon."""
+    """Provide three brokers that notice each other's death soon."""
     with running_cluster(tmp_path_factory.mktemp("replicated"), 3, *SETTINGS) as running:
         yield running
 
 
 def partition(cluster: ClusterOfProcesses, topic: str, index: int) -> MetadataResponsePartition:
-    """A partition as broker 1 sees it."""
+    """Return a partition as broker 1 sees it."""
     found = cluster.metadata(1, topic).topics[0].partitions
     return next(described for described in found if described.partition_index == index)
 

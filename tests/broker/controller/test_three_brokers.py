@@ -1,4 +1,4 @@
-"""Three brokers as three processes: who knows what, who answers what, and what happens when one dies."""
+"""Three brokers as three processes: their metadata, their answers, and the death of one of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SESSION = ("broker.session.timeout.ms=4000", "broker.heartbeat.interval.ms=200")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """For tests that leave all brokers as they are."""
+    """Provide a cluster for tests that change no broker."""
     with running_cluster(tmp_path_factory.mktemp("three"), 3) as running:
         yield running
 
 
 @pytest.fixture
 def mortal_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """For tests that kill."""
+    """Provide a cluster for tests that kill brokers."""
     with running_cluster(tmp_path_factory.mktemp("mortal"), 3, *SESSION) as running:
         yield running
 
@@ -170,7 +170,7 @@ def test_a_controller_may_stand_apart(tmp_path_factory: pytest.TempPathFactory) 
 
 
 def kafkas_settings(controller_ports: list[int], *shared: str) -> Callable[[int, tuple[str, int]], list[str]]:
-    """Settings of nodes that all open a controller's listener."""
+    """Return the settings of nodes that all open a controller's listener."""
 
     def settings(node_id: int, address: tuple[str, int]) -> list[str]:
         controller = f"CONTROLLER://127.0.0.1:{controller_ports[node_id - 1]}"

@@ -16,13 +16,13 @@ from tests.broker.faults.faulty_broker import START_MS, FaultyBroker
 
 @pytest.fixture
 def properties() -> dict[str, str]:
-    """The broker's configuration; a test parametrises this fixture to change it, `{tmp}` being its directory."""
+    """Return the broker's configuration; a test parametrises this fixture to change it, `{tmp}` being its directory."""
     return {}
 
 
 @pytest.fixture
 async def faulty(tmp_path: Path, nursery: trio.Nursery, properties: dict[str, str]) -> AsyncIterator[FaultyBroker]:
-    """A broker with the topics `orders` (2 partitions) and `payments`, whose clock stands at `START_MS`."""
+    """Provide a broker with topics `orders` (2 partitions) and `payments`, whose clock the tests set."""
     defaults = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(tmp_path / "logs"),

@@ -1,4 +1,4 @@
-"""A broker that injects faults, asked by raw clients over real sockets, and what they ask."""
+"""A broker that injects faults, with raw clients over real sockets and their requests."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class FaultyBroker:
         self._wires: list[Wire] = []
 
     def rules(self, **texts: str) -> None:
-        """Let these rules, with `-` for `_` in their names, and no others be in force."""
+        """Set these rules, with `-` for `_` in their names, and remove all others."""
         configs = {f"gregor.fault.rule.{name.replace('_', '-')}": text for name, text in texts.items()}
         self.broker.services.metadata.set_configs(ResourceType.BROKER, "1", configs)
 
     @property
     def strikes(self) -> dict[str, int]:
-        """How often each rule has struck."""
+        """How often each rule was applied."""
         assert self.broker.services.faults is not None
         return {name: count for name, count in self.broker.services.faults.strike_counts().items() if count}
 
@@ -50,12 +50,12 @@ class FaultyBroker:
 
 
 async def ask(wire: Wire, key: AnyApiKey, version: int, request: Any) -> Any:
-    """The response to a request; raises ConnectionError where the broker hangs up."""
+    """Return the response to a request. Raises ConnectionError if the broker disconnects."""
     return await trio.to_thread.run_sync(wire.ask, key, version, request, abandon_on_cancel=True)
 
 
 def produce_request(*places: tuple[str, int], acks: int = 1) -> ProduceRequest:
-    """One record for each place."""
+    """Return one record for each place."""
     return ProduceRequest(
         acks=acks,
         timeout_ms=1000,
@@ -72,13 +72,13 @@ def produce_request(*places: tuple[str, int], acks: int = 1) -> ProduceRequest:
 
 
 async def produce(wire: Wire, *places: tuple[str, int], version: int = 7) -> dict[tuple[str, int], int]:
-    """The error code of each place that one record was produced to."""
+    """Return the error code of each place that one record was produced to."""
     answer = await ask(wire, ApiKey.PRODUCE, version, produce_request(*places))
     return {(t.name, p.index): p.error_code for t in answer.responses for p in t.partition_responses}
 
 
 def fetch_request(*places: tuple[str, int], session_id: int = 0, epoch: int = -1, wait_ms: int = 0) -> FetchRequest:
-    """From offset 0 on."""
+    """Return a Fetch from offset 0 on."""
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=wait_ms,

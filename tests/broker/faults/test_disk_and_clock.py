@@ -32,7 +32,7 @@ async def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_ro
     wire = await faulty.connect()
     faulty.rules(full="disk=append error=ENOSPC")
     assert await produce(wire, ORDERS) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR}
-    # The rules themselves are kept on that disk.
+    # The metadata log with the rules is on that disk.
     faulty.rules()
     assert await produce(wire, ORDERS) == {ORDERS: 0}
 
@@ -40,7 +40,7 @@ async def test_a_full_disk_refuses_appends_and_takes_them_again_when_there_is_ro
 async def test_a_failing_disk_is_told_at_any_offset_and_the_producer_can_try_again(faulty: FaultyBroker) -> None:
     wire = await faulty.connect()
     await produce(wire, ORDERS)
-    faulty.rules(failing="disk=append topic=orders error=EIO first=2")
+    faulty.rules(failing="disk=append topic=orders error=EIO first=1")
     codes = [(await produce(wire, ORDERS))[ORDERS] for _ in range(2)]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
 
@@ -93,7 +93,7 @@ async def test_a_directory_in_which_an_fsync_has_failed_is_offline(faulty: Fault
     size_bytes = log.stat().st_size
     while not broker.services.partitions.is_offline(*ORDERS):
         await broker.directories.wait_for_change()
-    # The disk is well again, but what it holds is not known.
+    # The disk works again, but its content is not known.
     faulty.rules()
     assert await produce(wire, ORDERS, elsewhere) == {ORDERS: ErrorCode.KAFKA_STORAGE_ERROR, elsewhere: 0}
     assert log.stat().st_size == size_bytes, "a refused record is not written again"

@@ -1,4 +1,4 @@
-"""Leaders whose disk is full or fails hand over to who is in sync, and come back; what nobody else has stays."""
+"""Leaders whose disk is full or fails: leadership moves to in-sync replicas and back; sole replicas stay."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def in_sync(cluster: ClusterOfProcesses, topic: str) -> list[int]:
 
 @pytest.mark.parametrize("full", [1, 2])
 def test_a_full_disk_hands_over_and_comes_back(tmp_path: Path, full: int) -> None:
-    """Broker 1 is the controller too."""
+    """Broker 1 is also the controller."""
     with running_cluster(tmp_path, 3, *SETTINGS) as cluster:
         create(cluster, 3, "shared", on=[full, 3])
         create(cluster, 3, "alone", on=[full])

@@ -1,4 +1,4 @@
-"""Rules as dynamic configurations, from a file and in server.properties: how they come, go, and are refused."""
+"""Rules as dynamic configurations, from a file and in server.properties: set, removed, refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_any_admin_client_sets_a_rule_and_takes_it_back(faulty: FaultyBrok
     ("key", "value", "says"),
     [
         (RULE, "api=Produse stall", "api=Produse: Kafka has no such API; did you mean Produce?"),
-        (RULE, "", "and this says none of them"),
+        (RULE, "", "and this rule has none"),
         ("gregor.fault.rule.", MOVED, "a rule's name is"),
         ("gregor.fault.rule.a b", MOVED, "a rule's name is"),
         ("gregor.fault.rules", MOVED, "Unknown configuration gregor.fault.rules"),
@@ -159,7 +159,7 @@ def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / "faults.yaml"
     path.write_text(YAML)
-    with pytest.raises(ConfigError, match=r"pip install 'gregor\[faults\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'gregor-broker\[faults\]'"):
         BrokerConfig({"gregor.fault.file": str(path)})
 
 
@@ -172,9 +172,9 @@ def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
         ("rules: {a: 3}", "rule a: expected text or a mapping"),
         ("rules: {a b: stall}", "rule a b: a rule's name"),
         ("rules: {a: {dely: 1}}", "rule a: unknown word 'dely'"),
-        ("rules: {a: [", "is no YAML"),
-        ("rules: {a: !!python/object:os.system x}", "is no YAML"),
-        ("\x00", "is no YAML"),
+        ("rules: {a: [", "is not YAML"),
+        ("rules: {a: !!python/object:os.system x}", "is not YAML"),
+        ("\x00", "is not YAML"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, says: str) -> None:

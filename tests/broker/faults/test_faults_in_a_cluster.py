@@ -14,6 +14,7 @@ from gregor.broker.app.broker import Broker
 from gregor.broker.config import BrokerConfig
 from gregor.broker.faults.rule import SPARED_CLIENT_ID
 from gregor.broker.metadata.state import ResourceType
+from gregor.broker.node.membership import Membership
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -27,7 +28,7 @@ RULE = "gregor.fault.rule.r"
 
 @dataclass
 class Pair:
-    """Node 1, broker and controller, and node 2, which follows it."""
+    """A cluster of node 1, broker and controller, and node 2, which follows it."""
 
     controller: FaultyBroker
     follower: FaultyBroker
@@ -41,7 +42,7 @@ class Pair:
 
 @pytest.fixture
 async def pair(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Pair]:
-    """Two nodes of one cluster in this process."""
+    """Provide two nodes of one cluster in this process."""
     port = free_address()[1]
     shared = {
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
@@ -69,14 +70,14 @@ async def pair(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Pair]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the brokers go on until it is so."""
+    """Let the brokers work until the condition holds."""
     with trio.fail_after(PATIENCE_S):
         while not holds():
             await trio.lowlevel.checkpoint()
 
 
 async def create(pair: Pair, topic: str, client_id: str = "tester") -> int:
-    """The error code of creating a topic through the broker that is not the controller."""
+    """Return the error code of creating a topic through the broker that is not the controller."""
     wire = await pair.follower.connect(client_id)
     request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
     return int((await ask(wire, ApiKey.CREATE_TOPICS, 5, request)).topics[0].error_code)
@@ -104,8 +105,8 @@ async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair:
 @pytest.mark.parametrize("action", ["disconnect", "stall"])
 async def test_what_a_node_asks_itself_goes_over_no_network(pair: Pair, action: str) -> None:
     pair.rule("1", f"api=AlterPartition {action}")
-    membership = pair.controller.broker.membership
-    assert membership is not None
+    membership = pair.controller.broker.services.node
+    assert isinstance(membership, Membership)
     request = AlterPartitionRequest(broker_id=1, broker_epoch=-7)
     with trio.fail_after(PATIENCE_S):
         answer = await membership.link.ask(request, AlterPartitionResponse)

@@ -1,7 +1,8 @@
-"""docs/faults.md tells the truth: its commands run in order and print what it says, its rules are rules."""
+"""The examples of docs/faults.md: its commands run in order and print its output, and its rules are valid."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -24,13 +25,13 @@ RULE_IN_CODE = re.compile(r"`((?:api|disk)=[^`]*)`")
 
 @pytest.fixture(scope="module")
 def faulty_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that was started as the page says."""
+    """Provide a broker that was started with the page's command."""
     with running_broker(tmp_path_factory.mktemp("faulty"), "gregor.fault.injection.enable=true") as broker:
         yield broker
 
 
 def gregor(broker: BrokerProcess, command: str) -> tuple[int, str, str]:
-    """What a command line of the page prints: its status, standard output and standard error."""
+    """Run a command line of the page; return its status, standard output and standard error."""
     program = f'"{sys.executable}" -W error -m gregor.command_line "$@" --bootstrap-server {broker.bootstrap}'
     script = f"gregor() {{ {program}; }}\n{command}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -59,21 +60,21 @@ def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
 
 
 class Tool:
-    """`gregor` in this process, pointed at a broker."""
+    """A runner of `gregor` in this process, against one broker."""
 
     def __init__(self, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
         self._broker = broker
         self._capsys = capsys
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
-        """Its status, standard output and standard error."""
+        """Run a command; return its status, standard output and standard error."""
         status = main([*words, "--bootstrap-server", self._broker.bootstrap])
         return status, *self._capsys.readouterr()
 
 
 @pytest.fixture
 def faults(faulty_process: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
-    """`gregor faults`, which must do what it is told and returns what it prints; no rule is left behind."""
+    """Provide a function that runs `gregor faults` and returns its output; remove all rules at the end."""
     tool = Tool(faulty_process, capsys)
 
     def run(*words: str) -> str:
@@ -109,8 +110,12 @@ def test_one_rule_of_one_broker_is_cleared_and_the_others_stay(faults: Callable[
     listed = faults("list")
     assert "all brokers     api=Fetch 'client=your app' stall" in listed
     assert "my app" not in listed
+    assert json.loads(faults("list", "--json")) == [
+        {"broker": "1", "name": "b", "from": "all brokers", "rule": "api=Fetch 'client=your app' stall"}
+    ]
     assert faults("clear") == "cleared b\n"
-    assert faults("clear") == "cleared nothing: there was no fault\n"
+    assert json.loads(faults("list", "--json")) == []
+    assert faults("clear") == "cleared nothing: no rule was set\n"
 
 
 def test_rules_that_a_broker_was_started_with_are_switched_off(

@@ -1,4 +1,4 @@
-"""Whether it is a rule's turn: counts, chance, schedule."""
+"""The occasions at which a rule applies: counts, probability, schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def in_force(text: str, name: str = "r") -> RuleInForce:
 
 
 def pattern(text: str, count: int, *, step_s: float = 0.0, name: str = "r") -> str:
-    """`x` for each match that was struck, the first at second 0 of the rule's life, then each `step_s` later."""
+    """Return `x` for each match to which the rule applied, the first at second 0, then each `step_s` later."""
     rule = in_force(text, name)
     return "".join("x" if rule.strikes(100.0 + step_s * number) else "." for number in range(count))
 

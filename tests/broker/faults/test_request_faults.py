@@ -1,4 +1,4 @@
-"""What rules do to requests, seen by raw clients over real sockets: late, refused, unanswered, cut off."""
+"""Effects of rules on requests of raw clients over real sockets: delays, errors, no answer, disconnects."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ async def test_partitions_of_a_fetch_session_are_struck_though_no_request_names_
     faulty.rules(moved="api=Fetch topic=orders error=NOT_LEADER_OR_FOLLOWER", late="topic=payments delay=1ms")
     request = fetch_request(session_id=opened.session_id, epoch=1, wait_ms=60_000)
     answer = await ask(wire, ApiKey.FETCH, 11, request)
-    # The first has records, of the second there is no news.
+    # The first partition has records, the second has no new ones.
     found = [(t.topic, p.partition_index, p.error_code) for t in answer.responses for p in t.partitions]
     assert found == [("orders", 0, NOT_LEADER), ("orders", 1, NOT_LEADER)]
     assert faulty.strikes == {"moved": 1}
@@ -308,7 +308,7 @@ async def test_whatever_api_is_refused_the_broker_stands(
     assert await produce(wire, ORDERS) == {ORDERS: 0}
 
 
-async def test_apis_without_rules_keep_their_short_cut(faulty: FaultyBroker) -> None:
+async def test_apis_without_rules_stay_pipelined(faulty: FaultyBroker) -> None:
     faulty.rules(slow="api=Fetch delay=1ms")
     faults = faulty.broker.services.faults
     assert faults is not None

@@ -1,4 +1,4 @@
-"""Fault rules as text and JSON: what can be said, what is refused and in which words."""
+"""Fault rules as text and JSON: valid rules, refused rules and their messages."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def test_apis_may_be_spelled_in_any_way(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "a rule does one of delay, error, disconnect, stall, truncate, and this says none of them"),
-        ("delay=1ms stall", "not delay and stall at once"),
+        ("", "a rule has one action of delay, error, disconnect, stall, truncate, and this rule has none"),
+        ("delay=1ms stall", "not both delay and stall"),
         ("dely=1ms", "unknown word 'dely'; did you mean delay?"),
         ("api=Produse stall", "api=Produse: Kafka has no such API; did you mean Produce?"),
         ("error=NOT_LEADER", "did you mean NOT_LEADER_OR_FOLLOWER?"),
@@ -151,9 +151,9 @@ def test_apis_may_be_spelled_in_any_way(name: str) -> None:
         ("stall=1", "stall takes no value"),
         ("delay=soon", "delay=soon: expected a time of at most a year, such as 20ms, 1.5s, 2m or 1h"),
         ("delay=9000000h", "at most a year"),
-        ("delay=20ms..10ms", "the shorter delay comes first"),
+        ("delay=20ms..10ms", "the shorter delay must be first"),
         ("truncate=-1", "truncate=-1: expected a number"),
-        ("truncate=1 at=request", "truncate is about answers"),
+        ("truncate=1 at=request", "truncate works on answers only"),
         ("stall at=noon", "expected one of request, answer"),
         ("stall every=0", "count from 1 on"),
         ("stall probability=2", "expected a number from 0 to 1"),
@@ -161,19 +161,19 @@ def test_apis_may_be_spelled_in_any_way(name: str) -> None:
         ("stall from=2s until=1s", "until must be later than from"),
         ("stall period=1s", "period repeats from and until"),
         ("stall until=2s period=1s", "period must not be shorter"),
-        ("stall api=Produce api=Fetch", "api is there twice"),
-        ("stall topic=a,,b", "there is nothing beside a comma"),
+        ("stall api=Produce api=Fetch", "api is given twice"),
+        ("stall topic=a,,b", "a value before or after a comma is missing"),
         ("stall topic='a", "close every quote"),
-        ("disk=append stall", "a disk can be slow (delay) or fail (error), not stall"),
+        ("disk=append stall", "with disk only delay and error can be used, not stall"),
         ("disk=write delay=1ms", "expected one of append, fsync, read"),
         ("disk=append error=NOT_LEADER_OR_FOLLOWER", "expected the name of an errno"),
         ("disk=append error=errorcode", "expected the name of an errno"),
-        ("disk=append delay=1ms api=Produce", "api is about requests"),
-        ("disk=append delay=1ms isolate=1", "isolate is about requests"),
-        ("delay=1ms dir=/data", "dir is about disks"),
-        ('{"delay": ', "begins like JSON"),
+        ("disk=append delay=1ms api=Produce", "api is for requests"),
+        ("disk=append delay=1ms isolate=1", "isolate is for requests"),
+        ("delay=1ms dir=/data", "dir needs disk=append"),
+        ('{"delay": ', "begins as JSON does"),
         ('{"delay": {}}', "delay: expected a word, a number or a list"),
-        ('{"a":' + "[" * 3000, "begins like JSON"),
+        ('{"a":' + "[" * 3000, "begins as JSON does"),
         ("x" * (LONGEST_TEXT + 1), "at most 4096 characters"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A broker that follows the controller's metadata log: the same state, whatever either of them loses or forgets."""
+"""A broker that follows the controller's metadata log: equal state, also after losses on either side."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BROKER = {**CONTROLLER, "node.id": "2", "process.roles": "broker", "listeners": 
 
 
 class Node:
-    """The metadata of one node, in a directory of its own."""
+    """A node's metadata, in a directory of its own."""
 
     def __init__(self, directory: Path, settings: dict[str, str], cluster_id: str = "the-cluster") -> None:
         self.config = BrokerConfig(settings)
@@ -57,7 +57,7 @@ class Node:
 
 
 class Link:
-    """The way to a controller that may be away: its handlers are called, with messages as they are."""
+    """A link to a controller that may be unreachable; it calls the controller's handlers with unencoded messages."""
 
     def __init__(self, controller: Node) -> None:
         self.controller = controller
@@ -77,8 +77,8 @@ class Link:
             assert version == FETCH_VERSION
             answer: Any = await handle_fetch_metadata(request, context)
         else:
-            answer = await handle_fetch_snapshot(request, context)
-        # An answer may be lost as well as a question.
+            answer = handle_fetch_snapshot(request, context)
+        # Responses may be lost as well as requests.
         self._check()
         return answer
 
@@ -101,7 +101,7 @@ def register(node: Node) -> None:
 
 @asynccontextmanager
 async def following(node: Node, link: Link) -> AsyncIterator[None]:
-    """Follow for the length of a block, from its beginning caught up."""
+    """Follow the controller for the length of a block, which begins once the follower has caught up."""
     follower = MetadataFollower(node.store, link, timeout_s=2, retry_backoff_s=0.01)
     async with trio.open_nursery() as nursery:
         await nursery.start(follower.run)
@@ -184,7 +184,7 @@ async def test_it_goes_on_where_it_was_when_the_controller_is_back(
 
 
 def restored(tmp_path: Path, controller: Node, link: Link) -> Node:
-    """The controller started anew from the copy of its directory that `copied` made."""
+    """Start the controller again from the copy of its directory that `copied` made; return it."""
     controller.close()
     shutil.rmtree(tmp_path / "controller")
     shutil.copytree(tmp_path / "copy", tmp_path / "controller")
@@ -204,7 +204,7 @@ def copied(tmp_path: Path) -> None:
 async def test_a_controller_that_knows_less_is_not_followed_and_nothing_is_forgotten(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock, grows: int, is_running: bool
 ) -> None:
-    """Also if it has begun an epoch of the same number, and has grown beyond what the broker knows."""
+    """This holds also if the controller has begun an epoch of the same number and has more records than the broker."""
     controller.store.create_topic("kept")
     controller.close()
     copied(tmp_path)
@@ -310,7 +310,7 @@ async def test_the_controller_of_another_cluster_is_not_followed(tmp_path: Path,
 
 
 def test_what_a_controller_tells_others_is_on_the_disk(tmp_path: Path) -> None:
-    """A follower's copy need not be: it reads again what it has lost."""
+    """A follower's copy need not be on disk: the follower reads lost records again."""
     controller = Node(tmp_path / "1", CONTROLLER)
     log = controller.logs.get(CLUSTER_METADATA, 0)
     assert log is not None

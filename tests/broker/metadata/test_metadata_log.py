@@ -1,4 +1,4 @@
-"""Metadata records on disk: Kafka's framing, snapshots, and what survives what."""
+"""Metadata records on disk: Kafka's framing, snapshots, and recovery from damage."""
 
 import logging
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_frame_that_is_none_is_a_decode_error(value: bytes) -> None:
 
 
 class Opened:
-    """A metadata log in a directory, opened anew with each instance."""
+    """A metadata log in a directory, which each instance opens again."""
 
     def __init__(self, directory: Path) -> None:
         self.logs = LogManager([str(directory)], LogConfig(), ManualClock(1000))

@@ -1,4 +1,4 @@
-"""The metadata store: changes, their durability, and those who are told of them."""
+"""The metadata store: changes, their durability, and their listeners."""
 
 import logging
 import shutil
@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gregor.broker.config import BrokerConfig
+from gregor.broker.metadata.change_tracking import differences
 from gregor.broker.metadata.changes import (
+    AclsChanged,
     BrokerConfigChanged,
     MetadataChange,
     PartitionsAdded,
@@ -24,14 +26,19 @@ from gregor.broker.replicas.partition_registry import PartitionRegistry
 from gregor.broker.replicas.replication.replicas import Replicas
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.internal_topics import CLUSTER_METADATA
-from gregor.protocol.messages.cluster_metadata_records import PartitionChangeRecord, RemoveTopicRecord
+from gregor.protocol.messages.cluster_metadata_records import (
+    AccessControlEntryRecord,
+    PartitionChangeRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+)
 from gregor.storage.clock import ManualClock
 from gregor.storage.log_manager import LogManager
 from tests.storage.payloads import payload
 
 
 class Opened:
-    """A store over a log directory, with partitions served as a broker does; opened anew with each instance."""
+    """A store over a log directory, which each instance opens again, with partitions served as by a broker."""
 
     def __init__(self, directory: Path, **config: int | str | bool) -> None:
         self.config = BrokerConfig(log_dirs=(str(directory),), **config)
@@ -212,7 +219,7 @@ def test_a_topic_cannot_shrink(opened: Opened) -> None:
 
 def test_a_change_is_there_though_nobody_closed_the_log(opened: Opened, tmp_path: Path) -> None:
     opened.store.create_topic("a")
-    # The lock goes with the process; everything else is as it would be after kill -9.
+    # A killed process also loses its lock; all other files are as after kill -9.
     for directory in opened.logs.directories:
         directory.unlock()
     assert "a" in Opened(tmp_path).store.topics
@@ -251,7 +258,7 @@ def test_the_log_stays_bounded(tmp_path: Path) -> None:
 
 
 def adopted_directory(tmp_path: Path) -> UUID:
-    """A log directory with two partitions of a topic, whose metadata is gone."""
+    """Return a log directory with two partitions of a topic, whose metadata is missing."""
     first = Opened(tmp_path)
     topic_id = first.store.create_topic("copied", partitions=2).topic_id
     first.close()
@@ -425,6 +432,28 @@ def test_any_history_is_the_same_after_a_restart_and_after_a_snapshot(
         copy.apply(record)
     again = reopened(opened, directory)
     assert again.store.topics == opened.store.topics == copy.topics
+    again.close()
+
+
+def test_acls_outlive_the_broker_and_are_in_snapshots(opened: Opened, tmp_path: Path) -> None:
+    kept, removed = (
+        AccessControlEntryRecord(id=UUID(int=number), resource_type=2, resource_name="a", principal="User:al")
+        for number in (1, 2)
+    )
+    opened.store.change_acls([kept, removed])
+    opened.store.change_acls(
+        [RemoveAccessControlEntryRecord(id=removed.id), RemoveAccessControlEntryRecord(id=UUID(int=9))]
+    )
+    assert opened.changes == [AclsChanged((kept, removed), ()), AclsChanged((), (removed,))]
+    copy = ClusterState()
+    for record in opened.store.state.records():
+        copy.apply(record)
+    again = reopened(opened, tmp_path)
+    assert again.store.state.acls == copy.acls == {kept.id: kept}
+    copy.apply(removed)
+    assert [change.removed for change in differences(copy, again.store.state) if isinstance(change, AclsChanged)] == [
+        (kept, removed)
+    ], "a copy that was loaded from a snapshot has records of its own"
     again.close()
 
 

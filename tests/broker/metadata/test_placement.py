@@ -1,4 +1,4 @@
-"""Where replicas of new partitions go, in a cluster of several brokers."""
+"""Placement of the replicas of new partitions, in a cluster of several brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_too_few_brokers() -> None:
 
 
 def cluster(tmp_path: Path, *fenced: bool, **settings: str) -> MetadataStore:
-    """The controller's metadata with a broker for each flag, numbered from 1."""
+    """Return the controller's metadata with a broker for each flag, numbered from 1."""
     config = BrokerConfig({**CONTROLLER, **{name.replace("_", "."): value for name, value in settings.items()}})
     logs = LogManager([str(tmp_path)], LogConfig(), ManualClock(1000))
     logs.open_all()

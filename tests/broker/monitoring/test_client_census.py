@@ -1,4 +1,4 @@
-"""The census of clients by itself: whom it tells apart, what it adds up, what it forgets."""
+"""The census of clients by itself: distinguished clients, sums, eviction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gregor.storage.clock import ManualClock
 
 
 class People:
-    """A census, and connections to be counted in it."""
+    """A census with connections that it counts."""
 
     def __init__(self, max_clients: int = 100) -> None:
         self.clock = ManualClock(1000)

@@ -1,4 +1,4 @@
-"""What Kafka 4 refuses, beside the versions that Kafka's own message definitions name, and in words."""
+"""Versions that Kafka 4 refuses, compared with Kafka's message definitions, and their descriptions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.apis import ApiKey
+from gregor.protocol.apis import ApiKey, api_name
 from gregor.protocol.kafka_4_floor import (
     KAFKA_4_0_0_FLOORS,
     KAFKA_4_FLOORS,
-    api_name,
     is_deprecated,
     refused_by_kafka_4,
     verdict,
@@ -32,7 +31,7 @@ def definitions(name: str) -> dict[str, Any]:
 def test_floors_are_the_oldest_versions_of_kafka_4() -> None:
     of_kafka_4 = definitions("messages-4.x.json")
     oldest = {name: int(api["request"]["validVersions"].partition("-")[0]) for name, api in of_kafka_4.items()}
-    # Requests of brokers and of share groups, which Kafka 3.9 has in another version only, are no old clients' matter.
+    # Old clients send no requests of brokers or share groups, of which Kafka 3.9 has other versions only.
     raised = {name for name, version in oldest.items() if version and not name.startswith(("Share", "WriteTxn"))}
     assert {api_name(key) for key in KAFKA_4_FLOORS} == raised
     assert all(floor.version == oldest[api_name(key)] for key, floor in KAFKA_4_FLOORS.items())

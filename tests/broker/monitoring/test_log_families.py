@@ -1,4 +1,4 @@
-"""Kafka's metrics of the cleaner, from what the cleaner knows."""
+"""Kafka's metrics of the cleaner, from the cleaner's state."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.storage.payloads import append
 
 
 def values_of(broker: Broker) -> dict[str, float]:
-    """The value of each metric; those with labels have one log directory here."""
+    """Return the value of each metric; those with labels have one log directory here."""
     return {
         family.name.removeprefix("kafka_log_"): sample
         for family in log_families(broker.services)

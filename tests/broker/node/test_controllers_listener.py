@@ -1,4 +1,4 @@
-"""The listener that brokers reach the controller by: what it serves, and what it makes of nonsense."""
+"""The controller's listener: the APIs that it serves, and its answers to malformed requests."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ CONTROLLERS = 2
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """One node, broker and controller."""
+    """Provide one node, broker and controller."""
     with running_cluster(tmp_path_factory.mktemp("one"), 1) as running:
         yield running
 
 
 @pytest.fixture
 def wire(cluster: ClusterOfProcesses) -> Iterator[Wire]:
-    """A connection to the controller."""
+    """Provide a connection to the controller."""
     with Wire(cluster.controller_address, client_id="test") as connected:
         yield connected
 

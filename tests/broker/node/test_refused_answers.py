@@ -1,10 +1,9 @@
-"""Answers of coordinators whose writes are not replicated: whatever the API and its version, they say so."""
+"""Answers of coordinators whose writes are not replicated: an error in each API and version."""
 
 from __future__ import annotations
 
 import pytest
 
-from gregor.broker.api.refusals import has_top_level_error
 from gregor.broker.api.table import APIS
 from gregor.broker.node.membership import refuse_all
 from gregor.protocol.apis import ApiKey, request_class, response_class
@@ -24,6 +23,7 @@ from gregor.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from gregor.protocol.refusals import has_top_level_error
 from gregor.protocol.schema import Entity, Message, Struct
 
 CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -45,7 +45,7 @@ WITH_ENTRIES: dict[ApiKey, Message] = {
 
 
 def codes_in(struct: Struct) -> set[int]:
-    """All error codes of an answer."""
+    """Return all error codes of an answer."""
     codes = {getattr(struct, name) for name in fields_of(type(struct), Entity.ERROR_CODE)}
     for name in struct.FIELD_DEFAULTS:
         entries = getattr(struct, name)

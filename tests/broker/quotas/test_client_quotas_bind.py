@@ -1,4 +1,4 @@
-"""Client quotas at work against a broker process: who is bound, what is told, and that the connection waits."""
+"""Client quotas of a broker process: the clients that are throttled, the throttle times, muted connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that forgives one second's worth of bytes, and eleven partitions at `MUTATION_RATE`.
+    """Provide a broker that allows bursts of one second's bytes, and of eleven partitions at `MUTATION_RATE`.
 
     Also, its connections that wait must not hold up its end.
     """
@@ -54,7 +54,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def client_id() -> str:
-    """A client of its own for each test, so that none inherits another's rate."""
+    """Return a client id of its own for each test, so that no test inherits another one's rate."""
     return f"client-{next(NUMBERS)}"
 
 
@@ -81,7 +81,7 @@ def produce_request(*, acks: int = 1) -> ProduceRequest:
 
 
 def produce(client: Wire, times: int = 1) -> list[int]:
-    """The throttle time of each answer, in ms."""
+    """Return the throttle time of each answer, in ms."""
     return [client.ask(ApiKey.PRODUCE, 9, produce_request()).throttle_time_ms for _ in range(times)]
 
 
@@ -98,7 +98,7 @@ def test_whoever_has_no_quota_is_never_throttled(broker: BrokerProcess, client: 
 
 def test_a_producer_over_its_rate_is_told_for_how_long(broker: BrokerProcess, client: Wire, client_id: str) -> None:
     bind(broker, client_id, producer_byte_rate=3 * BATCH_BYTES)
-    # Two batches and the head of the third are a second's worth.
+    # The quota of one second is two batches and the header of the third.
     assert produce(client, 2) == [0, 0]
     throttled = next(throttle_ms for _ in range(1000) for throttle_ms in produce(client) if throttle_ms)
     assert 0 < throttled < 1000
@@ -131,10 +131,10 @@ def test_a_fetch_over_the_rate_is_answered_empty_and_later_in_full(
     first = fetch(client)
     assert first.throttle_time_ms == 0
     assert len(first.responses[0].partitions[0].records) >= BATCH_BYTES
-    # Two within a second are too many.
+    # Two changes within a second exceed the quota.
     refused = next(answer for answer in (fetch(client) for _ in range(1000)) if answer.throttle_time_ms)
     assert refused.responses == []
-    # What was not delivered does not count, so that the client gets on.
+    # Records that were not delivered do not count, so that the client makes progress.
     later = next(answer for answer in (fetch(client) for _ in range(1000)) if answer.responses)
     assert len(later.responses[0].partitions[0].records) >= BATCH_BYTES
 
@@ -156,7 +156,7 @@ def create(client: Wire, version: int, *names: str, validate_only: bool = False)
 def test_topic_changes_over_the_rate_are_refused(broker: BrokerProcess, client: Wire, client_id: str) -> None:
     bind(broker, client_id, controller_mutation_rate=MUTATION_RATE)
     names = [f"{client_id}-{letter}" for letter in "abc"]
-    # Eleven partitions' worth at the start: the first leaves five, the second overdraws, the third has none.
+    # Tokens for eleven partitions: the first topic leaves five, the second uses more than five, the third is refused.
     answer = create(client, 7, *names)
     refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NONE, ErrorCode.NONE, refused]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,16 @@ from tests.wire import Wire
 
 @dataclass
 class Settings:
-    """A rate is looked at over two samples of a second, so that one second's worth is forgiven."""
+    """Settings that measure a rate over two samples of a second, so that a burst of one second is allowed."""
 
     max_connection_creation_rate: int = UNLIMITED
     quota_window_num: int = 2
     quota_window_size_seconds: int = 1
+    of_listeners: dict[str, int] = field(default_factory=dict)
+
+    def listener_limit(self, name: str, listener: str) -> int:
+        assert name == "max.connection.creation.rate"
+        return self.of_listeners.get(listener, UNLIMITED)
 
 
 @pytest.fixture
@@ -42,27 +47,41 @@ def rates(settings: Settings, clock: ManualClock) -> ConnectionRates:
 
 
 def of(name: str | None, rate: float) -> dict[Entity, dict[str, float]]:
-    """A quota of an address, or of all others."""
+    """Return a quota of an address, or of all other addresses."""
     return {(("ip", name),): {"connection_creation_rate": rate}}
 
 
 def test_without_limits_nobody_waits(rates: ConnectionRates) -> None:
-    assert {rates.connected() for _ in range(1000)} == {0}
+    assert {rates.connected("A") for _ in range(1000)} == {0}
     assert {rates.connected_from("10.0.0.1") for _ in range(1000)} == {0}
 
 
 def test_the_brokers_rate_may_change_at_any_time(rates: ConnectionRates, settings: Settings) -> None:
     settings.max_connection_creation_rate = 10
-    assert [rates.connected() for _ in range(12)] == [0] * 10 + [100, 200]
+    assert [rates.connected("A") for _ in range(12)] == [0] * 10 + [100, 200]
     settings.max_connection_creation_rate = UNLIMITED
-    assert rates.connected() == 0
+    assert rates.connected("A") == 0
+
+
+def test_a_listener_may_have_a_rate_of_its_own(rates: ConnectionRates, settings: Settings) -> None:
+    settings.of_listeners["B"] = 10
+    assert [rates.connected("B") for _ in range(12)] == [0] * 10 + [100, 200]
+    assert rates.connected("A") == 0
+
+
+def test_only_its_own_rate_delays_the_listener_of_the_brokers(rates: ConnectionRates, settings: Settings) -> None:
+    settings.max_connection_creation_rate = 10
+    assert {rates.connected("B", is_protected=True) for _ in range(12)} == {0}
+    assert rates.connected("A") == 300
+    settings.of_listeners["B"] = 1
+    assert max(rates.connected("B", is_protected=True) for _ in range(5)) == 1000
 
 
 def test_no_wait_is_longer_than_a_sample(rates: ConnectionRates, settings: Settings) -> None:
     settings.max_connection_creation_rate = 1
-    assert max(rates.connected() for _ in range(100)) == 1000
+    assert max(rates.connected("A") for _ in range(100)) == 1000
     settings.max_connection_creation_rate = 0
-    assert rates.connected() == 1000
+    assert rates.connected("A") == 1000
 
 
 def test_refused_connections_do_not_count_against_an_address(rates: ConnectionRates, clock: ManualClock) -> None:
@@ -86,7 +105,7 @@ def test_quotas_of_users_are_none_of_addresses(rates: ConnectionRates) -> None:
 
 
 def test_a_broker_refuses_who_connects_too_often_until_the_quota_goes(tmp_path: Path) -> None:
-    """One connection in ten seconds, which is how far back the default window looks."""
+    """One connection in ten seconds, which is the length of the default window."""
     with running_broker(tmp_path) as broker, Wire(broker.address) as admin:
 
         def set_quota(*, remove: bool) -> None:

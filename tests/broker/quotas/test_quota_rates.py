@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.broker.quotas.rates import SampledRate, TokenBucket, Window
+from gregor.broker.quotas.rates import TokenBucket
+from gregor.broker.server.sampled_rate import SampledRate, Window
 
 WINDOW = Window(sample_count=11, sample_ms=1000)
 LIMIT = 10_000
@@ -23,7 +24,7 @@ def test_after_the_throttle_time_the_rate_is_down_to_the_limit() -> None:
     rate.record(130_000, 5)
     throttle_ms = rate.throttle_ms(LIMIT, 5)
     assert throttle_ms == 3000
-    # Kafka's own formula: what the window grows by meanwhile counts only in part.
+    # Kafka's formula: the part by which the window has grown counts only in part.
     assert rate.throttle_ms(LIMIT, 5 + throttle_ms) <= throttle_ms
 
 

@@ -1,4 +1,4 @@
-"""The meter of work: steps count, waits do not, and the work itself notices nothing."""
+"""The meter of work: it counts steps but not waits, and does not change the work."""
 
 from __future__ import annotations
 

@@ -6,15 +6,17 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gregor.broker.server.client_connection import ClientConnection, ClientGoneError
-from gregor.broker.server.connection import MOST_LATE_ANSWERS, Connection, UnanswerableError
-from gregor.broker.server.late_answer import LateAnswer
-from gregor.broker.server.parts import Answer, Buffer
+from gregor.broker.server.connection import MOST_PENDING, Connection, UnanswerableError
+from gregor.broker.server.outcome import Outcome
+from gregor.broker.server.parts import Answer
+from gregor.broker.server.pending import Pending
 from gregor.broker.server.readiness import Readiness
 from gregor.broker.server.transport import SocketTransport
 from tests.waiting import PATIENCE_S
@@ -27,33 +29,51 @@ def framed(payload: bytes) -> bytes:
 
 
 class EchoResponder:
-    """Answers with the request; `park` waits for `release` or the client's hang-up, `close` refuses, `bug` raises."""
+    """A responder that answers with the request, in the way that the request's first word selects.
+
+    - ``fast`` is answered at once, and so are ``fast silence`` (with nothing) and ``fast bug`` (raises).
+    - ``late`` and ``delayed`` are pending until `give`; ``delayed`` ends with its client.
+    - ``fast``, ``late`` and ``task`` are pipelined; others wait for the answers before them.
+    - ``plain`` is answered at once. All else needs a task; ``park`` waits for `release` or the client's hang-up,
+      ``close`` refuses, ``bug`` raises.
+    """
 
     def __init__(self) -> None:
         self.release = trio.Event()
         self.begun: list[bytes] = []
+        self.has_begun = trio.Event()
         self.hung_up = trio.Event()
-        self.late: dict[bytes, LateAnswer] = {}
+        self.late: dict[bytes, Pending[Any]] = {}
+        self.cancelled: list[bytes] = []
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | LateAnswer | None:
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        return bytes(frame).startswith((b"fast", b"late", b"task"))
+
+    def give(self, *requests: bytes) -> None:
+        """Answer requests that are pending."""
+        for request in requests:
+            self.late[request].complete([request])
+
+    def answer(self, frame: memoryview, client: ClientConnection) -> Outcome[Answer | None]:
         request = bytes(frame)
-        if request.startswith(b"late"):
-            self.late[request] = LateAnswer()
-            return self.late[request]
         if request == b"fast bug":
             raise RuntimeError("a fast bug")
         if request == b"fast silence":
-            return b""
-        return framed(request) if request.startswith(b"fast") else None
-
-    def give(self, *requests: bytes) -> None:
-        """Answer requests that are late."""
-        for request in requests:
-            self.late[request].give(framed(request))
-
-    async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
-        request = bytes(frame)
+            return None
+        if request.startswith(b"fast"):
+            return [request]
+        if request.startswith((b"late", b"delayed")):
+            self.late[request] = Pending(
+                ends_with_client=request.startswith(b"delayed"), on_cancel=lambda: self.cancelled.append(request)
+            )
+            return self.late[request]
         self.begun.append(request)
+        self.has_begun.set()
+        if request.startswith(b"plain"):
+            return [b"<", request, b">"]
+        return self.answer_in_task(request, client)
+
+    async def answer_in_task(self, request: bytes, client: ClientConnection) -> Answer | None:
         if request == b"close":
             raise UnanswerableError("asked to")
         if request == b"bug":
@@ -79,7 +99,7 @@ class EchoResponder:
 
 
 class Peer:
-    """The client's end of a connection that is being served, and what serves it."""
+    """The client's end of a connection, with the connection that serves it."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         client_side, self.broker_side = socket.socketpair()
@@ -124,11 +144,35 @@ async def peer(nursery: trio.Nursery) -> AsyncIterator[Peer]:
 
 
 async def test_answers_come_in_the_order_of_the_requests(peer: Peer) -> None:
-    await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"fast silence", b"slow 4")
-    assert await peer.receive(4) == [b"fast 1", b"<slow 2>", b"fast 3", b"<slow 4>"]
+    await peer.send(b"fast 1", b"slow 2", b"fast 3", b"silent", b"fast silence", b"plain 4", b"slow 5")
+    expected = [b"fast 1", b"<slow 2>", b"fast 3", b"<plain 4>", b"<slow 5>"]
+    assert await peer.receive(len(expected)) == expected
 
 
-async def test_requests_behind_a_late_answer_are_worked_on_and_answered_in_order(peer: Peer) -> None:
+async def test_a_client_that_sends_many_requests_gives_others_their_turn(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
+    await peer.send(*[b"plain"] * 40)
+    await peer.responder.has_begun.wait()
+    most_in_turn, seen = 0, 0
+    while seen < 40:
+        most_in_turn, seen = max(most_in_turn, len(peer.responder.begun) - seen), len(peer.responder.begun)
+        await trio.lowlevel.checkpoint()
+    # Between two runs of this task the connection has at most two turns, with one request before and one after a read.
+    assert most_in_turn <= 4
+    assert await peer.receive(40) == [b"<plain>"] * 40
+
+
+async def test_a_request_that_uses_up_the_turn_still_gets_its_task(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.broker.server.connection.TURN_S", 0.0)
+    await wait_all_tasks_blocked()
+    await peer.send(b"slow")
+    with trio.fail_after(PATIENCE_S):
+        assert await peer.receive(1) == [b"<slow>"]
+
+
+async def test_pipelined_requests_behind_a_pending_one_are_answered_in_order(peer: Peer) -> None:
     await peer.send(b"late 1", b"fast 2", b"fast silence", b"late 3", b"fast 4")
     await wait_all_tasks_blocked()
     assert set(peer.responder.late) == {b"late 1", b"late 3"}
@@ -141,24 +185,93 @@ async def test_requests_behind_a_late_answer_are_worked_on_and_answered_in_order
     assert await peer.receive(4) == [b"late 1", b"fast 2", b"late 3", b"fast 4"]
 
 
-async def test_a_handler_is_asked_once_no_answer_is_late(peer: Peer) -> None:
-    await peer.send(b"late 1", b"slow 2", b"fast 3")
+@pytest.mark.parametrize("other", [b"slow 2", b"plain 2"])
+async def test_other_requests_wait_for_the_pending_answers(peer: Peer, other: bytes) -> None:
+    await peer.send(b"late 1", other, b"fast 3")
     await wait_all_tasks_blocked()
     assert peer.responder.begun == []
     peer.responder.give(b"late 1")
-    assert await peer.receive(3) == [b"late 1", b"<slow 2>", b"fast 3"]
+    assert await peer.receive(3) == [b"late 1", b"<" + other + b">", b"fast 3"]
 
 
-async def test_not_too_many_answers_may_be_late(peer: Peer) -> None:
-    requests = [b"late %d" % number for number in range(MOST_LATE_ANSWERS + 3)]
+async def test_requests_behind_a_pending_one_that_is_not_pipelined_wait(peer: Peer) -> None:
+    await peer.send(b"delayed 1", b"late 2")
+    await wait_all_tasks_blocked()
+    assert set(peer.responder.late) == {b"delayed 1"}
+    await peer.send(b"late 3")
+    peer.responder.give(b"delayed 1")
+    assert await peer.receive(1) == [b"delayed 1"]
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 3", b"late 2")
+    assert await peer.receive(2) == [b"late 2", b"late 3"]
+
+
+async def test_a_coroutine_behind_a_pending_answer_begins_when_it_is_the_first(peer: Peer) -> None:
+    """A later request is not handled before the coroutine begins, since its records would come first."""
+    await peer.send(b"late 1", b"task 2", b"late 3")
+    await wait_all_tasks_blocked()
+    assert peer.responder.begun == [b"task 2"]
+    assert set(peer.responder.late) == {b"late 1"}
+    peer.responder.give(b"late 1")
+    assert await peer.receive(2) == [b"late 1", b"<task 2>"]
+    await wait_all_tasks_blocked()
+    peer.responder.give(b"late 3")
+    assert await peer.receive(1) == [b"late 3"]
+
+
+async def test_a_pending_answer_may_turn_out_to_need_a_task(peer: Peer) -> None:
+    await peer.send(b"delayed", b"fast")
+    await wait_all_tasks_blocked()
+    peer.responder.late[b"delayed"].complete(peer.responder.answer_in_task(b"x", peer.connection.client))
+    assert await peer.receive(2) == [b"<x>", b"fast"]
+
+
+async def test_a_pending_answer_that_fails_closes_the_connection(peer: Peer) -> None:
+    await peer.send(b"late 1", b"late 2")
+    await wait_all_tasks_blocked()
+    peer.responder.late[b"late 2"].fail(UnanswerableError("asked to"))
+    peer.responder.give(b"late 1")
+    assert await peer.receive(1) == [b"late 1"]
+    assert await peer.is_closed()
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+async def test_a_client_that_hangs_up_ends_its_delayed_requests(nursery: trio.Nursery, is_early: bool) -> None:
+    peer = Peer(nursery)
+    await peer.send(b"late", b"fast")
+    await wait_all_tasks_blocked()
+    if is_early:
+        await peer.stream.aclose()
+        assert peer.responder.cancelled == []
+    else:
+        peer.responder.give(b"late")
+        await peer.send(b"delayed")
+        await wait_all_tasks_blocked()
+        await peer.stream.aclose()
+        await wait_all_tasks_blocked()
+        assert peer.responder.cancelled == [b"delayed"]
+
+
+async def test_a_connection_that_is_closed_gives_its_pending_answers_up(peer: Peer) -> None:
+    await peer.send(b"late 1", b"task 2")
+    await wait_all_tasks_blocked()
+    peer.connection.disconnect()
+    await wait_all_tasks_blocked()
+    assert peer.responder.cancelled == [b"late 1"]
+    peer.responder.give(b"late 1")
+    assert await peer.is_closed()
+
+
+async def test_not_too_many_answers_may_be_pending(peer: Peer) -> None:
+    requests = [b"late %d" % number for number in range(MOST_PENDING + 3)]
     await peer.send(*requests)
     await wait_all_tasks_blocked()
-    assert len(peer.responder.late) == MOST_LATE_ANSWERS
-    peer.responder.give(*requests[:MOST_LATE_ANSWERS])
-    assert await peer.receive(MOST_LATE_ANSWERS) == requests[:MOST_LATE_ANSWERS]
+    assert len(peer.responder.late) == MOST_PENDING
+    peer.responder.give(*requests[:MOST_PENDING])
+    assert await peer.receive(MOST_PENDING) == requests[:MOST_PENDING]
     await wait_all_tasks_blocked()
-    peer.responder.give(*requests[MOST_LATE_ANSWERS:])
-    assert await peer.receive(3) == requests[MOST_LATE_ANSWERS:]
+    peer.responder.give(*requests[MOST_PENDING:])
+    assert await peer.receive(3) == requests[MOST_PENDING:]
 
 
 async def test_a_client_that_has_sent_all_gets_its_late_answers(peer: Peer) -> None:

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+from gregor.broker.conversion.conversion_pool import ConversionMemory, ConversionPool
 from gregor.broker.replicas.fetching.conversion import LazyConvertRecords, must_convert
-from gregor.broker.replicas.fetching.conversion_pool import ConversionMemory, ConversionPool
 from gregor.broker.server.parts import BrokenPromiseError, Buffer, Encoded, FileSlice, Part, Sink, total_size
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_batches, iter_records
@@ -28,12 +28,15 @@ VALUE = b"some words of a log line, over and over again; " * 6
 
 
 class RecordingOutlet:
-    """Keeps what it is given, and how large the largest piece was; may wait in every send."""
+    """An outlet that keeps the sent bytes and the size of the largest piece; each send may wait."""
 
     def __init__(self, *, is_slow: bool = False) -> None:
         self.received = bytearray()
         self.largest_piece = 0
         self._is_slow = is_slow
+
+    def gather(self, data: Buffer) -> None:
+        self.received += data
 
     async def send(self, data: Buffer, *, before_wait: Callable[[], None] | None = None) -> None:
         kept = bytes(data)
@@ -62,7 +65,7 @@ def whole(log: PartitionLog) -> LogSlice:
 
 
 class PartContract:
-    """What the connection relies on, whatever the part."""
+    """A set of tests of the contract of each kind of part."""
 
     largest_piece_bytes = 0
 
@@ -132,7 +135,7 @@ class TestLazyConvertRecords(PartContract):
         records = [record for batch in iter_batches(outlet.received) for record in iter_records(batch)]
         offsets = [record.offset for record in records]
         assert offsets == list(range(len(offsets)))
-        # Converted messages may be larger than the stored batch; what does not fit is fetched next time.
+        # Converted messages may be larger than the stored batch; the rest is fetched next time.
         assert len(offsets) > RECORDS_A_BATCH * BATCHES // 2
         assert {record.value for record in records} == {VALUE}
 

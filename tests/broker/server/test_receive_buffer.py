@@ -1,16 +1,22 @@
-"""The receive buffer: frames come out whole however they went in, and announcements cost nothing."""
+"""The receive buffer: frames arrive whole from pieces of any size, and announced lengths allocate nothing."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gregor.broker.server.receive_buffer import INITIAL_BYTES, KEPT_BYTES, InvalidFrameError, ReceiveBuffer
+from gregor.broker.server.receive_buffer_cy import INITIAL_BYTES, KEPT_BYTES, InvalidFrameError, ReceiveBuffer
 
 LIMIT_BYTES = 8 << 20
+both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(autouse=True)
+def _both_builds(record_build: str) -> None:
+    """Run each test with both builds."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -33,6 +39,7 @@ def frames_of(buffer: ReceiveBuffer) -> list[bytes]:
     return frames
 
 
+@both_builds
 @given(
     payloads=st.lists(st.binary(max_size=9000), max_size=8),
     cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=20),

@@ -1,11 +1,11 @@
-"""The server over real sockets: limits on connections, what each client is told, idle ones, the end."""
+"""The server over real sockets: limits on connections, answers to clients, idle connections, shutdown."""
 
 from __future__ import annotations
 
 import socket
 import struct
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import trio
@@ -22,7 +22,7 @@ from gregor.broker.config.listeners import (
 )
 from gregor.broker.server.client_census import ClientCensus
 from gregor.broker.server.client_connection import ClientConnection
-from gregor.broker.server.parts import Answer, Buffer
+from gregor.broker.server.parts import Answer
 from gregor.broker.server.server import Server
 from gregor.storage.clock import ManualClock
 from tests.waiting import PATIENCE_S, eventually
@@ -35,23 +35,30 @@ IN_FLIGHT_S = 0.1
 
 @dataclass
 class Limits:
-    """Kafka's defaults, for tests to change."""
+    """Limits that are Kafka's defaults, which tests change."""
 
     socket_request_max_bytes: int = 1000
     max_connections: int = MANY
     max_connections_per_ip: int = MANY
     max_connections_per_ip_overrides: str = ""
     connections_max_idle_ms: int = 600_000
+    gregor_max_unauthenticated_connections: int = MANY
+    gregor_unauthenticated_buffer_bytes: int = MANY
+    of_listeners: dict[str, int] = field(default_factory=dict)
+
+    def listener_limit(self, name: str, listener: str) -> int:
+        assert name == "max.connections"
+        return self.of_listeners.get(listener, MANY)
 
 
 @dataclass
 class Throttle:
-    """Answers what a test has it answer, in milliseconds."""
+    """A throttle with an answer in milliseconds that a test sets."""
 
     wait_ms: int = 0
     refuse_ms: int = 0
 
-    def connected(self) -> int:
+    def connected(self, listener: str, *, is_protected: bool) -> int:
         return self.wait_ms
 
     def connected_from(self, address: str) -> int:
@@ -60,14 +67,14 @@ class Throttle:
 
 
 class WhereAmI:
-    """Answers with the address that the client dialled; `wait` keeps it waiting until `release`."""
+    """A responder that answers with the address that the client dialled; `wait` delays the answer until `release`."""
 
     def __init__(self) -> None:
         self.has_begun = trio.Event()
         self.release = trio.Event()
 
-    def answer_now(self, frame: memoryview, client: ClientConnection) -> Buffer | None:
-        return None
+    def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
+        return False
 
     async def answer(self, frame: memoryview, client: ClientConnection) -> Answer | None:
         if bytes(frame) == b"wait":
@@ -80,14 +87,14 @@ class WhereAmI:
 class Running:
     """A server on a free port of loopback."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *listeners: str, protected: str | None = None) -> None:
         self.limits = limits
         self.throttle = Throttle()
         self.responder = WhereAmI()
         self.stop = trio.Event()
         self.stopped = trio.Event()
         census = ClientCensus(ManualClock(), 100)
-        endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 0)]
+        endpoints = [Endpoint(name, "127.0.0.1", 0) for name in listeners or ("PLAINTEXT",)]
         self.server = Server(
             endpoints,
             self.responder,
@@ -96,6 +103,7 @@ class Running:
             throttle=self.throttle,
             options=SocketOptions(),
             drain_s=DRAIN_S,
+            protected=protected,
         )
         self.port = self.server.bound[0].port
 
@@ -103,8 +111,8 @@ class Running:
         await self.server.run(self.stop)
         self.stopped.set()
 
-    async def connect(self) -> trio.SocketStream:
-        return await trio.open_tcp_stream("127.0.0.1", self.port)
+    async def connect(self, listener: int = 0) -> trio.SocketStream:
+        return await trio.open_tcp_stream("127.0.0.1", self.server.bound[listener].port)
 
 
 async def ask(stream: trio.SocketStream, request: bytes) -> bytes:
@@ -174,6 +182,58 @@ async def test_beyond_max_connections_the_next_one_waits_for_a_slot(running: Run
         assert await answer_on(second)
 
 
+async def test_a_listener_may_have_a_limit_of_its_own(limits: Limits, nursery: trio.Nursery) -> None:
+    limits.of_listeners["A"] = 1
+    running = Running(limits, "A", "B")
+    nursery.start_soon(running.run)
+    async with await running.connect() as first, await running.connect() as second, await running.connect(1) as other:
+        assert await ask(first, b"?")
+        await second.send_all(struct.pack(">i", 1) + b"?")
+        assert await ask(other, b"?")
+        await wait_all_tasks_blocked(0.01)
+        assert running.server.connection_count == 2
+        await first.aclose()
+        assert await answer_on(second)
+    running.stop.set()
+
+
+async def test_brokers_take_the_slot_of_the_client_that_is_idle_for_longest(
+    limits: Limits, nursery: trio.Nursery
+) -> None:
+    limits.max_connections = 2
+    running = Running(limits, "CLIENTS", "BROKERS", protected="BROKERS")
+    nursery.start_soon(running.run)
+    async with await running.connect() as idle, await running.connect() as busy:
+        assert await ask(idle, b"?")
+        assert await ask(busy, b"?")
+        async with await running.connect(1) as broker:
+            assert await ask(broker, b"?")
+            assert await is_closed(idle)
+            assert await ask(busy, b"?")
+            async with await running.connect(1) as second, await running.connect(1) as third:
+                assert await ask(second, b"?")
+                assert await is_closed(busy)
+                assert await ask(third, b"?"), "brokers never close each other's connections"
+                assert await ask(broker, b"?")
+    running.stop.set()
+
+
+async def test_a_lower_limit_applies_to_open_connections(
+    limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    autojump_clock.autojump_threshold = IN_FLIGHT_S
+    running = Running(limits)
+    nursery.start_soon(running.run)
+    async with await running.connect() as idle, await running.connect() as busy:
+        assert await ask(idle, b"?")
+        autojump_clock.jump(1)
+        assert await ask(busy, b"?")
+        limits.max_connections = 1
+        assert await is_closed(idle)
+        assert await ask(busy, b"?")
+    running.stop.set()
+
+
 async def test_idle_connections_are_closed(limits: Limits, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     autojump_clock.autojump_threshold = IN_FLIGHT_S
     limits.connections_max_idle_ms = 60_000
@@ -222,7 +282,7 @@ async def test_the_end_does_not_wait_for_ever(limits: Limits, nursery: trio.Nurs
 
 
 async def test_a_connection_over_the_brokers_rate_is_served_later(running: Running) -> None:
-    """KIP-612; the connection that waits is closed where the broker stops first."""
+    """KIP-612: the waiting connection is closed if the broker stops first."""
     running.throttle.wait_ms = 1
     async with await running.connect() as stream:
         assert await ask(stream, b"x")

@@ -1,4 +1,4 @@
-"""A socket that is full: what was borrowed is copied before the first wait, whatever that wait is for."""
+"""A full socket: borrowed memory is copied before the first wait of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters to mirror between, what is in them, and mirrors as processes of their own."""
+"""Clusters for mirrors, their contents, and mirrors as processes of their own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import trio
 from gregor.client import Admin, Consumer, Producer
 from gregor.client.admin import NewTopic
 from gregor.client.consumer.consumer_record import ConsumerRecord
-from gregor.client.consumer.subscription import TopicPartition
 from gregor.client.mirroring import Mirror, MirrorOptions, MirrorProgress
 from gregor.protocol.records import v0, v1
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Record
+from gregor.protocol.topic_partition import AnyTopicPartition
 from tests.waiting import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -34,7 +34,7 @@ async def mirror_once(source: str, target: str, topics: str, **options: Any) -> 
 
 
 def start_mirror(source: str, target: str, topics: str, *options: str) -> subprocess.Popen[bytes]:
-    """`gregor mirror` as a user starts it, following the source."""
+    """Start `gregor mirror` as a user does, following the source."""
     command = [sys.executable, "-m", "gregor.command_line", "mirror", "--from", source, "--to", target]
     return subprocess.Popen([*command, "--topics", topics, *options], stdout=subprocess.DEVNULL)
 
@@ -46,7 +46,7 @@ async def create(bootstrap: str, topic: str, partitions: int = 1, **configs: str
 
 
 async def fill(bootstrap: str, topic: str, partitions: int, count: int, *, seed: int = 1) -> None:
-    """Records with and without keys and headers, in every codec, some in transactions that are aborted."""
+    """Produce records with and without keys and headers, in every codec, some in aborted transactions."""
     random = Random(seed)
     for number, codec in enumerate(CODECS):
         transactional_id = f"fill-{topic}-{seed}" if number % 2 else None
@@ -68,8 +68,8 @@ async def fill(bootstrap: str, topic: str, partitions: int, count: int, *, seed:
     await _wait_for_markers(bootstrap, [(topic, partition) for partition in range(partitions)])
 
 
-async def _wait_for_markers(bootstrap: str, places: list[TopicPartition]) -> None:
-    """Kafka answers who ends a transaction before all can be read that was committed."""
+async def _wait_for_markers(bootstrap: str, places: list[AnyTopicPartition]) -> None:
+    """Wait until all committed records can be read: Kafka answers EndTxn before it writes the markers."""
     async with Consumer(bootstrap) as consumer, Consumer(bootstrap, isolation_level="read_committed") as of_committed:
         with trio.fail_after(PATIENCE_S):
             while await of_committed.end_offsets(places) != await consumer.end_offsets(places):
@@ -87,9 +87,9 @@ async def _send_some(producer: Producer, topic: str, partitions: int, count: int
 async def read_all(
     bootstrap: str, topic: str, partitions: int, *, isolation_level: str = "read_uncommitted"
 ) -> dict[int, list[ConsumerRecord]]:
-    """All records of each partition, up to the ends as they are now."""
+    """Return all records of each partition, up to the ends as they are now."""
     records: dict[int, list[ConsumerRecord]] = {partition: [] for partition in range(partitions)}
-    places: list[TopicPartition] = [(topic, partition) for partition in range(partitions)]
+    places: list[AnyTopicPartition] = [(topic, partition) for partition in range(partitions)]
     async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level=isolation_level) as consumer:
         ends = await consumer.end_offsets(places)
         consumer.assign(places)
@@ -101,12 +101,12 @@ async def read_all(
 
 
 def contents(records: Iterable[ConsumerRecord]) -> list[tuple[Any, ...]]:
-    """What has to be equal wherever a record is."""
+    """Return the parts of records that must be equal in each copy."""
     return [(record.timestamp, record.key, record.value, record.headers) for record in records]
 
 
 async def difference(source: str, target: str, topic: str, partitions: int) -> str | None:
-    """What is wrong with the copy, read without regard to transactions; None if it is exact."""
+    """Return how the copy, read uncommitted, differs from the source; None if it is exact."""
     wanted = await read_all(source, topic, partitions, isolation_level="read_committed")
     found = await read_all(target, topic, partitions)
     for partition in range(partitions):
@@ -139,7 +139,7 @@ async def killed_again_and_again(source: str, target: str, topic: str, *options:
 
 
 async def send_old_formats(bootstrap: str, topic: str) -> None:
-    """Sets of format v0 and v1, compressed and not, and single records of v2 between them."""
+    """Send sets of format v0 and v1, compressed and not, and single records of v2 between them."""
     records = [Record(n, 1_700_000_000_000 + n, b"k%d" % n, b"v%d" % n) for n in range(5)]
     async with Producer(bootstrap) as producer:
         for module in (v0, v1, v0):

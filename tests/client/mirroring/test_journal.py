@@ -1,4 +1,4 @@
-"""The journal of a copy: whatever moment a mirror is killed at, it goes on behind what has arrived."""
+"""The journal of a copy: a mirror killed at any moment continues after the last record that arrived."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_logs_end_tells_the_steps_taken(position: Position, steps: list[Step
     assert (reached.sequence - position.sequence) % 2**31 == numbered
 
 
-@pytest.mark.parametrize(("end", "reason"), [(99, "lost 1 records"), (103, "somebody else"), (111, "somebody else")])
+@pytest.mark.parametrize(("end", "reason"), [(99, "lost 1 records"), (103, "another client"), (111, "another client")])
 def test_ends_that_no_steps_lead_to(end: int, reason: str) -> None:
     journal = Journal(Position(0, 100, 5, 0, 0), (Step(5, 5), Step(5, 9)))
     with pytest.raises(MirrorError, match=reason):
@@ -50,7 +50,7 @@ def test_ends_that_no_steps_lead_to(end: int, reason: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "hello", "gregor-mirror 2;1;0;0;0;", "gregor-mirror 1;1;0;0;0;5,x", "1;2;3"])
 def test_other_texts_are_no_journals(text: str) -> None:
-    with pytest.raises(MirrorError, match="no mirror's journal"):
+    with pytest.raises(MirrorError, match="not the journal of a mirror"):
         Journal.read(CommittedOffset(3, text))
 
 

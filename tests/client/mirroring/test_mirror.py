@@ -1,4 +1,4 @@
-"""The mirror between two Gregor brokers: what arrives, how, and where it goes on."""
+"""The mirror between two Gregor brokers: copied records, their batches, and the position after a restart."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from gregor.client.admin import ResourceType
 from gregor.client.mirroring import Mirror, MirrorError, MirrorOptions
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import BatchView
+from gregor.protocol.records.enriched import KafkaTags
 from tests.broker_process import running_broker
 from tests.client.mirroring.scenes import contents, create, difference, fill, mirror_once, read_all, send_old_formats
+from tests.counted_decompressions import count_decompressions
 from tests.waiting import PATIENCE_S
 
 OVERRIDES = (
@@ -45,7 +47,7 @@ def topic() -> str:
 
 
 async def stored_batches(bootstrap: str, topic: str) -> list[BatchView]:
-    """The batches of partition 0 as they are stored."""
+    """Return the batches of partition 0 as they are stored."""
     batches: list[BatchView] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", fetch_as_stored=True) as consumer:
         consumer.assign([(topic, 0)])
@@ -81,7 +83,7 @@ async def test_all_arrives_in_order_and_batches_are_not_opened(source: str, targ
         assert (configs["retention.ms"], configs["max.message.bytes"]) == ("123456789", "2000000")
     there = [bytes(batch.view)[v2.RECORDS_AT :] for batch in await stored_batches(source, topic)]
     here = [bytes(batch.view)[v2.RECORDS_AT :] for batch in await stored_batches(target, topic)]
-    assert set(here) <= set(there), "the very bytes of the source, but for headers"
+    assert set(here) <= set(there), "the bytes of the source, except for headers"
 
 
 async def test_it_goes_on_where_it_was(source: str, target: str, topic: str) -> None:
@@ -114,7 +116,7 @@ async def test_following_takes_up_new_records_topics_and_partitions(source: str,
 
 
 async def wait_for_records(bootstrap: str, topic: str, partitions: int, count: int) -> None:
-    """Read until so many have come, also while topic and partitions are only being created."""
+    """Read until the given number of records has arrived, also while topic and partitions are being created."""
     async with Consumer(bootstrap, auto_offset_reset="earliest", allow_auto_create_topics=False) as consumer:
         consumer.assign([(topic, partition) for partition in range(partitions)])
         seen = 0
@@ -122,14 +124,18 @@ async def wait_for_records(bootstrap: str, topic: str, partitions: int, count: i
             seen += len(await consumer.poll())
 
 
-# --- old formats, holes, foreign time stamps ---
+# --- old formats, holes, foreign timestamps ---
 
 
 @pytest.mark.parametrize("keeps_offsets", [False, True])
-async def test_old_formats_go_as_they_are(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+async def test_old_formats_go_as_they_are_and_unopened(
+    source: str, target: str, topic: str, keeps_offsets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await create(source, topic)
     await send_old_formats(source, topic)
+    counted = count_decompressions(monkeypatch)
     await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
+    assert counted.taken() == 0, "the source's tags say how many messages there are"
     assert await difference(source, target, topic, 1) is None
     there, here = await stored_batches(source, topic), await stored_batches(target, topic)
     assert [(batch.magic, batch.codec, batch.last_offset) for batch in here] == [
@@ -138,7 +144,7 @@ async def test_old_formats_go_as_they_are(source: str, target: str, topic: str, 
 
 
 async def compacted_topic(bootstrap: str, topic: str) -> None:
-    """A topic of which compaction has left holes in its batches."""
+    """Create a topic whose batches have gaps from compaction."""
     await create(bootstrap, topic, cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.01")
     async with Producer(bootstrap, linger_ms=5, batch_size=4_000, compression_type="gzip") as producer:
         for n in range(4_000):
@@ -201,6 +207,35 @@ async def test_offsets_are_those_of_the_source(source: str, target: str, topic: 
     assert found[1][0].offset == 10
 
 
+async def stored_tags(bootstrap: str, topic: str) -> dict[int, KafkaTags]:
+    """Return the tags of the batches of partition 0 by first offset, as clients see them."""
+    found: dict[int, KafkaTags] = {}
+    async with Consumer(
+        bootstrap, auto_offset_reset="earliest", fetch_as_stored=True, fetch_batch_tags=True
+    ) as consumer:
+        consumer.assign([(topic, 0)])
+        (end,) = (await consumer.end_offsets([(topic, 0)])).values()
+        with trio.fail_after(PATIENCE_S):
+            while (consumer.position(topic, 0) or 0) < end:
+                for fetched in await consumer.poll_batches(200):
+                    found |= dict(fetched.tags)
+    return found
+
+
+async def test_receipt_times_are_those_of_the_source(source: str, target: str, topic: str) -> None:
+    await create(source, topic)
+    await send_old_formats(source, topic)
+    await mirror_once(source, target, topic, keeps_offsets=True)
+    await fill(source, topic, 1, 100)
+    await mirror_once(source, target, topic, keeps_offsets=True)
+    there, here = await stored_tags(source, topic), await stored_tags(target, topic)
+    receipts = {offset: tags.timestamp_ms for offset, tags in here.items()}
+    assert receipts == {offset: there[offset].timestamp_ms for offset in here}
+    assert len(set(receipts.values())) > 1
+    counts = {offset: tags.message_count for offset, tags in here.items()}
+    assert counts == {offset: there[offset].message_count for offset in here}
+
+
 # --- what cannot go on ---
 
 
@@ -214,7 +249,7 @@ async def test_other_writers_are_noticed(source: str, target: str, topic: str, k
             await producer.send(topic, b"not ours")
     async with Producer(source) as producer:
         await (await producer.send(topic, b"more"))
-    with pytest.raises(MirrorError, match=r"somebody else|is another log now"):
+    with pytest.raises(MirrorError, match=r"another client|the topic was recreated"):
         await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
 
 
@@ -234,7 +269,7 @@ async def test_a_target_with_records_and_no_journal(source: str, target: str, to
     await create(target, topic)
     async with Producer(target) as producer:
         await (await producer.send(topic, b"there before"))
-    with pytest.raises(MirrorError, match="has no word of them"):
+    with pytest.raises(MirrorError, match="has no offset for it"):
         await mirror_once(source, target, topic)
     await mirror_once(source, target, topic, appends=True)
     await mirror_once(source, target, topic)
@@ -249,7 +284,7 @@ async def test_a_group_of_someone_else_is_left_alone(source: str, target: str, t
     await create(target, topic)
     async with Admin(target) as admin:
         await admin.alter_group_offsets(f"g-{topic}", {(topic, 0): 3})
-    with pytest.raises(MirrorError, match="another use of its group"):
+    with pytest.raises(MirrorError, match="does another client commit offsets"):
         await mirror_once(source, target, topic, group_id=f"g-{topic}")
 
 

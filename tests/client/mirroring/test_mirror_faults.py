@@ -1,4 +1,4 @@
-"""The mirror itself lives on when brokers die, leaders move and answers are cut; the copy stays exact."""
+"""The mirror continues when brokers die, leaders move and answers are cut; the copy stays exact."""
 
 from __future__ import annotations
 

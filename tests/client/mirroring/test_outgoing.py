@@ -1,4 +1,4 @@
-"""What batches become on their way to a target that numbers records itself, and to one that does not."""
+"""Batches for a target that assigns offsets itself, and for one that keeps the source's offsets."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from confluent_kafka import Consumer, Producer  # type: ignore[import-not-found]
+from confluent_kafka import Consumer, Producer
 from testcontainers.community.kafka import KafkaContainer  # type: ignore[import-not-found]
 
 for mode in ("zookeeper", "kraft"):

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def both_builds(record_build: str) -> str:
-    """See `record_build`."""
+    """Run each test with both builds; see `record_build`."""
     return record_build

@@ -24,7 +24,7 @@ DOCUMENTED = {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MES
 
 @contextmanager
 def documented_failures() -> Iterator[None]:
-    """What is inside may work, or fail as the records package says that it fails."""
+    """Let the block succeed, or fail with an error that the records package documents."""
     try:
         yield
     except BrokerError as failure:

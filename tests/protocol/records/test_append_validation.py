@@ -1,4 +1,4 @@
-"""What a leader refuses and what it learns, beyond the vectors: hostile payloads, bounds, and each rule by itself."""
+"""Validation by a leader, beyond the vectors: hostile payloads, bounds, and each rule by itself."""
 
 import random
 import tracemalloc
@@ -66,7 +66,7 @@ def test_damage_raises_documented_errors_only(sample: Sample, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     if sample.magic == v2.MAGIC:
-        # With the CRC right, what is behind it is looked at.
+        # With a valid CRC the records are checked.
         damaged[:21] = sample.data[:21]
         v2.UINT32.pack_into(damaged, v2.CRC_AT, v2.batch_crc(damaged, 0, len(damaged)))
     with documented_failures():
@@ -96,7 +96,7 @@ def test_a_bomb_in_an_old_format_costs_a_few_pieces(magic: int) -> None:
     inner = bytearray(v0.build_message(0, b"", b"") if magic == 0 else v1.build_message(0, -1, b"", b""))
     size = 200 * MIB
     inner[8:12] = (size + len(inner) - 12).to_bytes(4, "big")
-    # The key is empty, so the value's length follows the head.
+    # The key is empty, so the value's length follows the key's length.
     inner[head_size : head_size + 4] = size.to_bytes(4, "big")
     packed = compress(Codec.GZIP, bytes(inner)) + compress(Codec.GZIP, bytes(MIB)) * 200
     wrapper = (
@@ -114,7 +114,7 @@ def test_a_bomb_in_an_old_format_costs_a_few_pieces(magic: int) -> None:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_damaged_content_under_a_right_crc_is_not_worth_another_try(codec: Codec, magic: int) -> None:
-    """CORRUPT_MESSAGE would have clients send it again; Kafka 3.9.1 answers -1 or 87, which they do not."""
+    """Clients would retry after CORRUPT_MESSAGE; Kafka 3.9.1 answers -1 or 87, after which they do not retry."""
     if magic < 2 and codec is Codec.ZSTD:
         return
     inner = {

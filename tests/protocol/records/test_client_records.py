@@ -13,7 +13,7 @@ from gregor.protocol.records import client_records_cy as in_use
 from gregor.protocol.records import v2
 from gregor.protocol.records.batches import iter_records, read_batch
 from gregor.protocol.records.record import Header, Record
-from gregor.protocol.records.varint import append_varint
+from gregor.protocol.records.varint import INT64_LAST_SHIFT, append_varint
 from tests.conftest import pure_twin
 
 PURE = next(pure_twin(source) for source in __import__("pathlib").Path(v2.__file__).parent.glob("client_records_cy.py"))
@@ -25,7 +25,7 @@ rows = st.tuples(st.integers(0, 2**41), nullable, nullable, header_lists)
 
 
 class Nine(NamedTuple):
-    """What `decode_records` fills."""
+    """The nine lists that `decode_records` fills."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ def test_numbers(build: ModuleType, number: int) -> None:
     expected = bytearray()
     append_varint(expected, number)
     assert build.encode_varint(number) == bytes(expected)
-    assert build.read_number(bytes(expected), 0, len(expected)) == (number, len(expected))
+    assert build.read_number(bytes(expected), 0, len(expected), INT64_LAST_SHIFT) == (number, len(expected))
 
 
 @BUILDS

@@ -1,4 +1,4 @@
-"""Codecs: round trips in pieces, foreign framings, and data that claims more than it should."""
+"""Codecs: round trips in pieces, foreign framings, and data with false sizes."""
 
 import random
 import tracemalloc
@@ -49,7 +49,7 @@ def test_every_cut_is_noticed(codec: Codec) -> None:
     whole = b"some bytes to compress" * 3
     packed = compress(codec, whole)
     for end in range(1, len(packed)):
-        # Snappy's framing may end between blocks, so a shorter result is as good.
+        # Snappy's framing may end between blocks, so a shorter result is valid.
         with documented_failures():
             assert decompress(codec, packed[:end]) != whole
 
@@ -113,7 +113,7 @@ def test_unframed_snappy_is_read_too() -> None:
 
 
 def test_a_snappy_block_may_not_promise_the_impossible() -> None:
-    with pytest.raises(BrokerError, match="promises"):
+    with pytest.raises(BrokerError, match="claims"):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\0" * 10)
 
 
@@ -124,7 +124,7 @@ def test_unknown_codecs_are_corrupt() -> None:
 
 
 class CountingStream:
-    """A decompressor that notes how much it is given in each call."""
+    """A decompressor that records the length of the input of each call."""
 
     def __init__(self, stream: Any, given: list[int]) -> None:
         self._stream = stream

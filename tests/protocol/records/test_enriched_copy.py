@@ -1,4 +1,4 @@
-"""What becomes of stored batches in the enriched layout: the same records, with all that is known of them."""
+"""Stored batches in the enriched layout: the same records, with all tags."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from tests.protocol.records.record_strategies import Sample, numbered, samples, 
 
 
 def copies(data: bytes, tags: KafkaTags) -> list[EnrichedMessage]:
-    """The messages for all batches in `data`, once to bytes and back."""
+    """Return the messages for all batches in `data`, once to bytes and back."""
     written = b"".join(
         enriched.encode_message(message) for batch in iter_batches(data) for message in enriched_copies(batch, tags)
     )

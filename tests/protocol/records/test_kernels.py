@@ -1,4 +1,4 @@
-"""The compiled kernels against their own source as plain Python, and against the libraries they stand in for."""
+"""The compiled kernels against their own source as plain Python, and against the libraries that they replace."""
 
 import zlib
 from types import ModuleType
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gregor.protocol.records import crc_cy, kernel_cy, up_kernel_cy, v1, v2
+from gregor.protocol.records import batches, crc_cy, kernel_cy, up_kernel_cy, v1, v2, walk_cy
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.record import Header, Record
 
@@ -45,7 +45,7 @@ def test_a_module_knows_which_build_it_is(record_build: str) -> None:
 
 
 def run_down(module: ModuleType, stored: memoryview, to_magic: int, first_offset: int, step: int) -> list[object]:
-    """Everything that can be seen of a conversion with a buffer of `step` bytes, batch after batch."""
+    """Return all visible results of a conversion with a buffer of `step` bytes, batch after batch."""
     conversion = module.DownConversion(to_magic, first_offset)
     seen: list[object] = []
     for _ in range(50):
@@ -135,3 +135,19 @@ def test_records_of_a_decompressed_body_are_checked_before_they_are_read() -> No
     conversion.open_records(3, len(body), 10, 1_700_000_000_000, -1, False, 0)
     assert conversion.read_record(body)
     assert (conversion.offset, conversion.timestamp) == (10, 1_700_000_000_000)
+
+
+def test_bits_beyond_the_width_of_a_number_are_dropped_by_every_reader(pure_modules: dict[str, ModuleType]) -> None:
+    # The length of the key, 1, in five bytes; Kafka's ByteUtils drops the three highest bits of the fifth.
+    record = b"\x00\x00\x00" + b"\x82\x80\x80\x80\x70" + b"k\x01\x00"
+    body = memoryview(bytes((len(record) * 2,)) + record)
+    for module in (kernel_cy, pure_modules["kernel_cy"]):
+        conversion = module.DownConversion(1, 0)
+        conversion.open_records(1, len(body), 0, 0, -1, False, 0)
+        assert conversion.read_record(body)
+        assert bytes(body[conversion.key_at :][: conversion.key_length]) == b"k"
+    assert batches.read_v2_record(body, 0, base_offset=0, base_timestamp=0)[0].key == b"k"
+    for walking in (walk_cy, pure_modules["walk_cy"]):
+        walk = walking.RecordWalk(1, 0, -1, 1)
+        assert walk.feed(body) == len(body)
+        assert walk.is_finished()

@@ -1,4 +1,4 @@
-"""The rules of `lazy` by their letters, and what holds for any input: exactly the promised bytes, or an error first."""
+"""The lettered rules of `lazy`, and its contract for any input: exactly the promised bytes, or an error first."""
 
 import tracemalloc
 
@@ -7,19 +7,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import BrokerError, ErrorCode
-from gregor.protocol.records import v0, v1, v2
+from gregor.protocol.records import promised_size, v0, v1, v2
 from gregor.protocol.records.batches import BatchView, iter_batches, iter_records, read_batch
 from gregor.protocol.records.compression import Codec
 from gregor.protocol.records.conversion_need import needs_conversion
 from gregor.protocol.records.convert import convert_with_codec
 from gregor.protocol.records.lazy import (
-    FAKE_BATCH_BYTES,
     LazyConversion,
-    padding,
     plan_down_conversion,
     plan_up_conversion,
 )
+from gregor.protocol.records.padding import FAKE_BATCH_BYTES, padding
 from gregor.protocol.records.record import Header, Record, TimestampType
+from gregor.protocol.records.stretch import HeldStretch
 
 QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -59,7 +59,7 @@ def sent(conversion: LazyConversion, buffer_bytes: int = 65536) -> bytes:
 
 
 def complete_batches(data: bytes) -> list[BatchView]:
-    """What a client takes: it stops at the first batch that ends beyond the answer."""
+    """Return the batches that a client takes: those before the first batch that ends beyond the answer."""
     return list(iter_batches(memoryview(data)))
 
 
@@ -210,7 +210,7 @@ def test_memory_does_not_grow_with_the_answer() -> None:
 
 
 class ForgetfulStretch:
-    """One small buffer for all windows, which others use after each piece; larger windows are lent for good."""
+    """A small buffer for all windows that is overwritten after each piece; larger windows get a buffer of their own."""
 
     def __init__(self, stored: bytes, buffer_bytes: int) -> None:
         self._stored = stored
@@ -250,7 +250,7 @@ keys_and_values = st.none() | st.binary(max_size=40)
 
 @st.composite
 def stored_stretches(draw: st.DrawFn) -> bytes:
-    """Batches of all formats, as a log may hold them, the last perhaps partial."""
+    """Draw batches of all formats, as a log may hold them, the last perhaps partial."""
     offset = draw(st.integers(0, 1000))
     parts = []
     for _ in range(draw(st.integers(1, 5))):
@@ -300,7 +300,7 @@ def test_up_and_down_again_keeps_every_record(stored: bytes) -> None:
 
 
 def everything(conversion: LazyConversion) -> memoryview:
-    """All that a conversion could send if nothing were cut or padded."""
+    """Return all bytes that a conversion could send without truncation or padding."""
     conversion.size = 2**30
     data = bytearray()
     for piece in conversion.pieces(bytearray(500)):
@@ -308,6 +308,77 @@ def everything(conversion: LazyConversion) -> memoryview:
             break
         data += piece
     return memoryview(data)
+
+
+def sent_in_both_ways(stored: bytes, to_magic: int, first_offset: int) -> tuple[bytes, bytes]:
+    """Return the answer with the size of KIP-283, and the one that pads less."""
+    view = memoryview(stored)
+    kip_283 = sent(plan_down_conversion(view, to_magic, first_offset))
+    return kip_283, sent(plan_down_conversion(view, to_magic, first_offset, pads_less=True))
+
+
+@pytest.mark.parametrize("to_magic", [0, 1])
+@pytest.mark.parametrize(
+    ("stored", "first_offset"),
+    [
+        (b"".join(batch(1, first=offset, value_bytes=10) for offset in range(300)), 0),
+        (batch(800, value_bytes=1_000) + batch(2, first=800), 797),
+        (batch(40, headers=3) + batch(40, first=40, headers=2), 0),
+        (b"".join(batch(1, first=2 * at) + control_batch(2 * at + 1) for at in range(20)), 0),
+        (batch(3) + batch(1, first=3, value_bytes=50_000)[:40_000], 2),
+    ],
+    ids=["single records", "end of a large batch", "headers", "control batches", "incomplete batch"],
+)
+def test_padding_that_can_be_measured_is_not_promised(stored: bytes, first_offset: int, to_magic: int) -> None:
+    kip_283, ours = sent_in_both_ways(stored, to_magic, first_offset)
+    messages = complete_batches(kip_283)[-1].end
+    assert len(kip_283) > messages, "KIP-283 pads"
+    assert ours == kip_283[:messages]
+
+
+def test_batches_that_grow_use_the_bytes_of_an_incomplete_batch() -> None:
+    """Kafka promises the bytes of the incomplete batch at the end of the slice, and more messages fit."""
+    complete = b"".join(batch(50, first=50 * number, value_bytes=10) for number in range(20))
+    for first_offset in (0, 45):
+        plan = plan_down_conversion(
+            memoryview(complete), 1, first_offset, pads_less=True, counted_bytes=len(complete) + 300
+        )
+        assert len(sent(plan)) == plan.size == len(complete) + 300
+    alone = plan_down_conversion(memoryview(batch(3)), 1, 2, pads_less=True, counted_bytes=50_000)
+    assert alone.size == complete_batches(sent(alone))[-1].end, "no other batch could use them"
+
+
+def test_batches_that_grow_cost_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = b"".join(batch(20, first=20 * number) for number in range(500))
+    read: list[int] = []
+    window = HeldStretch.window
+    monkeypatch.setattr(HeldStretch, "window", lambda self, at, size: read.append(at) or window(self, at, size))
+    for first_offset in (0, 19):
+        read.clear()
+        conversion = plan_down_conversion(memoryview(stored), 1, first_offset, pads_less=True)
+        assert conversion.size == len(stored)
+        assert max(read) <= conversion.first_end, "one more window at most"
+
+
+def test_a_long_answer_is_measured_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = b"".join(batch(1, first=offset, value_bytes=5_000, headers=100) for offset in range(100))
+    exact = plan_down_conversion(memoryview(stored), 1, 0, pads_less=True).size
+    monkeypatch.setattr(promised_size, "MOST_MEASURED_BYTES", 200_000)
+    assert exact < plan_down_conversion(memoryview(stored), 1, 0, pads_less=True).size == len(stored)
+
+
+@QUICK
+@given(stored_stretches(), st.integers(0, 1), st.integers(-1, 1010))
+def test_a_client_gets_the_same_messages_with_less_padding(stored: bytes, to_magic: int, first_offset: int) -> None:
+    try:
+        kip_283, ours = sent_in_both_ways(stored, to_magic, first_offset)
+    except BrokerError:
+        return
+    assert len(ours) <= len(kip_283)
+    if not any(each.is_compressed for each in iter_batches(stored)):
+        assert [bytes(each.view) for each in complete_batches(ours)] == [
+            bytes(each.view) for each in complete_batches(kip_283)
+        ]
 
 
 PROPER_ERRORS = (
@@ -321,7 +392,7 @@ def plan_or_error(stored: memoryview, to_magic: int, first_offset: int, chunk_by
     try:
         if to_magic == v2.MAGIC:
             return plan_up_conversion(stored, first_offset, chunk_bytes=chunk_bytes)
-        return plan_down_conversion(stored, to_magic, first_offset, chunk_bytes=chunk_bytes)
+        return plan_down_conversion(stored, to_magic, first_offset, chunk_bytes=chunk_bytes, pads_less=True)
     except BrokerError as error:
         return error.code
 

@@ -1,24 +1,31 @@
-"""Offsets, epochs and time stamps are patched in place: every reader then sees the log's, and every CRC holds."""
+"""Offsets, epochs and timestamps are patched in place: every reader then sees the log's, and every CRC holds."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.records import v0, v1, v2
 from gregor.protocol.records.batches import Record, iter_batches, iter_records
 from gregor.protocol.records.compression import Codec, compress
-from gregor.protocol.records.offsets import assign_offsets
+from gregor.protocol.records.offsets_cy import assign_offsets
 from gregor.protocol.records.record import TimestampType
 from gregor.protocol.records.validation import AppendRules, Produced, validate
 from tests.protocol.records.record_strategies import Sample, samples
 
 NOW_MS = 1_700_000_000_000
+both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(autouse=True)
+def _both_builds(record_build: str) -> None:
+    """Run each test with both builds."""
 
 
 def checked(data: bytes | bytearray) -> Produced:
     return validate(data, AppendRules(), now_ms=NOW_MS)
 
 
+@both_builds
 @given(samples, st.integers(0, 2**40), st.none() | st.just(NOW_MS))
 def test_readers_see_the_logs_offsets(sample: Sample, base_offset: int, log_append_time_ms: int | None) -> None:
     produced = checked(sample.data)
@@ -43,6 +50,7 @@ def test_readers_see_the_logs_offsets(sample: Sample, base_offset: int, log_appe
         assert all(each.timestamp_type is TimestampType.LOG_APPEND_TIME for each in stored)
 
 
+@both_builds
 @given(samples)
 def test_compressed_data_is_never_touched(sample: Sample) -> None:
     produced = checked(sample.data)

@@ -1,4 +1,4 @@
-"""Times of reception as the log append time of v0 messages, on their way to readers of v1 and v2."""
+"""Times of reception as the log append time of v0 messages, given to readers of v1 and v2."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ Stored = tuple[bytes, Receipts, dict[int, int]]
 
 @st.composite
 def stored_sets(draw: st.DrawFn) -> Stored:
-    """Message sets of v0, v1 and v2, one after the other, each with a time of reception."""
+    """Draw message sets of v0, v1 and v2, one after the other, each with a receipt time."""
     data, runs, times, offset = bytearray(), [], {}, 0
     for number in range(draw(st.integers(1, 8))):
         count = draw(st.integers(1, 4))
@@ -59,7 +59,7 @@ class TestBothBuilds:
         while len(seen) < len(times):
             rest = [batch for batch in iter_batches(data) if batch.last_offset >= first]
             start = rest[0].position
-            # Receipts of the part, as a fetch that begins there gets them.
+            # Receipt times of the part, for a fetch that begins there.
             here = Receipts(
                 [(0, receipts.at(start))] + [(at - start, ms) for at, ms in runs_of(receipts) if at > start]
             )
@@ -75,7 +75,7 @@ class TestBothBuilds:
         data, receipts, times = stored
         conversion = plan_down_conversion(memoryview(data), 1, 0, chunk_bytes=chunk_bytes, receipts=receipts)
         seen = read(conversion, out_bytes)
-        # Where more comes out than was stored the end is cut: it is fetched next time.
+        # If converted batches are larger than the stored ones, the rest is fetched next time.
         assert seen
         assert {offset: time for offset, (time, _) in seen.items()} == {offset: times[offset] for offset in seen}
         assert sorted(seen) == list(range(len(seen)))

@@ -1,4 +1,4 @@
-"""The tags of fetched batches: what goes in comes out, strange tags are skipped, nonsense is refused."""
+"""The tags of fetched batches: round trips, skipped unknown tags, refused malformed ones."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""The two walks over a batch's records see the same however the bytes come in."""
+"""The two walks over a batch's records give the same result for bytes in pieces of any size."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,13 +19,13 @@ EARLIEST, LATEST = 1000, 2**44
 
 
 def record_walk(count: int, base_timestamp: int) -> RecordWalk:
-    """A walk of the build under test, which stands where the validation looks for it."""
+    """Return a walk of the build under test, which stands where the validation looks for it."""
     build: type[RecordWalk] = vars(validation)["RecordWalk"]
     return build(count, base_timestamp, EARLIEST, LATEST, True)
 
 
 def feed_in_pieces(feed: Callable[[memoryview], int], data: bytes, cuts: list[int]) -> bytes:
-    """Feed `data` cut at `cuts` as `feed` asks for it; returns what it did not want."""
+    """Feed `data` cut at `cuts` as `feed` requests it; return the remaining bytes."""
     rest = b""
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in pairwise(edges):
@@ -42,7 +42,7 @@ def body_of(records: list[Record], base_timestamp: int) -> bytes:
 
 
 def facts(records: list[Record]) -> dict[str, object]:
-    """What a walk should find out about `records`, by the definition of each fact."""
+    """Return the facts that a walk should find about `records`, from the definition of each fact."""
     stamps = [record.timestamp for record in records]
     largest = max(stamps)
     return {

@@ -14,21 +14,21 @@ from gregor.broker.config import BrokerConfig
 from gregor.broker.coordinators.groups.classic_protocol import JoiningClient
 from gregor.broker.coordinators.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from gregor.broker.metadata.state import PartitionState, TopicState
-from gregor.broker.server.promise import Promise
-from gregor.protocol.errors import ErrorCode
+from gregor.broker.server.pending import Pending, completed
+from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from gregor.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from gregor.protocol.records.offsets import assign_offsets
+from gregor.protocol.records.offsets_cy import assign_offsets
 from gregor.storage.clock import ManualClock
 
 
 class MemoryLog:
-    """What a coordinator uses of a partition and its log, in memory; its followers may be `cut_off`."""
+    """A partition and its log in memory, as a coordinator uses them; its followers may be `cut_off`."""
 
     def __init__(self) -> None:
         self.role = None
         self.cut_off = False
-        self._waiting: list[Callable[[ErrorCode], None]] = []
+        self._waiting: list[Pending[ErrorCode]] = []
         self.config = SimpleNamespace(max_message_bytes=1 << 20)
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -41,17 +41,17 @@ class MemoryLog:
         self.batches.append((base_offset, bytes(produced.data)))
         return SimpleNamespace(base_offset=base_offset)
 
-    def when_replicated(self, offset: int, settle: Callable[[ErrorCode], None], *, timeout_s: float = 0) -> None:
-        if self.cut_off:
-            self._waiting.append(settle)
-        else:
-            settle(ErrorCode.NONE)
+    def replicated(self, offset: int, timeout_s: float = 0) -> Pending[ErrorCode]:
+        if not self.cut_off:
+            return completed(ErrorCode.NONE)
+        self._waiting.append(Pending())
+        return self._waiting[-1]
 
     def settle_all(self, code: ErrorCode = ErrorCode.NONE) -> None:
-        """The followers have it all now, or it is known why they will not."""
+        """Complete all pending appends: the followers have the records, or an error is known."""
         waiting, self._waiting = self._waiting, []
-        for settle in waiting:
-            settle(code)
+        for pending in waiting:
+            pending.complete(code)
 
     def read(self, offset: int, max_bytes: int) -> Any:
         return MemorySlice(b"".join(data for base, data in self.batches if base >= offset))
@@ -72,7 +72,7 @@ class MemorySlice:
 
 
 class MemoryTopics:
-    """Internal topics of four partitions each."""
+    """A set of internal topics of four partitions each."""
 
     COUNT = 4
 
@@ -91,7 +91,7 @@ class MemoryTopics:
 
 
 class KnownTopics:
-    """The topics that clients can read."""
+    """A set of the topics that clients can read."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
@@ -113,7 +113,7 @@ class KnownTopics:
 
 
 class Bench:
-    """A running coordinator and the verbs of a scenario."""
+    """A running coordinator with methods for the steps of a scenario."""
 
     def __init__(self, nursery: trio.Nursery, clock: ManualClock) -> None:
         self.clock = clock
@@ -127,7 +127,7 @@ class Bench:
         return GroupCoordinator(BrokerConfig(**self.settings), self.clock, self.topics, self.known_topics)
 
     async def start(self, **settings: Any) -> GroupCoordinator:
-        """Start a coordinator, another one if one runs already: what it knows is what the log says."""
+        """Start a coordinator, also in the place of a running one: its state is that of the log."""
         self.settings |= settings
         self.groups = self._new_coordinator()
         await self._nursery.start(self.groups.run)
@@ -145,7 +145,7 @@ class Bench:
         rebalance_ms: int = 30_000,
         version: int = 3,
         kind: str = "consumer",
-    ) -> Promise[JoinGroupResponse]:
+    ) -> Pending[JoinGroupResponse]:
         request = JoinGroupRequest(
             group_id=group,
             member_id=member_id,
@@ -165,22 +165,33 @@ class Bench:
         *,
         group: str = "g",
         instance: str | None = None,
-    ) -> Promise[SyncGroupResponse]:
-        return self.groups.sync(
-            SyncGroupRequest(
-                group_id=group,
-                generation_id=joined.generation_id,
-                member_id=joined.member_id,
-                group_instance_id=instance,
-                assignments=[
-                    SyncGroupRequestAssignment(member_id=member, assignment=data)
-                    for member, data in (assignments or {}).items()
-                ],
-            )
+    ) -> Pending[SyncGroupResponse]:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=instance,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=data)
+                for member, data in (assignments or {}).items()
+            ],
         )
+        try:
+            return self.groups.sync(request)
+        except BrokerError as refusal:
+            return completed(SyncGroupResponse(error_code=refusal.code))
+
+    @staticmethod
+    def outcome(call: Callable[[], object]) -> ErrorCode:
+        """Make a call; return the code of its refusal, NONE if it is not refused."""
+        try:
+            call()
+        except BrokerError as refusal:
+            return refusal.code
+        return ErrorCode.NONE
 
     async def stable_member(self, **details: Any) -> JoinGroupResponse:
-        """The only member of a stable group."""
+        """Return the only member of a stable group."""
         joined = await self.join(**details).wait()
         assert joined.error_code == ErrorCode.NONE
         where = {name: details[name] for name in ("group", "instance") if name in details}
@@ -189,7 +200,7 @@ class Bench:
         return joined
 
     def log(self, group: str = "g") -> MemoryLog:
-        """What keeps a group."""
+        """Return the log of a group's partition."""
         index = self.groups.partition_of(group)
         return self.topics.topics[OFFSETS_TOPIC][index]
 
@@ -199,7 +210,7 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """To be used beside `autojump_clock`, which pytest-trio must see in the test's own signature."""
+    """Provide a bench, for tests whose own signature has `autojump_clock`, as pytest-trio needs."""
     async with trio.open_nursery() as nursery:
         yield Bench(nursery, ManualClock(1_700_000_000_000))
         nursery.cancel_scope.cancel()

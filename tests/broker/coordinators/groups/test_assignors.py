@@ -1,4 +1,4 @@
-"""What every target assignment must be: complete, balanced, and as near to the last one as balance allows."""
+"""Target assignments: complete, balanced, and as close to the previous one as balance allows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12), min_size=1
 
 @st.composite
 def groups(draw: st.DrawFn, *, same_topics: bool | None = None) -> tuple[Members, dict[UUID, int]]:
-    """Members with subscriptions among the topics; whether all have the same is drawn unless given."""
+    """Draw members with subscriptions among the topics; whether all have the same is drawn unless given."""
     partition_counts = draw(counts)
     names = draw(st.lists(st.text("abcdef", min_size=1, max_size=3), min_size=1, max_size=8, unique=True))
     if draw(st.booleans()) if same_topics is None else same_topics:
@@ -46,7 +46,7 @@ def with_targets(members: Members, targets: Mapping[str, Assignment]) -> Members
 
 
 def check_complete(members: Members, partition_counts: Mapping[UUID, int], targets: Mapping[str, Assignment]) -> None:
-    """Every partition of a topic that somebody reads goes to exactly one who reads it."""
+    """Check that each partition of a subscribed topic is assigned to exactly one of its subscribers."""
     assert targets.keys() == members.keys()
     assigned = [(topic, index) for target in targets.values() for topic, indexes in target.items() for index in indexes]
     assert len(assigned) == len(set(assigned))
@@ -57,7 +57,7 @@ def check_complete(members: Members, partition_counts: Mapping[UUID, int], targe
 
 
 def check_balanced(members: Members, targets: Mapping[str, Assignment]) -> None:
-    """No partition could go to a reader of its topic who has at least two partitions less than its owner."""
+    """Check that no subscriber of a partition's topic has at least two partitions fewer than the partition's owner."""
     for owner, target in targets.items():
         for topic in target:
             for reader, member in members.items():
@@ -66,7 +66,7 @@ def check_balanced(members: Members, targets: Mapping[str, Assignment]) -> None:
 
 
 def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
-    """How many partitions had an owner and have another now."""
+    """Return the number of partitions whose owner has changed."""
     return sum(size(target) for target in before.values()) - sum(
         size(common(target, after.get(name, {}))) for name, target in before.items()
     )
@@ -106,7 +106,7 @@ def test_uniform_stays_balanced_as_members_and_topics_come_and_go(
 
 @given(groups(same_topics=True))
 def test_uniform_moves_no_more_than_balance_asks(group: tuple[Members, dict[UUID, int]]) -> None:
-    """A newcomer gets its share; nobody else gets anything that was another's."""
+    """A new member gets its share; no other member gets a partition that another one had."""
     members, partition_counts = group
     targets = assign_uniform(members, partition_counts)
     joined = with_targets(members, targets) | {"newcomer": Subscriber(frozenset(partition_counts))}
@@ -157,7 +157,7 @@ def test_uniform_forgets_partitions_that_are_no_more() -> None:
 
 
 def test_uniform_evens_out_members_who_read_different_topics() -> None:
-    """One reads everything, the others one topic each: it gets what nobody else can take."""
+    """One member reads all topics, the others one topic each: it gets the partitions that no other member can read."""
     common_topic, own_topic = TOPICS[:2]
     members = {
         "all": Subscriber(frozenset({common_topic, own_topic})),

@@ -29,7 +29,7 @@ REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def subscription(*owned: int) -> bytes:
-    """What a classic consumer of topic `t` says in JoinGroup, with the partitions that it has."""
+    """Return the metadata of a classic consumer of topic `t` in JoinGroup, with its owned partitions."""
     partitions = [OwnedPartitions(topic="t", partitions=list(owned))] if owned else []
     return b"\0\1" + encode(ConsumerProtocolSubscription(topics=["t"], owned_partitions=partitions), 1)
 
@@ -47,7 +47,7 @@ def partitions_of(assigned: bytes) -> set[int]:
 
 
 class Clients:
-    """Classic and new members of group `g`."""
+    """A set of classic and new members of group `g`."""
 
     def __init__(self, bench: Any, topic: UUID) -> None:
         self.bench, self.topic = bench, topic
@@ -57,19 +57,18 @@ class Clients:
         return joined
 
     async def sync(self, joined: JoinGroupResponse, *own: int) -> set[int]:
-        """Sync, as leader with an assignment of `own` to itself; what comes back."""
+        """Send SyncGroup, as leader with the assignment `own` for itself; return the response."""
         synced = await self.bench.sync(joined, {joined.member_id: assignment(*own)} if own else {}).wait()
         assert synced.error_code == ErrorCode.NONE
         return partitions_of(synced.assignment)
 
     def beat(self, joined: JoinGroupResponse) -> ErrorCode:
-        code: ErrorCode = self.bench.groups.heartbeat(
-            HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)
-        )
+        request = HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)
+        code: ErrorCode = self.bench.outcome(lambda: self.bench.groups.heartbeat(request))
         return code
 
     def new(self, member_id: str = "", epoch: int = 0, *owned: int) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat of the consumer protocol, with what the member has."""
+        """Send a heartbeat of the consumer protocol with the member's partitions; return the response."""
         lists = [TopicPartitions(topic_id=self.topic, partitions=list(owned))] if owned else []
         request = ConsumerGroupHeartbeatRequest(
             group_id="g",
@@ -140,7 +139,7 @@ async def test_a_classic_group_moves_over_member_by_member(
     assert (rejoined.generation_id, rejoined.protocol_name, rejoined.members) == (1, "range", [])
     kept = await clients.sync(rejoined)
     assert len(kept) == 2
-    assert clients.beat(rejoined) is REBALANCE, "it must say that it has given two up"
+    assert clients.beat(rejoined) is REBALANCE, "the member must report that it has revoked two partitions"
     done = await clients.join(old.member_id, *kept)
     assert done.generation_id == 2
     assert await clients.sync(done) == kept
@@ -184,7 +183,7 @@ async def test_parked_classic_members_are_told_to_join_again(
     first = await clients.join()
     await clients.sync(first, 0, 1, 2, 3)
     parked = bench.join(protocols=[("range", subscription())])
-    assert not parked.is_kept
+    assert not parked.is_complete
     clients.new()
     assert (await parked.wait()).error_code == REBALANCE
 

@@ -129,7 +129,7 @@ async def test_the_event_loop_turns_while_a_slow_pattern_is_matched(many: Any) -
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count_turns)
-        assert topics.matching(SLOW) is None, "the names are not looked at in one turn"
+        assert topics.matching(SLOW) is None, "the names are matched in several turns of the event loop"
         await topics.match([SLOW])
         nursery.cancel_scope.cancel()
     assert topics.matching(SLOW) == frozenset(many.topics)
@@ -190,7 +190,7 @@ async def test_the_memory_of_patterns_is_bounded(known_topics: Any) -> None:
 
 
 async def test_the_pattern_that_stopped_the_broker(known_topics: Any) -> None:
-    """`(a?){300}` had an engine of our own busy for minutes."""
+    """The pattern `(a?){300}` took an earlier regular expression engine of Gregor minutes."""
     for number in range(1000):
         known_topics.add("a" * 20 + str(number), 1)
     check_pattern("(a?){300}")

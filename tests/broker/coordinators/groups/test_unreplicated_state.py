@@ -1,4 +1,4 @@
-"""What a coordinator has written and its followers do not have yet: nobody is told of it (Kafka `GroupMetadata`)."""
+"""State that a coordinator's followers do not have yet: no client sees it (Kafka `GroupMetadata`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gregor.broker.coordinators.groups.classic_protocol import Committer
 from gregor.broker.coordinators.groups.offset_service import FetchedOffset, OffsetToCommit
 from gregor.broker.coordinators.internal_log.coordinator_log import TransactionalProducer
 from gregor.protocol.errors import ErrorCode
-from gregor.storage.disk.paths import TopicPartition
+from gregor.protocol.topic_partition import TopicPartition
 
 NONE = ErrorCode.NONE
 T0 = TopicPartition("t", 0)
@@ -86,9 +86,9 @@ async def test_an_assignment_is_given_out_once_it_is_replicated(bench: Any, auto
     joined = await bench.join().wait()
     bench.log().cut_off = True
     synced = bench.sync(joined, {joined.member_id: b"all"})
-    assert (synced.is_kept, bench.state()) == (False, "CompletingRebalance")
+    assert (synced.is_complete, bench.state()) == (False, "CompletingRebalance")
     bench.log().settle_all()
-    assert (synced.answer.error_code, bytes(synced.answer.assignment), bench.state()) == (NONE, b"all", "Stable")
+    assert (synced.result().error_code, bytes(synced.result().assignment), bench.state()) == (NONE, b"all", "Stable")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_an_assignment_that_is_not_replicated_is_given_to_nobody(
     bench.log().cut_off = True
     synced = bench.sync(joined, {joined.member_id: b"all"})
     bench.log().settle_all(code)
-    assert (synced.answer.error_code, bytes(synced.answer.assignment)) == (told, b"")
+    assert (synced.result().error_code, bytes(synced.result().assignment)) == (told, b"")
     assert bench.state() == "PreparingRebalance"
 
 
@@ -119,6 +119,6 @@ async def test_an_assignment_of_a_generation_that_is_over_is_given_to_nobody(
     bench.log().cut_off = True
     synced = bench.sync(joined, {joined.member_id: b"all"})
     bench.join()
-    assert synced.answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert synced.result().error_code == ErrorCode.REBALANCE_IN_PROGRESS
     bench.log().settle_all()
     assert bench.state() == "PreparingRebalance"

@@ -1,4 +1,4 @@
-"""Groups and transactions among three brokers: whose they are, and that another takes over with all that was told."""
+"""Groups and transactions on three brokers: their coordinators, and fail-over without loss of confirmed state."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ GROUP, TRANSACTION = 0, 1
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterOfProcesses]:
-    """Three brokers, for tests that kill."""
+    """Provide three brokers, for tests that kill."""
     with running_cluster(tmp_path, 3, *SETTINGS) as running:
         yield running
 
 
 def coordinator(cluster: ClusterOfProcesses, through: int, key: str, key_type: int) -> int:
-    """The broker that looks after a group or a transactional id, as one broker says; waits until there is one."""
+    """Wait for the coordinator of a group or transactional id in one broker's answer; return it."""
 
     def found() -> int:
         with cluster.wire(through) as wire:
@@ -46,12 +46,12 @@ def coordinator(cluster: ClusterOfProcesses, through: int, key: str, key_type: i
 
 
 def survivor(cluster: ClusterOfProcesses, *dead: int) -> int:
-    """A broker that runs, and is not the controller if that can be."""
+    """Return a broker that runs, and is not the controller if that can be."""
     return max(node_id for node_id in cluster.brokers if node_id not in dead)
 
 
 def heartbeat(cluster: ClusterOfProcesses, node_id: int) -> int:
-    """What a broker says to a heartbeat of a stranger, once it has read the group's partition if it is its own."""
+    """Return a broker's error for the heartbeat of an unknown member, once the group's partition is loaded."""
     request = HeartbeatRequest(group_id="g", member_id="nobody", generation_id=1)
 
     def answered() -> int:
@@ -71,7 +71,7 @@ def test_one_broker_looks_after_a_group_and_the_others_say_so(cluster: ClusterOf
 
 
 async def next_values(cluster: ClusterOfProcesses, group: str, through: int, count: int) -> list[bytes | None]:
-    """The next so many values for a group, read and committed."""
+    """Read the given number of further values for a group, and commit."""
     values: list[bytes | None] = []
     async with Consumer(cluster.brokers[through].bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["t"])
@@ -98,7 +98,7 @@ async def test_committed_offsets_outlive_their_coordinator(cluster: ClusterOfPro
 
 
 async def read_committed(bootstrap: str, *, partitions: int = 1, last_values: int = 1) -> list[bytes | None]:
-    """What a consumer of committed records reads of the topic until it has seen "last" so many times."""
+    """Return the committed records of the topic up to the given number of records "last"."""
     values: list[bytes | None] = []
     async with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([("t", index) for index in range(partitions)])

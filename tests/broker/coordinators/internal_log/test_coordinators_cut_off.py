@@ -1,4 +1,4 @@
-"""Coordinators in a network that does not reach all brokers: what they tell, and whom they wait for."""
+"""Coordinators during a network partition: their answers, and the followers that they wait for."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ LATEST = -1
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """Three brokers, the first of which is the controller too; each of them coordinates something."""
+    """Provide three brokers, the first of which is the controller too; each of them coordinates something."""
     settings = (
         *(setting for setting in SETTINGS if not setting.startswith(("offsets.topic", "replica.lag"))),
-        # Who does not fetch is waited for.
+        # The coordinator waits for replicas that do not fetch.
         "replica.lag.time.max.ms=60000",
         "offsets.topic.num.partitions=3",
         "transaction.state.log.num.partitions=3",
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProce
 
 @pytest.fixture
 def network(cluster: ClusterOfProcesses) -> Iterator[Network]:
-    """A network that is whole before and after each test."""
+    """Provide a network that is whole before and after each test."""
     network = Network(cluster)
     yield network
     network.heal()
@@ -55,7 +55,7 @@ def network(cluster: ClusterOfProcesses) -> Iterator[Network]:
 
 
 def coordinator(cluster: ClusterOfProcesses, key: str, key_type: int) -> int:
-    """The broker that looks after a group or a transactional id; waits until there is one."""
+    """Wait for the coordinator of a group or a transactional id; return it."""
 
     def found() -> int:
         with cluster.wire(CONTROLLER) as wire:
@@ -75,7 +75,7 @@ def commit(cluster: ClusterOfProcesses, node_id: int, group: str, offset: int) -
 
 
 def fetched(cluster: ClusterOfProcesses, node_id: int, group: str, *, stable: bool = False) -> tuple[ErrorCode, int]:
-    """What one broker says that the group has committed, and its error for the group or the partition."""
+    """Return the group's committed offset from one broker, and its error for the group or the partition."""
     topic = OffsetFetchRequestTopic(name="read", partition_indexes=[0])
     request = OffsetFetchRequest(group_id=group, topics=[topic], require_stable=stable)
     with cluster.wire(node_id) as wire:
@@ -111,7 +111,7 @@ def test_a_group_coordinator_that_is_cut_off_tells_of_no_commit_that_may_be_lost
 
 
 class RawProducer:
-    """A transactional producer that asks whichever broker it is told to; its coordinator is not the controller."""
+    """A transactional producer that sends each request to a given broker; its coordinator is not the controller."""
 
     TOPIC = "written"
 
@@ -156,7 +156,7 @@ class RawProducer:
 
 @pytest.fixture
 def producer(cluster: ClusterOfProcesses) -> RawProducer:
-    """A producer with a topic to write to."""
+    """Return a producer with a topic to write to."""
     if RawProducer.TOPIC not in {topic.name for topic in cluster.metadata(CONTROLLER).topics}:
         create(cluster, CONTROLLER, RawProducer.TOPIC, on=[CONTROLLER])
     return RawProducer(cluster)
@@ -189,7 +189,7 @@ def test_a_coordinator_of_the_past_does_not_take_a_commit_for_the_one_before(
 
 
 def stable_offset(cluster: ClusterOfProcesses, node_id: int, topic: str, partition: int) -> int:
-    """Where consumers of what is committed have to stop, at the partition's leader."""
+    """Return the last stable offset of the partition's leader."""
     wanted = ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=LATEST)]
     )

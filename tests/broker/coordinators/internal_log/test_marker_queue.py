@@ -1,4 +1,4 @@
-"""The markers for one broker: sent in order, one request at a time, and each told its own outcome."""
+"""The queue of markers for one broker: in order, one request at a time, with an outcome for each marker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from gregor.broker.coordinators.transactions.marker_queue import MarkerQueue
-from gregor.broker.server.promise import Promise
+from gregor.broker.server.pending import Pending
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -17,23 +17,23 @@ from gregor.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from gregor.storage.disk.paths import TopicPartition
+from gregor.protocol.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
 
 
 class SlowBroker:
-    """Answers when it is told to; refuses the markers of producer 4, and is asked for two things at a time never."""
+    """A broker that answers on demand, refuses markers of producer 4, and accepts one request at a time."""
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
-        self._answer: Promise[bool] = Promise()
+        self._answer: Pending[bool] = Pending()
 
     def go_on(self, *, is_there: bool = True) -> None:
-        self._answer.keep(is_there)
+        self._answer.complete(is_there)
 
     async def ask(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        self._answer = answer = Promise[bool]()
+        self._answer = answer = Pending[bool]()
         self.asked.append([marker.producer_id for marker in request.markers])
         if not await answer.wait():
             raise BrokerError(ErrorCode.NETWORK_EXCEPTION)
@@ -48,7 +48,7 @@ class SlowBroker:
 
 
 class Scene:
-    """A queue, and what those who wrote were told."""
+    """A queue of markers, and the outcome of each write."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.broker = SlowBroker()

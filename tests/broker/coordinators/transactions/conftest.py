@@ -1,4 +1,4 @@
-"""What the tests of transactions share."""
+"""Fixtures of the tests of transactions."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.broker.coordinators.transactions.house import House
 
 @pytest.fixture
 def house() -> House:
-    """A coordinator without transactions."""
+    """Return a coordinator without transactions."""
     return House()

@@ -1,4 +1,4 @@
-"""A transaction coordinator with surroundings that remember: for tests without a broker."""
+"""A transaction coordinator whose dependencies record their calls, for tests without a broker."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from gregor.broker.coordinators.internal_log.coordinator_log import ReplayedReco
 from gregor.broker.coordinators.transactions.coordinator import CoordinatorSettings, TransactionCoordinator
 from gregor.broker.coordinators.transactions.transaction import ProducerIdentity, Transaction, TransactionState
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.clock import ManualClock
-from gregor.storage.disk.paths import TopicPartition
 
 
 class Journal:
-    """Remembers what was written, in order; `broken` partitions refuse their markers."""
+    """A log that records all writes in order; `broken` partitions refuse their markers."""
 
     def __init__(self) -> None:
         self.records: list[ReplayedRecord] = []
-        self.told: list[int] = []
         self.markers: list[tuple[TopicPartition, int, bool]] = []
         self.broken: set[TopicPartition] = set()
 
@@ -32,9 +31,6 @@ class Journal:
             self.records.append(ReplayedRecord(offset, key, value, -1))
         return first
 
-    def tell_of(self, index: int, offset: int) -> None:
-        self.told.append(offset)
-
     def write(self, transaction: Transaction) -> bool:
         for partition in sorted(transaction.partitions - self.broken):
             self.markers.append((partition, transaction.producer_epoch, transaction.commits))
@@ -42,7 +38,7 @@ class Journal:
 
 
 class House:
-    """A coordinator with its surroundings, that can die and come back."""
+    """A coordinator with its dependencies that can be killed and restarted."""
 
     def __init__(self) -> None:
         self.journal = Journal()

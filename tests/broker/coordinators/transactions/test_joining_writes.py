@@ -1,4 +1,4 @@
-"""A write that joins a transaction by itself: nothing is appended before the coordinator's followers know of it."""
+"""A write that joins a transaction by itself: appended once the coordinator's followers have its record."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from trio.testing import MockClock
 
 from gregor.broker.api.services import Services
 from gregor.broker.api.transaction_verification import TransactionSupport, join_transaction
-from gregor.broker.coordinators.internal_log.request_writes import note_written
 from gregor.broker.coordinators.transactions.transaction import ProducerIdentity
-from gregor.broker.replicas.partition import Partition
+from gregor.broker.server.pending import Pending
 from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.internal_topics import TRANSACTION_STATE
 
 PRODUCER = ProducerIdentity(7, 0)
 
 
 class Coordinator:
-    """One that writes into a log with followers, which have it all once told so; and the broker around it."""
+    """A coordinator that writes to a log whose followers catch up on demand, and its broker."""
 
-    role = "leader"
-    leader_epoch = 0
+    is_leader = True
 
     def __init__(self) -> None:
-        self.copied = trio.Event()
+        self.log = SimpleNamespace(log_end_offset=0)
+        self.copied: Pending[ErrorCode] = Pending()
         self.transactions = self
         self.node = SimpleNamespace(remote_transactions=None)
         self.config = SimpleNamespace(offsets_commit_timeout_ms=5_000)
+        self.metadata = SimpleNamespace(topics={TRANSACTION_STATE: SimpleNamespace(partitions=[self])})
+        self.partitions = SimpleNamespace(find=lambda topic, index: self)
 
     def add_partitions(self, *_: object, is_v2: bool) -> None:
-        note_written(cast(Partition, self), 0)
+        self.log.log_end_offset += 1
 
-    async def replicated(self, offset: int, timeout_s: float) -> None:
-        with trio.move_on_after(timeout_s):
-            await self.copied.wait()
-            return
-        raise BrokerError(ErrorCode.REQUEST_TIMED_OUT)
+    def is_replicated(self, offset: int) -> bool:
+        return False
+
+    def replicated(self, offset: int, timeout_s: float) -> Pending[ErrorCode]:
+        assert (offset, timeout_s) == (0, 5)
+        return self.copied
 
 
 async def join(coordinator: Coordinator) -> None:
@@ -53,10 +56,12 @@ async def test_a_write_waits_until_the_coordinators_followers_know_its_partition
         nursery.start_soon(join, coordinator)
         await trio.testing.wait_all_tasks_blocked()
         assert nursery.child_tasks
-        coordinator.copied.set()
+        coordinator.copied.complete(ErrorCode.NONE)
 
 
 async def test_a_write_is_refused_whose_transaction_may_not_last(autojump_clock: MockClock) -> None:
+    coordinator = Coordinator()
+    coordinator.copied.complete(ErrorCode.REQUEST_TIMED_OUT)
     with pytest.raises(BrokerError) as told:
-        await join(Coordinator())
+        await join(coordinator)
     assert told.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,7 +1,7 @@
-"""kill -9 at each step of a transaction, by name: whoever asks again ends it, and its records are there exactly once.
+"""kill -9 at each step of a transaction: a retry completes it, and its records are there exactly once.
 
 The broker dies right after one append (`dying_broker.py`), before anything else happens and before the client has an
-answer. In the torn variants the last bytes of that append are cut off as well, as by a machine that died with it.
+answer. In the torn variants the last bytes of that append are cut off as well, as after a failure of the machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ONE_PARTITION_EACH = ("offsets.topic.num.partitions=1", "transaction.state.log.n
 
 
 class Step(NamedTuple):
-    """The last append of a broker's life, and in which state the next one finds the transaction."""
+    """A point at which the broker is killed: its last append, and the transaction's state after the restart."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ STEPS_V2 = {
 
 @dataclass
 class Client:
-    """A transactional producer that asks again when the connection breaks, once the broker is back."""
+    """A transactional producer that repeats a request after a broken connection, once the broker is back."""
 
     broker: BrokerProcess
     is_v2: bool
@@ -102,7 +102,7 @@ class Client:
     deaths: int = field(default=0, init=False)
 
     def ask(self, key: ApiKey, version: int, request: Any) -> Any:
-        """The answer, perhaps of the second broker."""
+        """Return the answer, perhaps of the second broker."""
         try:
             with Wire(self.broker.address) as wire:
                 return wire.ask(key, version, request)
@@ -115,11 +115,11 @@ class Client:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Who this is, as requests have it."""
+        """Return the fields of requests that identify the producer."""
         return {"producer_id": self.producer_id, "producer_epoch": self.epoch}
 
     def set_up(self) -> None:
-        """What is there before the transaction."""
+        """Create the topic, and enable transactions V2 if the test needs it."""
         if self.is_v2:
             update = FeatureUpdateKey(feature="transaction.version", max_version_level=2)
             self.ask(ApiKey.UPDATE_FEATURES, 1, UpdateFeaturesRequest(feature_updates=[update]))
@@ -127,14 +127,14 @@ class Client:
         self.ask(ApiKey.CREATE_TOPICS, 4, CreateTopicsRequest(topics=topics, timeout_ms=9000))
 
     def begin_session(self) -> None:
-        """InitProducerId."""
+        """Send InitProducerId."""
         request = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=600_000)
         answer = self.ask(ApiKey.INIT_PRODUCER_ID, 4, request)
         assert answer.error_code == ErrorCode.NONE
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
     def add_partitions(self) -> None:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=TRANSACTION,
             v3_and_below_producer_id=self.producer_id,
@@ -145,7 +145,7 @@ class Client:
         assert {result.partition_error_code for result in topic.results_by_partition} == {ErrorCode.NONE}
 
     def produce(self, partition: int, value: bytes) -> None:
-        """One record, the first of its epoch."""
+        """Produce one record, the first of its epoch."""
         batch = v2.build_batch(
             [Record(0, time.time_ns() // 1_000_000, None, value)],
             producer_id=self.producer_id,
@@ -164,12 +164,12 @@ class Client:
         assert topic.partition_responses[0].error_code == ErrorCode.NONE
 
     def add_group(self) -> None:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
         request = AddOffsetsToTxnRequest(transactional_id=TRANSACTION, group_id=GROUP, **self.identity)
         assert self.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, request).error_code == ErrorCode.NONE
 
     def commit_offsets(self) -> None:
-        """TxnOffsetCommit, asked until the group is loaded."""
+        """Send TxnOffsetCommit until the group is loaded."""
         position = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=COMMITTED_OFFSET)
         request = TxnOffsetCommitRequest(
             transactional_id=TRANSACTION,
@@ -184,7 +184,7 @@ class Client:
         assert code == ErrorCode.NONE
 
     def end(self, *, commit: bool) -> None:
-        """EndTxn."""
+        """Send EndTxn."""
         request = EndTxnRequest(transactional_id=TRANSACTION, committed=commit, **self.identity)
         answer = self.ask(ApiKey.END_TXN, 5 if self.is_v2 else 3, request)
         assert answer.error_code == ErrorCode.NONE
@@ -193,7 +193,7 @@ class Client:
             self.epoch = answer.producer_epoch
 
     def transaction(self, *, commit: bool) -> None:
-        """A whole one."""
+        """Run a whole transaction."""
         if not self.is_v2:
             self.add_partitions()
         self.produce(0, b"one")
@@ -204,13 +204,13 @@ class Client:
         self.end(commit=commit)
 
     def state(self) -> str | None:
-        """The transaction's state; None if the broker does not know the id."""
+        """Return the transaction's state; None if the broker does not know the id."""
         request = DescribeTransactionsRequest(transactional_ids=[TRANSACTION])
         (described,) = self.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, request).transaction_states
         return None if described.error_code else str(described.transaction_state)
 
     def visible(self, partition: int) -> list[bytes | None]:
-        """What a read_committed consumer of a partition sees."""
+        """Return the records that a read_committed consumer of a partition reads."""
         wanted = FetchPartition(partition=partition, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=TOPIC, partitions=[wanted])]
         request = FetchRequest(max_bytes=1 << 20, isolation_level=1, topics=topics)
@@ -225,7 +225,7 @@ class Client:
         ]
 
     def committed_offset(self) -> int:
-        """The group's offset as a consumer would read it; -1 for none."""
+        """Return the group's offset as a consumer would read it; -1 for none."""
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
         request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=True)
         answer = self.ask(ApiKey.OFFSET_FETCH, 7, request)
@@ -237,13 +237,13 @@ class Client:
 
 
 def cut_last_bytes(broker: BrokerProcess, step: Step) -> None:
-    """Tear the append that the broker died after."""
+    """Cut the last bytes of the append after which the broker died."""
     segment = broker.directory / "logs" / f"{step.topic}-{step.partition}" / f"{0:020d}.log"
     os.truncate(segment, segment.stat().st_size - 7)
 
 
 def survive(directory: Path, step: Step, *, is_v2: bool, torn: bool, commit: bool) -> None:
-    """Run a transaction through the death of its broker, and look at all that it left."""
+    """Run a transaction during which the broker is killed, and check its result."""
     program = (str(DYING_BROKER), step.topic, str(step.partition), str(step.number))
     broker = start_broker(directory, *ONE_PARTITION_EACH, program=program)
 

@@ -11,15 +11,14 @@ import trio
 from trio.testing import MockClock
 
 from gregor.broker.coordinators.transactions.markers import PartitionMarkers
-from gregor.broker.coordinators.transactions.transaction import ProducerIdentity
 from gregor.broker.metadata.state import PartitionState
 from gregor.broker.replicas.partition import Partition
 from gregor.broker.replicas.partition_registry import PartitionRegistry
 from gregor.broker.replicas.replication.leadership import ReplicationRules
-from gregor.protocol.errors import BrokerError, ErrorCode
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.clock import ManualClock
-from gregor.storage.disk.paths import TopicPartition
 from gregor.storage.log.log_config import LogConfig
 from gregor.storage.log_manager import LogManager
 
@@ -34,7 +33,7 @@ def state(leader: int, leader_epoch: int) -> PartitionState:
 
 
 class Scene:
-    """Two partitions that are led here: one has no other replica, and the offsets of groups have a follower."""
+    """Two partitions that this broker leads: one without other replicas, and one of group offsets with a follower."""
 
     def __init__(self, directory: Path) -> None:
         clock = ManualClock(1_700_000_000_000)
@@ -50,12 +49,12 @@ class Scene:
         self.markers = PartitionMarkers(registry, lambda *ended: self.ended.append(ended), clock)
 
     def follow(self) -> None:
-        """The follower fetches what there is to be fetched."""
+        """Let the follower fetch all records."""
         end = self.offsets.log.log_end_offset
         self.offsets.follower_fetched(FOLLOWER, end, log_start_offset=0, broker_epoch=1)
 
     def lose_and_lead_again(self) -> None:
-        """Another broker leads for a while, without the newest record, and writes one of its own."""
+        """Let another broker lead for a while, without the newest record, and append a record of its own."""
         self.offsets.become_follower(state(FOLLOWER, 2))
         self.offsets.log.advance_high_watermark(self.offsets.log.log_end_offset)
         self.offsets.become_leader(state(LEADER, 3), self._rules)
@@ -77,28 +76,27 @@ def commit_in(*places: TopicPartition, producer_id: int = 7) -> WritableTxnMarke
 
 
 async def test_group_offsets_count_once_their_marker_is_replicated(scene: Scene, autojump_clock: MockClock) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(scene.markers.write_all, [commit_in(LAGS)], 60)
-        await trio.testing.wait_all_tasks_blocked()
-        assert scene.offsets.log.log_end_offset == 1
-        assert scene.ended == []
-        scene.follow()
-        assert scene.ended == [(0, 7, True)]
+    scene.markers.write_all([commit_in(LAGS)], 60)
+    assert scene.offsets.log.log_end_offset == 1
+    assert scene.ended == []
+    scene.follow()
+    assert scene.ended == [(0, 7, True)]
 
 
 async def test_a_marker_of_a_former_leader_epoch_is_lost(scene: Scene, autojump_clock: MockClock) -> None:
-    written = scene.markers.write_one(LAGS, ProducerIdentity(7, 0), commit=True, coordinator_epoch=0)
+    written = scene.markers.write_all([commit_in(LAGS)], 5)
     scene.lose_and_lead_again()
-    with pytest.raises(BrokerError) as told:
-        await written.replicated(5)
-    assert told.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert written.result() == [{LAGS: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
     assert scene.ended == []
 
 
 async def test_each_partition_is_answered_for_itself(scene: Scene, autojump_clock: MockClock) -> None:
-    """Who sends many markers at once must not be told that none is there because one is not."""
-    codes = await scene.markers.write_all([commit_in(HERE, LAGS, NOWHERE), commit_in(HERE, producer_id=8)], 5)
-    assert codes == [
+    """One marker that is not replicated must not fail the other markers of the same request."""
+    written = scene.markers.write_all([commit_in(HERE, LAGS, NOWHERE), commit_in(HERE, producer_id=8)], 5)
+    scene.offsets.give_up_late(trio.current_time() + 4)
+    assert not written.is_complete
+    scene.offsets.give_up_late(trio.current_time() + 5)
+    assert written.result() == [
         {
             HERE: ErrorCode.NONE,
             LAGS: ErrorCode.REQUEST_TIMED_OUT,

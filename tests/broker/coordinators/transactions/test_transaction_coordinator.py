@@ -1,4 +1,4 @@
-"""The coordinator's rules as Kafka 3.9 has them, and that nothing it decided is lost with the process."""
+"""The transaction coordinator's rules, as in Kafka 3.9, and their state after a restart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gregor.broker.coordinators.transactions.coordinator import CoordinatorSetti
 from gregor.broker.coordinators.transactions.transaction import ProducerIdentity, Transaction, TransactionState
 from gregor.broker.coordinators.transactions.transaction_log import read_value, value_bytes
 from gregor.protocol.errors import ErrorCode
-from gregor.storage.disk.paths import TopicPartition
+from gregor.protocol.topic_partition import TopicPartition
 from tests.broker.coordinators.transactions.house import House, refused
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
@@ -31,19 +31,8 @@ def test_commit_writes_a_marker_into_each_partition_then_completes(house: House)
         house.coordinator.end("tx", producer, commit=False)
 
 
-def test_who_asks_again_is_told_of_the_first_answers_record(house: House) -> None:
-    """It may still be on its way to the followers, and the second answer promises that it will not be lost."""
-    producer = house.init()
-    house.coordinator.add_partitions("tx", producer, [A])
-    house.journal.told.clear()
-    for _ in range(2):
-        house.coordinator.add_partitions("tx", producer, [A])
-        assert house.journal.told.pop() == house.journal.records[-1].offset == 1
-        house.restart()
-
-
 def test_what_needs_no_record_is_said_with_one_by_a_coordinator_that_may_be_of_the_past(house: House) -> None:
-    """If another one looks after the id by now, the record is not replicated, and nothing is said."""
+    """If another broker is the coordinator by now, the record is not replicated, and no answer is sent."""
     producer = house.init()
     house.coordinator.add_partitions("tx", producer, [A])
     written = len(house.journal.records)

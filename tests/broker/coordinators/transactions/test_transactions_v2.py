@@ -13,14 +13,14 @@ from gregor.broker.coordinators.transactions.transaction import (
 )
 from gregor.broker.coordinators.transactions.transaction_log import read_value, value_bytes
 from gregor.protocol.errors import ErrorCode
-from gregor.storage.disk.paths import TopicPartition
+from gregor.protocol.topic_partition import TopicPartition
 from tests.broker.coordinators.transactions.house import House, refused
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 
 def begun(house: House) -> ProducerIdentity:
-    """A producer whose write to A began a transaction."""
+    """Return a producer whose write to A began a transaction."""
     producer = house.init()
     house.coordinator.add_partitions("tx", producer, [A], is_v2=True)
     return producer

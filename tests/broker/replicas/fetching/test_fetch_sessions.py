@@ -1,20 +1,12 @@
-"""Fetch sessions (KIP-227): what each request means, what is news, and who has to make room."""
+"""Fetch sessions (KIP-227): kinds of requests, changed partitions, and evicted sessions."""
 
 from __future__ import annotations
 
 import pytest
 
-from gregor.broker.replicas.fetching.sessions import (
-    EVICTION_AGE_MS,
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    MAX_EPOCH,
-    NO_SESSION,
-    Answers,
-    FetchContext,
-    FetchSessionCache,
-)
+from gregor.broker.replicas.fetching.sessions import EVICTION_AGE_MS, Answers, FetchContext, FetchSessionCache
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
 NAMES, IDS = 12, 13
@@ -23,7 +15,7 @@ NAMES, IDS = 12, 13
 def request(
     *wanted: tuple[str, int, int], session: int = 0, epoch: int = INITIAL_EPOCH, forget: tuple[str, int] | None = None
 ) -> FetchRequest:
-    """A request for (topic, partition, offset) triples."""
+    """Return a request for (topic, partition, offset) triples."""
     topics = [
         FetchTopic(topic=topic, partitions=[FetchPartition(partition=index, fetch_offset=offset)])
         for topic, index, offset in wanted
@@ -33,7 +25,7 @@ def request(
 
 
 def answer(context: FetchContext, *, records: bytes = b"", high_watermark: int = 5, error: int = 0) -> Answers:
-    """The same answer for every partition that is asked for."""
+    """Return the same answer for every requested partition."""
     return [
         (
             fetched,
@@ -130,7 +122,7 @@ def test_what_does_not_fit_the_session_is_refused(
     known = opened(cache, ("t", 0, 0))
     refused = cache.context(request(session=known if session is None else session, epoch=epoch), version, 0)
     assert refused.error is error
-    assert not cache.context(request(session=known, epoch=1), NAMES, 0).error, "the session goes on"
+    assert not cache.context(request(session=known, epoch=1), NAMES, 0).error, "the session continues"
 
 
 def test_epochs_wrap_to_one() -> None:

@@ -34,7 +34,7 @@ RACKS = {1: "west", 2: "east", 3: "east", 4: "north", 5: None}
 
 @pytest.fixture
 def partition() -> Partition:
-    """Led by broker 1, with ten records, and followed by 2, 3, 4 and 5, which have not fetched yet."""
+    """Return a partition with ten records that broker 1 leads; its followers 2 to 5 have not fetched yet."""
     clock = ManualClock(1_000_000)
     log = PartitionLog.open("/logs/t-0", LogConfig(), clock, pool=OpenFiles(ForgetfulFiles(), max_open=8))
     partition = Partition(log)
@@ -45,7 +45,7 @@ def partition() -> Partition:
 
 
 def hold(partition: Partition, **offsets: int) -> None:
-    """Let followers fetch: ``b2=7`` holds all below offset 7."""
+    """Let followers fetch: with ``b2=7`` broker 2 has all records below offset 7."""
     for name, offset in offsets.items():
         partition.follower_fetched(int(name[1:]), offset, log_start_offset=0, broker_epoch=1)
 
@@ -107,14 +107,14 @@ def _rules_of(partition: Partition) -> ReplicationRules:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """Three brokers in racks of their own."""
+    """Provide three brokers in racks of their own."""
     settings = (f"broker.rack=rack-{NODE_ID}", f"replica.selector.class={RACK_AWARE_SELECTOR}")
     with running_cluster(tmp_path_factory.mktemp("racks"), 3, *settings) as running:
         yield running
 
 
 def ask(cluster: ClusterOfProcesses, rack: str, version: int, max_wait_ms: int = 0) -> PartitionData:
-    """What the leader of `near`, broker 1, answers a consumer in ``rack``."""
+    """Return the answer of broker 1, the leader of `near`, to a consumer in ``rack``."""
     wanted = FetchTopic(topic="near", partitions=[FetchPartition(partition=0, partition_max_bytes=100_000)])
     with cluster.wire(1) as wire:
         answer = wire.ask(
@@ -127,7 +127,7 @@ def ask(cluster: ClusterOfProcesses, rack: str, version: int, max_wait_ms: int =
 
 @pytest.fixture(scope="module")
 def topic(cluster: ClusterOfProcesses) -> str:
-    """A topic that broker 1 leads, with one record that all have."""
+    """Return a topic that broker 1 leads, with one record that all have."""
     create(cluster, 1, "near", on=[1, 2, 3])
     assert produce(cluster, 1, "near", 0, b"first") == 0
     for node_id in (2, 3):
@@ -146,7 +146,7 @@ def test_leaders_send_consumers_to_their_rack_without_records(cluster: ClusterOf
 
 @pytest.fixture
 async def consumer(cluster: ClusterOfProcesses, topic: str) -> AsyncIterator[Consumer]:
-    """A consumer in the rack of broker 3."""
+    """Provide a consumer in the rack of broker 3."""
     async with Consumer(cluster.bootstrap, client_rack="rack-3", auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         yield consumer

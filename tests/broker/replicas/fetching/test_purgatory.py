@@ -1,20 +1,21 @@
-"""Parked fetches, by the letters of `gregor.broker.replicas.fetching.purgatory`."""
+"""Delayed fetches, by the lettered rules of `gregor.broker.replicas.fetching.purgatory`."""
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gregor.broker.replicas.fetching.purgatory import Purgatory, Wake
+from gregor.broker.replicas.fetching.purgatory import Purgatory
 from gregor.broker.replicas.partition import Partition, PartitionWaiter
-from gregor.broker.server.client_connection import ClientGoneError
+from gregor.broker.server.pending import Pending
 
 
 class WatchedPartition:
-    """The half of a partition that the purgatory sees."""
+    """A partition with the attributes that the purgatory uses."""
 
     def __init__(self) -> None:
         self.waiters: list[PartitionWaiter] = []
@@ -26,84 +27,117 @@ class WatchedPartition:
         self.waiters.remove(waiter)
 
 
-class Parking:
-    """One fetch for 100 bytes or 30 seconds, parked in a task of its own."""
+@dataclass
+class Attempts:
+    """A fetch for 100 bytes from two partitions."""
 
-    def __init__(self) -> None:
-        self.purgatory = Purgatory()
-        self.partitions = [WatchedPartition(), WatchedPartition()]
-        self.hangup = trio.Event()
-        self.outcome: Wake | None = None
-        self.is_gone = False
-
-    async def run(self) -> None:
-        try:
-            self.outcome = await self.purgatory.park(
-                cast(list[Partition], self.partitions),
-                missing_bytes=100,
-                deadline=trio.current_time() + 30,
-                hangup=self.hangup,
-            )
-        except ClientGoneError:
-            self.is_gone = True
+    missing_bytes: int = 100
+    is_of_follower: bool = False
+    watched: list[WatchedPartition] = field(default_factory=lambda: [WatchedPartition(), WatchedPartition()])
+    attempts: list[tuple[bool, bool]] = field(default_factory=list)
+    """Of each further attempt: whether a partition has changed, and whether it was the last."""
+    outcome: Any = None
+    """The outcome of the next attempt, unless it is the last; an exception is raised."""
 
     @property
-    def is_over(self) -> bool:
-        return self.outcome is not None or self.is_gone
+    def partitions(self) -> list[Partition]:
+        return cast(list[Partition], self.watched)
+
+    def try_again(self, *, has_changed: bool, is_last: bool) -> Any:
+        self.attempts.append((has_changed, is_last))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return "last" if is_last else self.outcome
+
+
+@dataclass
+class Delayed:
+    """A fetch that is delayed for at most 30 seconds."""
+
+    purgatory: Purgatory
+    fetch: Attempts
+    pending: Pending[str]
 
     def assert_left_nothing(self) -> None:
         assert len(self.purgatory) == 0
-        assert not any(partition.waiters for partition in self.partitions)
+        assert not any(partition.waiters for partition in self.fetch.watched)
 
 
 @pytest.fixture
-async def parking(nursery: trio.Nursery, autojump_clock: MockClock) -> Parking:
+async def delayed(nursery: trio.Nursery, autojump_clock: MockClock) -> Delayed:
     autojump_clock.autojump_threshold = float("inf")
-    parking = Parking()
-    nursery.start_soon(parking.run)
+    purgatory, fetch = Purgatory(), Attempts()
+    nursery.start_soon(purgatory.run)
+    delayed = Delayed(purgatory, fetch, purgatory.delay(fetch, trio.current_time() + 30))
     await wait_all_tasks_blocked()
-    assert len(parking.purgatory) == 1
-    return parking
+    assert len(purgatory) == 1
+    return delayed
 
 
-async def test_case_a_enough_bytes_over_all_partitions(parking: Parking) -> None:
-    parking.partitions[0].waiters[0].appended(60)
+async def test_case_a_enough_bytes_over_all_partitions(delayed: Delayed) -> None:
+    first, second = delayed.fetch.watched
+    delayed.fetch.outcome = "answer"
+    first.waiters[0].appended(60)
     await wait_all_tasks_blocked()
-    assert not parking.is_over
-    parking.partitions[1].waiters[0].appended(40)
+    assert not delayed.fetch.attempts
+    second.waiters[0].appended(40)
+    assert not delayed.fetch.attempts, "the turn of the append comes first"
     await wait_all_tasks_blocked()
-    assert parking.outcome is Wake.ENOUGH_BYTES
-    parking.assert_left_nothing()
+    assert (delayed.fetch.attempts, delayed.pending.result()) == ([(False, False)], "answer")
+    delayed.assert_left_nothing()
 
 
-async def test_case_b_a_partition_changed(parking: Parking) -> None:
-    parking.partitions[1].waiters[0].changed()
+async def test_case_b_a_partition_changed(delayed: Delayed) -> None:
+    delayed.fetch.outcome = "answer"
+    delayed.fetch.watched[1].waiters[0].changed()
     await wait_all_tasks_blocked()
-    assert parking.outcome is Wake.PARTITION_CHANGED
-    parking.assert_left_nothing()
+    assert (delayed.fetch.attempts, delayed.pending.result()) == ([(True, False)], "answer")
+    delayed.assert_left_nothing()
 
 
-async def test_case_c_deadline(parking: Parking, autojump_clock: MockClock) -> None:
+async def test_it_waits_again_if_there_is_not_enough(delayed: Delayed) -> None:
+    first, second = delayed.fetch.watched
+    delayed.fetch.missing_bytes = 7
+    second.waiters[0].changed()
+    await wait_all_tasks_blocked()
+    assert [len(partition.waiters) for partition in delayed.fetch.watched] == [1, 1]
+    delayed.fetch.outcome = "answer"
+    first.waiters[0].appended(7)
+    await wait_all_tasks_blocked()
+    assert (delayed.fetch.attempts, delayed.pending.result()) == ([(True, False), (False, False)], "answer")
+    delayed.assert_left_nothing()
+
+
+async def test_an_attempt_that_fails_ends_it(delayed: Delayed) -> None:
+    delayed.fetch.outcome = ValueError("a bug")
+    delayed.fetch.watched[0].waiters[0].changed()
+    await wait_all_tasks_blocked()
+    with pytest.raises(ValueError, match="a bug"):
+        delayed.pending.result()
+    delayed.assert_left_nothing()
+
+
+async def test_case_c_deadline(delayed: Delayed, autojump_clock: MockClock) -> None:
     autojump_clock.jump(29.9)
     await wait_all_tasks_blocked()
-    assert not parking.is_over
+    assert not delayed.pending.is_complete
     autojump_clock.jump(0.2)
     await wait_all_tasks_blocked()
-    assert parking.outcome is Wake.DEADLINE
-    parking.assert_left_nothing()
+    assert delayed.pending.result() == "last"
+    delayed.assert_left_nothing()
 
 
-async def test_case_d_hangup(parking: Parking) -> None:
-    parking.hangup.set()
+async def test_case_d_the_client_disconnects(delayed: Delayed) -> None:
+    assert delayed.pending.ends_with_client
+    delayed.fetch.watched[0].waiters[0].changed()
+    delayed.pending.cancel()
+    delayed.assert_left_nothing()
     await wait_all_tasks_blocked()
-    assert parking.is_gone
-    parking.assert_left_nothing()
+    assert not delayed.fetch.attempts
 
 
-async def test_case_e_the_broker_stops_and_parks_no_more(parking: Parking) -> None:
-    parking.purgatory.stop()
-    await wait_all_tasks_blocked()
-    assert parking.outcome is Wake.STOPPING
-    parking.assert_left_nothing()
-    await parking.run()
-    assert parking.outcome is Wake.STOPPING
+async def test_case_e_the_broker_stops(delayed: Delayed) -> None:
+    delayed.purgatory.stop()
+    assert delayed.pending.result() == "last"
+    delayed.assert_left_nothing()
+    assert delayed.purgatory.is_stopping

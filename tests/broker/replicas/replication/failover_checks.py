@@ -1,4 +1,4 @@
-"""What must be true of transactions after the fail-over torture; asked while the brokers run."""
+"""Checks of transactions after the fail-over torture, while the brokers run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_REST = {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
 async def check_transactions(bootstrap: str, writers: Iterable[Writer | LibrdkafkaWriter]) -> int:
-    """Read what is committed, and hold it against what the producers were told; returns the number of its records."""
+    """Compare the committed records with the producers' outcomes; return the number of records."""
     await check_nothing_hangs(bootstrap)
     ledger = await _committed(bootstrap, LEDGER)
     copies = await _committed(bootstrap, COPIES)
@@ -39,7 +39,7 @@ async def check_transactions(bootstrap: str, writers: Iterable[Writer | Librdkaf
 
 
 async def check_nothing_hangs(bootstrap: str) -> None:
-    """No transaction stays open anywhere, so what is stable reaches to the end."""
+    """Check that no transaction is open: each last stable offset is the end of its log."""
     async with Admin(bootstrap) as admin:
         with trio.fail_after(PATIENCE_S):
             while not {it.transaction_state for it in await admin.list_transactions()} <= AT_REST:
@@ -54,7 +54,7 @@ async def check_nothing_hangs(bootstrap: str) -> None:
 
 
 async def _committed(bootstrap: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
-    """Offset and value of all committed records by partition."""
+    """Return the offset and value of all committed records by partition."""
     found: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(PARTITIONS)}
     async with reader(bootstrap) as consumer:
         consumer.assign(_places(topic))
@@ -67,7 +67,7 @@ async def _committed(bootstrap: str, topic: str) -> dict[int, list[tuple[int, by
 
 
 def check_ledger(writer: Writer | LibrdkafkaWriter, held: dict[int, list[bytes]]) -> None:
-    """All of what was committed, whole and in order, nothing of what was aborted; else whole or not at all."""
+    """Check that committed transactions are whole and in order, and that aborted ones are absent."""
     marked = writer.name.encode() + b" "
     own = {partition: [value for value in values if value.startswith(marked)] for partition, values in held.items()}
     there = {value for values in own.values() for value in values}

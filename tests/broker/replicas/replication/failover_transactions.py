@@ -1,4 +1,4 @@
-"""Transactional producers of the fail-over torture: some write, some copy what was committed, exactly once.
+"""Transactional producers of the fail-over torture: writers, and copiers of committed records, exactly once.
 
 `TransactionalScene` runs them all in a thread of its own. What a broker has answered is noted beside each transaction:
 only a commit whose answer was lost may have ended either way.
@@ -31,7 +31,7 @@ COPIERS = {"copier-a": range(3), "copier-b": range(3, PARTITIONS)}
 """Transactional ids, and the partitions of the ledger that each copies."""
 GROUP = "copiers"
 PATIENCE: dict[str, Any] = {"request_timeout_ms": 4_000, "max_block_ms": 20_000, "retry_backoff_ms": 20}
-"""A stopped broker does not answer; whoever has waited for so long begins anew."""
+"""A stopped broker does not answer; after this time a producer is replaced by a new one."""
 RECORDS_TO_COPY = 60
 DELIBERATE_ABORTS = 0.2
 
@@ -39,11 +39,11 @@ Place = tuple[str, int]
 
 
 class DeliberateAbortError(Exception):
-    """Leaves the block of a transaction, which aborts it."""
+    """An error that leaves the block of a transaction and so aborts it."""
 
 
 class Outcome(Enum):
-    """How a transaction has ended, as far as its producer knows."""
+    """The outcome of a transaction, as far as its producer knows it."""
 
     ABORTED = auto()
     """A commit was never asked for."""
@@ -53,14 +53,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class WrittenTransaction:
-    """What one transaction wrote to each partition of the ledger, in order."""
+    """The values that one transaction wrote to each partition of the ledger, in order."""
 
     outcome: Outcome = Outcome.ABORTED
     values: dict[int, list[bytes]] = field(default_factory=dict)
 
 
 class Participant:
-    """A transactional id that begins anew, as a new producer, whenever something went wrong."""
+    """A transactional id that continues with a new producer after each error."""
 
     def __init__(self, bootstrap: str, name: str, dice: random.Random) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Participant:
         self._dice = dice
 
     async def run(self) -> None:
-        """Work until there is nothing left to do."""
+        """Run transactions until no work is left."""
         while True:
             try:
                 async with Producer(self._bootstrap, transactional_id=self.name, **PATIENCE) as producer:
@@ -84,7 +84,7 @@ class Participant:
 
 
 class Writer(Participant):
-    """Writes transactions of a few records to some partitions each."""
+    """A participant that writes transactions of a few records to some partitions."""
 
     def __init__(self, bootstrap: str, name: str, dice: random.Random, is_over: Callable[[], bool]) -> None:
         super().__init__(bootstrap, name, dice)
@@ -119,10 +119,10 @@ class Writer(Participant):
 
 
 class LibrdkafkaWriter:
-    """A `Writer` by another client, in a process of its own (`librdkafka_writer.py`)."""
+    """A writer with another client, in a process of its own (`librdkafka_writer.py`)."""
 
     def __init__(self, python: str, bootstrap: str, directory: Path) -> None:
-        """``python`` is an interpreter that has confluent-kafka."""
+        """Take ``python``, an interpreter that has confluent-kafka."""
         self.name = "librdkafka"
         self.transactions: list[WrittenTransaction] = []
         self._output, errors = directory / "librdkafka.out", directory / "librdkafka.err"
@@ -136,7 +136,7 @@ class LibrdkafkaWriter:
             )
 
     def finish(self, limit_s: float) -> None:
-        """Let it end the transaction that is open, and read what it has noted."""
+        """Let the writer end its open transaction, and read the transactions that it has recorded."""
         self._process.communicate(timeout=limit_s)
         assert self._process.returncode == 0
         for line in self._output.read_text().splitlines():
@@ -153,17 +153,17 @@ class LibrdkafkaWriter:
 
 
 class Copier(Participant):
-    """Consumes, and commits what it wrote and how far it has read in one transaction."""
+    """A participant that commits its consumed offsets and its written records in one transaction."""
 
     def __init__(self, bootstrap: str, name: str, dice: random.Random, is_over: Callable[[], bool]) -> None:
-        """``is_over`` tells whether the ledger grows no more."""
+        """Take ``is_over``, which returns whether the ledger is complete."""
         super().__init__(bootstrap, name, dice)
         self.transactions = 0
         self._places = [(LEDGER, partition) for partition in COPIERS[name]]
         self._is_over = is_over
 
     async def _work(self, producer: Producer) -> None:
-        # The producer comes first: it ends what the one before it has left open, and only then are offsets certain.
+        # The producer starts first: it ends the open transaction of the last producer, and then offsets are final.
         async with reader(self._bootstrap, group_id=GROUP) as consumer:
             consumer.assign(self._places)
             while True:
@@ -199,7 +199,7 @@ class Copier(Participant):
 
 
 class TransactionalScene(threading.Thread):
-    """All writers and copiers, at work until told to finish."""
+    """A set of all writers and copiers, which work until `finish`."""
 
     def __init__(self, bootstrap: str, dice: random.Random, foreign: LibrdkafkaWriter | None = None) -> None:
         super().__init__(name="transactions", daemon=True)
@@ -217,7 +217,7 @@ class TransactionalScene(threading.Thread):
 
     @property
     def writers(self) -> list[Writer | LibrdkafkaWriter]:
-        """Everybody who writes to the ledger."""
+        """All participants that write to the ledger."""
         return [*self._own, self.foreign] if self.foreign else [*self._own]
 
     def _is_all_written(self) -> bool:
@@ -241,12 +241,12 @@ class TransactionalScene(threading.Thread):
         self._own_at_work -= 1
 
     def check(self) -> None:
-        """Raise what it has died of."""
+        """Raise the error that ended the thread."""
         if self.failure is not None:
             raise self.failure
 
     def finish(self, limit_s: float) -> None:
-        """Begin no more transactions, and wait until the copies are complete."""
+        """Start no further transactions, and wait until the copies are complete."""
         self._finishing.set()
         if self.foreign is not None:
             self.foreign.finish(limit_s)
@@ -256,7 +256,7 @@ class TransactionalScene(threading.Thread):
         assert not self.is_alive(), f"not all is copied {limit_s} s after the last trouble: {self.summary()}"
 
     def summary(self) -> str:
-        """The counts in words, and what our own participants met with."""
+        """Return the counts in words, and the errors of our own participants."""
         counts = Counter(written.outcome for writer in self.writers for written in writer.transactions)
         troubles = sum((participant.troubles for participant in (*self._own, *self._copiers)), Counter[str]())
         foreign = f", {len(self.foreign.transactions)} of these by librdkafka" if self.foreign else ""
@@ -268,7 +268,7 @@ class TransactionalScene(threading.Thread):
 
 
 def reader(bootstrap: str, **config: object) -> Consumer:
-    """A consumer of what is committed, from the beginning; it commits nothing by itself."""
+    """Return a consumer of committed records, from the beginning; it commits no offsets by itself."""
     return Consumer(
         bootstrap,
         isolation_level="read_committed",

@@ -1,4 +1,4 @@
-"""What happens to brokers in the fail-over torture, and how long those are without a leader who write to them."""
+"""Failures of brokers in the fail-over torture, and the time that producers are without a leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TROUBLES = ("kill", "kill", "kill the leader", "kill the leader", "stop", "stop 
 
 
 class Kill(NamedTuple):
-    """Brokers that were killed at one moment, and what they led of the topics that are watched."""
+    """A kill of some brokers at one moment, with the watched partitions that they led."""
 
     at: float
     """`time.monotonic()` when the last of them was dead."""
@@ -27,7 +27,7 @@ class Kill(NamedTuple):
 
 
 class Troublemaker:
-    """Hurts brokers, one trouble after the other."""
+    """A task that kills or stops brokers, one failure after the other."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Troublemaker:
         producers: Iterable[PersistentProducer],
         targets: Iterable[tuple[str, int]],
     ) -> None:
-        """``targets`` are the partitions whose leaders are hurt more often than others."""
+        """Take ``targets``, the partitions whose leaders fail more often than other brokers."""
         self._cluster = cluster
         self._dice = dice
         self._producers = list(producers)
@@ -44,7 +44,7 @@ class Troublemaker:
         self._kills: list[Kill] = []
 
     def make_trouble(self, number: int) -> None:
-        """Hurt one broker or two, wait, let them recover, wait again."""
+        """Kill or stop one or two brokers, wait, let them recover, and wait again."""
         dice, brokers = self._dice, self._cluster.brokers
         trouble = dice.choice(TROUBLES)
         victims = [dice.choice(list(brokers))]
@@ -78,7 +78,7 @@ class Troublemaker:
             wait_until_it_answers(brokers[victim])
 
     def _leader_of(self, topic: str, partition: int = 0) -> int:
-        """As the controller's broker sees it; -1 where nobody leads, or the topic is still to be made."""
+        """Return the leader in the metadata of the controller's broker; -1 without a leader or topic."""
         try:
             return self._cluster.leaders(CONTROLLER, topic)[partition]
         except (OSError, IndexError):
@@ -86,7 +86,7 @@ class Troublemaker:
 
     @contextmanager
     def _stopped(self, node_id: int) -> Iterator[None]:
-        """A broker that does nothing for a while, and knows nothing of it."""
+        """Stop a broker during the context with SIGSTOP, and continue it afterwards."""
         process = self._cluster.brokers[node_id].process
         process.send_signal(signal.SIGSTOP)
         try:
@@ -95,13 +95,13 @@ class Troublemaker:
             process.send_signal(signal.SIGCONT)
 
     def failover_times(self, *, of_controller: bool) -> list[float]:
-        """Seconds from each kill to the first answer behind it, for each watched partition that a victim led.
+        """Return the seconds from each kill to the next answer, for each watched partition that a killed broker led.
 
-        Those with the controller among the victims, who decides who leads, are told apart.
+        Those with the controller among the victims, which decides who leads, are returned separately.
         """
         recoveries = {producer.topic: producer.recoveries for producer in self._producers}
         times = (
-            # None at all where somebody else led by the time of the kill.
+            # The pause is unknown if another broker led when the broker was killed.
             next((first.answered_at - kill.at for first in recoveries[topic] if first.connected_at > kill.at), None)
             for kill in self._kills
             if (CONTROLLER in kill.victims) is of_controller
@@ -110,7 +110,7 @@ class Troublemaker:
         return [time_s for time_s in times if time_s is not None]
 
     def failover_summary(self) -> str:
-        """The times in words."""
+        """Return the times in words."""
         parts = []
         for name, of_controller in (("others live", False), ("with the controller", True)):
             times = self.failover_times(of_controller=of_controller)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException, Producer  # type: ignore[import-not-found]
+from confluent_kafka import KafkaException, Producer
 
 PATIENCE_S = 20.0
 DELIBERATE_ABORTS = 0.2
@@ -23,14 +23,14 @@ DELIBERATE_ABORTS = 0.2
 
 @dataclass
 class Written:
-    """One transaction; a commit that was asked for may have happened until the answer is there."""
+    """A transaction; without an answer to its commit the outcome is unknown."""
 
     outcome: str = "ABORTED"
     values: dict[int, list[str]] = field(default_factory=dict)
 
 
 class BeginAnewError(Exception):
-    """Only a new producer of this id can go on."""
+    """An error after which only a new producer with this id can continue."""
 
 
 def again_while_retriable(step: Callable[..., object], *arguments: object) -> None:
@@ -75,7 +75,7 @@ def write_one(
         again_while_retriable(producer.commit_transaction, PATIENCE_S)
         written.outcome = "COMMITTED"
     except KafkaException:
-        # It says itself that nothing was committed.
+        # The error says that nothing was committed.
         abort(producer)
         written.outcome = "ABORTED"
 

@@ -24,11 +24,11 @@ SETTINGS = (
     "auto.leader.rebalance.enable=false",
     "offsets.topic.num.partitions=1",
 )
-"""What makes brokers notice soon that somebody is gone."""
+"""Settings with which brokers soon notice an unreachable broker."""
 ALL = ""
-"""In the place of a node id: a rule of every broker."""
+"""Value in the place of a node id, for a rule of every broker."""
 DELAYS_MS = (300, 1_000, 3_000, 10_000, 30_000)
-"""How long after they are set rules begin to strike: whoever is to be cut off must have heard of it by then."""
+"""The delay before new rules apply, within which the brokers that will be cut off must have got the rules."""
 MARGIN_S = 0.5
 SET, DELETE = 0, 1
 IN_FORCE = "is in force"
@@ -37,7 +37,7 @@ NUMBERS = itertools.count(1)
 
 
 class Network:
-    """What lies between the brokers of a cluster. Its rules are set at the controller, which is never spared itself."""
+    """A network between the brokers of a cluster; its rules are set at the controller and apply there as well."""
 
     def __init__(self, cluster: ClusterOfProcesses) -> None:
         self._cluster = cluster
@@ -45,9 +45,9 @@ class Network:
         """The node that each rule is for, by the rule's name."""
 
     def cut(self, *rules: tuple[str, str], begins: str | None = None) -> None:
-        """Set rules, each for one broker or `ALL`; returns once they know them, a moment before they strike.
+        """Set rules, each for one broker or `ALL`; return once all brokers know them, just before they apply.
 
-        On a slow machine that moment may have to be a longer one; ``begins`` says what to do without any.
+        A slow machine needs a longer moment (``begins``).
         """
         if begins is not None:
             self._set(rules, begins)
@@ -70,7 +70,7 @@ class Network:
             self._alter(node, name, SET, f"{text} {begins}")
 
     def isolate(self, node_id: int, action: str) -> None:
-        """Cut one broker off from all others, for which it may be the controller; clients reach it."""
+        """Cut one broker off from all others; it may be the controller, and clients still reach it."""
         self.cut((ALL, f"isolate={node_id} {action}"))
 
     def part(self, one: int, other: int, action: str) -> None:
@@ -78,14 +78,14 @@ class Network:
         self.cut((str(one), f"broker={other} {action}"), (str(other), f"broker={one} {action}"))
 
     def heal(self) -> None:
-        """Take all rules back; returns once those who know them have found out."""
+        """Remove all rules; return once all brokers with rules know that."""
         for name, node in self._rules.items():
             self._alter(node, name, DELETE, None)
         until(lambda: self._do_all_know("has ended", but_who_does_not=IN_FORCE))
         self._rules.clear()
 
     def _do_all_know(self, what: str, *, but_who_does_not: str | None = None) -> bool:
-        """Whether all brokers say so of each rule for them, except for those that do not even say the other thing."""
+        """Return whether all brokers that answer report each of their rules."""
         for name, node in self._rules.items():
             for node_id, broker in self._cluster.brokers.items():
                 told = broker.output() if node in (ALL, str(node_id)) else None

@@ -1,4 +1,4 @@
-"""Clients that keep to one broker, whatever becomes of the network between the brokers: writers and readers."""
+"""Writers and readers that stay with one broker during partitions of the network between the brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BYTES = 200_000
 
 
 class Partisan(threading.Thread):
-    """Works with one broker until told to stop; what goes wrong with a connection, it tries again."""
+    """A client that works with one broker until `stop`, and retries after a connection error."""
 
     def __init__(self, address: tuple[str, int], name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -46,7 +46,7 @@ class Partisan(threading.Thread):
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop; raises what went wrong."""
+        """Stop the client; raises its error."""
         self._stopping.set()
         self.join(30)
         if self.failure is not None:
@@ -54,14 +54,14 @@ class Partisan(threading.Thread):
 
 
 class PartisanWriter(Partisan):
-    """Writes one record after the other, every second one with acks=all, whenever its broker believes to lead."""
+    """A client that writes single records, every second one with acks=all, while its broker acts as the leader."""
 
     def __init__(self, address: tuple[str, int], topic: str, name: str) -> None:
         super().__init__(address, name)
         self.acknowledged: dict[int, bytes] = {}
         """Offsets of what was acknowledged with acks=all, and the values."""
         self.taken: dict[bytes, int] = {}
-        """What was acknowledged with acks=1, which may get lost, and the offsets."""
+        """Offsets of values that were acknowledged with acks=1, which may get lost."""
         self._topic = topic
         self._number = 0
 
@@ -80,21 +80,21 @@ class PartisanWriter(Partisan):
 
 
 class Sightings:
-    """What consumers have seen of one partition, wherever they read it: one value at an offset, for ever."""
+    """The records of one partition that consumers of all brokers have read; an offset has one value for ever."""
 
     def __init__(self) -> None:
         self.values: dict[int, bytes] = {}
         self._lock = threading.Lock()
 
     def see(self, offset: int, value: bytes, where: str) -> None:
-        """Raises AssertionError if somebody has seen something else there."""
+        """Record the value at an offset. Raises AssertionError if another value was seen there before."""
         with self._lock:
             known = self.values.setdefault(offset, value)
         assert known == value, f"{where} serves {value!r} at offset {offset}, where {known!r} was"
 
 
 class PartisanReader(Partisan):
-    """Reads a topic at one broker, again and again from the beginning, whether it leads or follows."""
+    """A client that repeatedly reads a topic from the beginning at one broker, whether that broker leads or follows."""
 
     def __init__(self, address: tuple[str, int], topic: str, name: str, sightings: Sightings) -> None:
         super().__init__(address, name)

@@ -1,4 +1,4 @@
-"""A producer that lives through whatever becomes of its leaders, in a thread of its own."""
+"""A producer that survives failures of its leaders, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ANSWER_LIMIT_S = 4.0
 
 
 class Recovery(NamedTuple):
-    """The first answer on a connection; both in the clock of `time.monotonic`."""
+    """The times of a connection and of its first answer, by `time.monotonic`."""
 
     connected_at: float
     answered_at: float
 
 
 class PersistentProducer(threading.Thread):
-    """A `TortureProducer` that finds its leader again and again, and writes until told to finish."""
+    """A `TortureProducer` that looks up its leader after each error, and writes until `finish`."""
 
     def __init__(self, cluster: ClusterOfProcesses, topic: str, *, is_idempotent: bool, side: int = CONTROLLER) -> None:
-        """Who leads, broker ``side`` is asked before all others."""
+        """Take ``side``, the broker that is asked first for the leader."""
         super().__init__(name=topic, daemon=True)
         self.producer = TortureProducer(topic, is_idempotent=is_idempotent)
         self.topic = topic
@@ -65,7 +65,7 @@ class PersistentProducer(threading.Thread):
             producer.close()
 
     def _leader(self) -> tuple[str, int]:
-        """Where the partition is led, as some broker sees it. Raises OSError."""
+        """Return the address of the partition's leader in the metadata of a running broker. Raises OSError."""
         for node_id in self._asked:
             try:
                 leader = self._cluster.leaders(node_id, self.topic)[0]
@@ -76,12 +76,12 @@ class PersistentProducer(threading.Thread):
         raise ConnectionError("nobody leads")
 
     def check(self) -> None:
-        """Raise what it has died of."""
+        """Raise the error that ended the thread."""
         if self.failure is not None:
             raise self.failure
 
     def finish(self, limit_s: float) -> None:
-        """Write no more, and wait until all is acknowledged."""
+        """Write no further records, and wait until all are acknowledged."""
         self._finishing.set()
         self.join(limit_s)
         self.check()

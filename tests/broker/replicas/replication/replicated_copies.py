@@ -1,4 +1,4 @@
-"""Topics with three copies on the brokers of a cluster, and whether these hold what they should in the end."""
+"""Topics with three replicas on the brokers of a cluster, and checks of these replicas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METADATA = "__cluster_metadata-0"
 
 
 def make_topics(cluster: ClusterOfProcesses, minima: Mapping[str, int], *, partitions: int = 1) -> None:
-    """Topics by name, with their `min.insync.replicas`; each broker is to lead some of their partitions."""
+    """Create topics, given with their `min.insync.replicas`; each broker leads some of their partitions."""
     homes = cycle(([3, 1, 2], [2, 3, 1], [1, 2, 3]))
     topics = [
         CreatableTopic(
@@ -62,7 +62,7 @@ def wait_until_all_are_in_sync(cluster: ClusterOfProcesses) -> None:
 
 
 def wait_until_copies_are_alike(directory: Path) -> None:
-    """Return once the followers have the last records too; who is in sync may still lag a little behind."""
+    """Return once the followers have the last records; their high watermarks may still be behind."""
 
     def are_alike() -> bool:
         homes = homes_of(directory)
@@ -73,18 +73,18 @@ def wait_until_copies_are_alike(directory: Path) -> None:
 
 
 def homes_of(directory: Path) -> list[Path]:
-    """The log directories of the three brokers."""
+    """Return the log directories of the three brokers."""
     return [directory / f"broker-{node_id}" / "logs" for node_id in (1, 2, 3)]
 
 
 def check_copies(directory: Path) -> None:
-    """Every partition must be the same in all three places, byte for byte, and all logs in order."""
+    """Check that the three replicas of each partition are equal byte for byte, and that all logs are valid."""
     homes = homes_of(directory)
     names = sorted(path.name for path in homes[0].iterdir() if path.is_dir())
     for name in names:
         first, *others = (partition_bytes(home / name) for home in homes)
         if name == METADATA:
-            # Nobody waits until the followers have read the last news.
+            # No response to a client waits until the followers have the last high watermark.
             assert all(first.startswith(other) for other in others), "a copy of the metadata differs"
         else:
             assert [other == first for other in others] == [True, True], f"the copies of {name} differ"
@@ -96,12 +96,12 @@ def check_copies(directory: Path) -> None:
 
 
 def partition_bytes(directory: Path) -> bytes:
-    """One copy, as it lies on the disk."""
+    """Return the bytes of one copy on disk."""
     return b"".join(segment.read_bytes() for segment in sorted(directory.glob("*.log")))
 
 
 def check_records(directory: Path, producer: TortureProducer) -> None:
-    """Hold one copy against what was acknowledged."""
+    """Compare one copy with the acknowledged records."""
     held = records_of(directory, producer.topic)
     assert sorted(held) == list(range(len(held))), "offsets without a hole"
     for number, base_offset in producer.acknowledged.items():
@@ -112,7 +112,7 @@ def check_records(directory: Path, producer: TortureProducer) -> None:
 
 
 def records_of(directory: Path, topic: str) -> dict[int, bytes]:
-    """The values in one copy by offset; of brokers that have ended."""
+    """Return the values in one copy by offset; its broker must have ended."""
     logs = LogManager([str(directory / "broker-2" / "logs")], LogConfig(retention_ms=-1), SystemClock(), node_id=2)
     logs.open_all()
     try:

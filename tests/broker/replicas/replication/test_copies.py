@@ -1,4 +1,4 @@
-"""Followers among three processes: whatever they lack, they end as copies of their leader."""
+"""Followers among three processes: in the end each has an exact copy of its leader's log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gregor.command_line.dump_side_files import TagsBeside
 from gregor.protocol.apis import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -15,6 +16,7 @@ from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from gregor.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from gregor.protocol.records import v0, v1, v2
+from gregor.protocol.records.batches import iter_batches
 from gregor.protocol.records.record import Record
 from tests.broker.controller.cluster_calls import create, produce
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
@@ -45,7 +47,7 @@ def contents(cluster: ClusterOfProcesses, node_id: int, topic: str) -> bytes:
 
 
 def leader_of(cluster: ClusterOfProcesses, topic: str, *, other_than: int = -1) -> int:
-    """Who leads partition 0, as soon as it is somebody else."""
+    """Return the leader of partition 0, as soon as it is another broker."""
 
     def found() -> int:
         leaders = {cluster.leaders(node_id, topic)[0] for node_id in NODES if is_running(cluster, node_id)}
@@ -69,7 +71,7 @@ def wait_until_all_are_in_sync(cluster: ClusterOfProcesses, topic: str) -> None:
 
 
 def wait_for_equal_copies(cluster: ClusterOfProcesses, topic: str) -> bytes:
-    """The bytes that all three replicas have in the end, all of them in sync."""
+    """Return the bytes that all three replicas have in the end, all of them in sync."""
 
     def equal() -> bytes:
         in_sync = cluster.metadata(1, topic).topics[0].partitions[0].isr_nodes
@@ -82,7 +84,7 @@ def wait_for_equal_copies(cluster: ClusterOfProcesses, topic: str) -> bytes:
 
 
 def log_start(cluster: ClusterOfProcesses, node_id: int, topic: str) -> int:
-    """As that broker's replica has it, leader or not."""
+    """Return the log start offset of that broker's replica, leader or not."""
     wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)])
     with cluster.wire(node_id) as wire:
         answer = wire.ask(ApiKey.LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-2, topics=[wanted]))
@@ -92,7 +94,7 @@ def log_start(cluster: ClusterOfProcesses, node_id: int, topic: str) -> int:
 
 
 def delete_records(cluster: ClusterOfProcesses, topic: str, offset: int) -> int:
-    """Delete what is below ``offset``; returns the low watermark of all replicas."""
+    """Delete the records below ``offset``; return the low watermark of all replicas."""
     part = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=60_000)
     with cluster.wire(leader_of(cluster, topic)) as wire:
@@ -114,6 +116,20 @@ def test_a_follower_that_has_lost_its_records_gets_them_again(cluster: ClusterOf
     write(cluster, "lost", 20)
     lose_records_of_a_follower(cluster, "lost")
     assert b"v-19-" in wait_for_equal_copies(cluster, "lost")
+    receipts = [receipt_times(cluster, node_id, "lost") for node_id in NODES]
+    assert receipts == [receipts[0]] * 3, "those of the first leader, long after it has received the records"
+    assert len(receipts[0]) == 20
+
+
+def receipt_times(cluster: ClusterOfProcesses, node_id: int, topic: str) -> dict[int, int | None]:
+    """Return the receipt time of each batch of one copy, by its offset, from the index on disk."""
+    found: dict[int, int | None] = {}
+    for path in sorted(home(cluster, node_id, topic).glob("*.log")):
+        with TagsBeside(path) as tags:
+            found |= {
+                batch.stored_offset: tags.tags_of(batch).timestamp_ms for batch in iter_batches(path.read_bytes())
+            }
+    return found
 
 
 def test_deleted_records_go_everywhere_and_who_was_away_begins_behind_them(cluster: ClusterOfProcesses) -> None:
@@ -149,7 +165,7 @@ def test_old_formats_keep_their_leader_epochs_over_changes_of_leader(cluster: Cl
         wait_until_all_are_in_sync(cluster, "old")
         cluster.brokers[leader].kill()
         if leader == CONTROLLER:
-            # Nobody is elected before it is back.
+            # No broker is elected before that broker is back.
             cluster.brokers[leader].start_again()
             leader_of(cluster, "old")
         else:

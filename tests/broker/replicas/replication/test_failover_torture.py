@@ -1,4 +1,4 @@
-"""Three brokers, killed, stopped and let go on at random under acks=all: nothing acknowledged is lost.
+"""Three brokers, killed, stopped and continued at random under acks=all: no acknowledged record is lost.
 
 An idempotent producer's records are in the log once each and in the order of sending; a producer of old formats has
 all that was acknowledged. Of transactions, those are read whose commit was acknowledged, whole and in order; none that
@@ -45,7 +45,7 @@ OVERRIDES = (
     "log.index.interval.bytes=512",
     "offsets.topic.num.partitions=1",
     "transaction.state.log.num.partitions=3",
-    # Copies are cleaned at different times, so they would not be the same.
+    # Replicas are compacted at different times, so their logs would differ.
     "log.cleaner.enable=false",
 )
 TARGETS = (
@@ -99,7 +99,7 @@ def test_what_is_acknowledged_survives_its_leaders(
 def foreign_writer(
     cluster: ClusterOfProcesses, directory: Path, rounds: int | None
 ) -> AbstractContextManager[LibrdkafkaWriter | None]:
-    """In the long torture; in `make test` nothing is installed for it."""
+    """Return a context with librdkafka's writer for the long torture; an empty context in `make test`."""
     if rounds is not None:
         return nullcontext()
     return LibrdkafkaWriter(foreign_python(), cluster.bootstrap, directory)

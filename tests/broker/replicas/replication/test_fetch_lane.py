@@ -1,40 +1,20 @@
-"""The connection of a follower to its leader, against leaders that behave and leaders that do not."""
+"""The connection of a follower to its leader, against correct and faulty leaders."""
 
 from __future__ import annotations
-
-from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 
-from gregor.broker.replicas.replication.fetch_lane import Address, FetchLane
+from gregor.broker.peers.peer_connection import Address
+from gregor.broker.replicas.replication.fetch_lane import FetchLane
 from gregor.protocol.codec import encode
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.protocol.framing import LENGTH
 from gregor.protocol.messages.fetch import FetchRequest, FetchResponse
+from tests.broker.peers.scripted_node import OnRequest, listening
 from tests.waiting import PATIENCE_S
 
 VERSION = 17
-Leader = Callable[[trio.SocketStream, bytes], Awaitable[None]]
-
-
-async def listening(nursery: trio.Nursery, leader: Leader) -> tuple[Address, list[bytes]]:
-    """Where a leader waits that does ``leader`` with each request, and the first bytes of each connection."""
-    connections: list[bytes] = []
-
-    async def serve(stream: trio.SocketStream) -> None:
-        connections.append(b"")
-        async with stream:
-            while head := bytes(await stream.receive_some(LENGTH.size)):
-                (size,) = LENGTH.unpack(head)
-                frame = b""
-                while len(frame) < size:
-                    frame += bytes(await stream.receive_some(size - len(frame)))
-                await leader(stream, frame)
-
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(trio.serve_listeners, serve, [listener])
-    return listener.socket.getsockname(), connections
 
 
 def answer_to(frame: bytes, session_id: int, *, correlation_id: bytes | None = None) -> bytes:
@@ -80,7 +60,7 @@ async def answer_nonsense(stream: trio.SocketStream, frame: bytes) -> None:
 
 @pytest.mark.parametrize("leader", [hang_up, keep_silent, answer_another, answer_nonsense])
 async def test_after_trouble_the_next_request_has_a_connection_of_its_own(
-    nursery: trio.Nursery, leader: Leader
+    nursery: trio.Nursery, leader: OnRequest
 ) -> None:
     address, connections = await listening(nursery, leader)
     lane = FetchLane("broker-2-fetcher-0")

@@ -1,4 +1,4 @@
-"""What a follower makes of its leader's answers: where it cuts, what it takes, what it leaves."""
+"""A follower's handling of its leader's answers: truncation, appended and skipped batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ME, LEADER = 1, 2
 
 
 def a_log(*epochs: int, magic: int = 2) -> PartitionLog:
-    """A log with one record of each of these leader epochs."""
+    """Return a log with one record of each of these leader epochs."""
     log = PartitionLog.open("/logs/t-0", LogConfig(), ManualClock(5_000), pool=OpenFiles(ForgetfulFiles()))
     log.sole_replica = False
     for number, epoch in enumerate(epochs):
@@ -43,10 +43,10 @@ def following(log: PartitionLog, epoch: int = 9) -> Followed:
     ("epochs", "told", "cut_at"),
     [
         ([1, 1, 1, 1], (1, 2), 2),  # the leader's epoch 1 ended earlier
-        ([1, 1, 3, 3], (1, 4), 2),  # ours did: epoch 3 was never the leader's
-        ([1, 1, 3, 3], (2, 3), 2),  # an epoch that we never had: only our end of epoch 1 is sure
-        ([3, 3], (1, 5), 0),  # nothing in common that we know of
-        ([2, 2, 2], (-1, -1), 1),  # the leader knows nothing: what is replicated stays
+        ([1, 1, 3, 3], (1, 4), 2),  # the follower's epoch 1 ended earlier: the leader never had epoch 3
+        ([1, 1, 3, 3], (2, 3), 2),  # the follower never had that epoch: only the end of its epoch 1 is certain
+        ([3, 3], (1, 5), 0),  # no epoch is known to be in both logs
+        ([2, 2, 2], (-1, -1), 1),  # the leader has no epochs: replicated records stay
     ],
 )
 def test_where_a_log_is_cut(epochs: list[int], told: tuple[int, int], cut_at: int) -> None:

@@ -1,4 +1,4 @@
-"""What a leader makes of its followers' fetches, one rule at a time; times in milliseconds."""
+"""A leader's handling of its followers' fetches, one rule at a time; times in milliseconds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 import trio
 
 from gregor.broker.metadata.state import PartitionState
-from gregor.broker.replicas.partition import Partition, Settle
+from gregor.broker.replicas.partition import Partition
 from gregor.broker.replicas.replication.leadership import InSyncChange, Leadership, ReplicationRules
+from gregor.broker.server.pending import Pending
 from gregor.protocol.errors import BrokerError, ErrorCode
 from gregor.storage.clock import ManualClock
 from gregor.storage.disk.open_files import OpenFiles
@@ -25,7 +26,7 @@ EPOCH = 5
 
 
 class Led:
-    """Broker 1 leads a partition with three replicas."""
+    """A partition with three replicas that broker 1 leads."""
 
     def __init__(self, in_sync: list[int], *, min_isr: int = 1) -> None:
         self.clock = ManualClock(10_000)
@@ -52,7 +53,7 @@ class Led:
         return self.partition.leadership
 
     def append(self, count: int = 1) -> int:
-        """Append so many records; the last offset."""
+        """Append the given number of records; return the last offset."""
         return self.partition.append(payload([b"v"] * count)).last_offset
 
     def fetched(self, node_id: int, offset: int, *, broker_epoch: int = 9, log_start_offset: int = 0) -> None:
@@ -67,7 +68,7 @@ def test_the_high_watermark_is_the_least_that_the_in_sync_replicas_hold() -> Non
     led.fetched(THIRD, 4)
     assert led.log.high_watermark == 4
     led.fetched(THIRD, 2)
-    assert led.log.high_watermark == 4, "it never falls"
+    assert led.log.high_watermark == 4, "the high watermark never falls"
     led.fetched(THIRD, 10)
     assert led.log.high_watermark == 10
 
@@ -77,11 +78,11 @@ def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> No
     led.append(3)
     idles = functools.partial(led.leadership.idles, SECOND, log_start_offset=0, broker_epoch=9)
     led.fetched(SECOND, 3)
-    assert not idles(3), "the third has not got it yet"
+    assert not idles(3), "the third replica lacks the last record"
     led.fetched(THIRD, 3)
     assert not idles(2)
-    assert not idles(3, broker_epoch=10), "it lives another life"
-    assert not idles(3, log_start_offset=1), "records are deleted there"
+    assert not idles(3, broker_epoch=10), "the follower has restarted"
+    assert not idles(3, log_start_offset=1), "the follower's log start offset differs"
     led.clock.advance(MAX_LAG_MS)
     assert idles(3)
     led.append(1)
@@ -89,7 +90,7 @@ def test_a_follower_idles_that_is_in_sync_and_has_what_is_all_replicated() -> No
     led.clock.advance(MAX_LAG_MS)
     led.partition.drop_laggards()
     (wish,) = led.wishes
-    assert wish.node_ids == (LEADER, SECOND), "an idle follower is seen"
+    assert wish.node_ids == (LEADER, SECOND), "an idle follower stays in sync"
 
 
 def test_a_follower_out_of_sync_does_not_idle() -> None:
@@ -147,11 +148,11 @@ def test_who_is_about_to_catch_up_is_waited_for() -> None:
     assert led.log.high_watermark == 2
     led.clock.advance(MAX_LAG_MS + 1)
     led.partition.drop_laggards()
-    assert led.log.high_watermark == 3, "but not for ever"
+    assert led.log.high_watermark == 3, "but not without a limit"
 
 
 def test_who_is_not_allowed_to_join_is_not_waited_for() -> None:
-    """Its disk is full: it fetches what is next, and cannot write it."""
+    """The follower's disk is full: it fetches the next records, and cannot write them."""
     led = Led([LEADER])
     led.append(2)
     led.fetched(THIRD, 2)
@@ -193,7 +194,7 @@ def test_laggards_are_left_out_once_they_have_lagged_for_long() -> None:
     led.clock.advance(1)
     led.partition.drop_laggards()
     assert [wish.node_ids for wish in led.wishes] == [(LEADER, SECOND)]
-    assert led.log.high_watermark == 0, "the laggard counts until the controller has agreed"
+    assert led.log.high_watermark == 0, "the replica that is behind counts until the controller has removed it"
     led.leadership.granted(led.wishes[0], [LEADER, SECOND], 2)
     led.partition.advance_high_watermark()
     assert led.log.high_watermark == 5
@@ -240,62 +241,40 @@ def test_an_epoch_without_records_ends_where_it_began(asked: int, found: tuple[i
 # --- waiting
 
 
-async def test_a_record_is_waited_for_until_it_is_replicated(nursery: trio.Nursery) -> None:
+async def test_a_record_is_waited_for_until_it_is_replicated() -> None:
     led = Led([LEADER, SECOND])
     offset = led.append()
-    done = trio.Event()
-
-    async def wait() -> None:
-        await led.partition.replicated(offset, 60)
-        done.set()
-
-    nursery.start_soon(wait)
-    await trio.testing.wait_all_tasks_blocked()
-    assert not done.is_set()
+    replicated = led.partition.replicated(offset, 60)
+    assert not replicated.is_complete
     led.fetched(SECOND, offset + 1)
-    await done.wait()
+    assert replicated.result() is ErrorCode.NONE
     assert led.partition.is_replicated(offset)
 
 
 async def test_waiting_ends_with_the_leadership() -> None:
     led = Led([LEADER, SECOND])
     offset = led.append()
-    async with trio.open_nursery() as nursery:
-
-        @nursery.start_soon
-        async def wait() -> None:
-            with pytest.raises(BrokerError) as caught:
-                await led.partition.replicated(offset, 60)
-            assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-        await trio.testing.wait_all_tasks_blocked()
-        led.partition.become_follower(PartitionState(0, SECOND, EPOCH + 1, [LEADER, SECOND], [SECOND], 2))
+    replicated = led.partition.replicated(offset, 60)
+    led.partition.become_follower(PartitionState(0, SECOND, EPOCH + 1, [LEADER, SECOND], [SECOND], 2))
+    assert replicated.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert led.partition.replicated(offset, 60).result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
     with pytest.raises(BrokerError):
         led.append()
 
 
 async def test_waiting_ends_in_time(autojump_clock: trio.testing.MockClock) -> None:
     led = Led([LEADER, SECOND])
-    offset = led.append()
-    with pytest.raises(BrokerError) as caught:
-        await led.partition.replicated(offset, 3)
-    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-    assert trio.current_time() == pytest.approx(3)
-
-
-async def test_those_who_cannot_wait_are_told(autojump_clock: trio.testing.MockClock) -> None:
-    led = Led([LEADER, SECOND])
     told: list[tuple[str, ErrorCode]] = []
 
-    def tell(name: str) -> Settle:
-        return lambda code: told.append((name, code))
+    def tell(name: str, outcome: Pending[ErrorCode]) -> None:
+        outcome.when_complete(lambda: told.append((name, outcome.result())))
 
     for name, timeout_s in (("first", 60), ("hasty", 1), ("last", 60)):
-        led.partition.when_replicated(led.append(), tell(name), timeout_s=timeout_s)
+        tell(name, led.partition.replicated(led.append(), timeout_s))
     await trio.sleep(2)
     led.partition.give_up_late(trio.current_time())
     led.fetched(SECOND, 1)
-    led.partition.when_replicated(0, tell("at once"))
+    tell("at once", led.partition.replicated(0))
     led.partition.retire()
     assert told == [
         ("hasty", ErrorCode.REQUEST_TIMED_OUT),
@@ -311,25 +290,38 @@ async def test_replicated_to_too_few_in_the_end() -> None:
     led.fetched(SECOND, offset + 1)
     led.state.isr, led.state.partition_epoch = [LEADER], 2
     led.partition.become_leader(led.state, led.rules)
-    with pytest.raises(BrokerError) as caught:
-        await led.partition.replicated(offset, 1)
-    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert led.partition.replicated(offset, 1).result() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-async def test_deleted_records_are_gone_everywhere(nursery: trio.Nursery) -> None:
+async def test_deleted_records_are_gone_everywhere(autojump_clock: trio.testing.MockClock) -> None:
     led = Led([LEADER, SECOND])
     led.append(5)
     led.dead.add(THIRD)
     led.fetched(SECOND, 5)
     led.log.advance_log_start(4)
-    found: list[int] = []
-
-    async def wait() -> None:
-        found.append(await led.partition.deleted_everywhere(4, 60))
-
-    nursery.start_soon(wait)
-    await trio.testing.wait_all_tasks_blocked()
-    assert found == []
+    hasty, deleted = led.partition.deleted_everywhere(4, 1), led.partition.deleted_everywhere(4, 60)
+    await trio.sleep(2)
+    led.partition.give_up_late(trio.current_time())
+    assert (hasty.result(), deleted.is_complete) == (ErrorCode.REQUEST_TIMED_OUT, False)
     led.fetched(SECOND, 5, log_start_offset=4)
-    await trio.testing.wait_all_tasks_blocked()
-    assert found == [4]
+    assert (deleted.result(), led.partition.low_watermark) == (ErrorCode.NONE, 4)
+    lost = led.partition.deleted_everywhere(5, 60)
+    led.partition.retire()
+    assert lost.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_granted_changes_of_the_in_sync_set_are_counted_however_the_leader_learns_of_them() -> None:
+    led = Led([LEADER, SECOND, THIRD])
+    led.append(1)
+    led.clock.advance(MAX_LAG_MS + 1)
+    led.fetched(SECOND, 1)
+    led.partition.drop_laggards()
+    (shrink,) = led.wishes
+    led.leadership.granted(shrink, [LEADER, SECOND], 2)
+    assert (led.rules.counts.shrinks, led.rules.counts.expands) == (1, 0)
+    led.fetched(THIRD, 1)
+    led.leadership.update(PartitionState(0, LEADER, EPOCH, [LEADER, SECOND, THIRD], [LEADER, SECOND, THIRD], 3))
+    led.leadership.granted(led.wishes[-1], [LEADER, SECOND, THIRD], 3)
+    assert (led.rules.counts.shrinks, led.rules.counts.expands) == (1, 1), "the metadata brought it before the answer"
+    led.leadership.update(PartitionState(0, LEADER, EPOCH, [LEADER, SECOND, THIRD], [LEADER, SECOND], 4))
+    assert led.rules.counts.shrinks == 1, "the controller's own change"

@@ -1,4 +1,4 @@
-"""Replicas that are moved while the throttle holds them: they wait, or go on without it; a move can be taken back."""
+"""Replicas that are moved under a throttle: they wait, or continue without it; a move can be cancelled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPLICAS = [f"{side}.replication.throttled.replicas" for side in SIDES]
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterOfProcesses]:
-    """Partition `moved` is on broker 2, and too large to be copied at once."""
+    """Provide a cluster with partition `moved` on broker 2, which is too large for one Fetch."""
     with running_cluster(tmp_path, 3, *SETTINGS) as running:
         create(running, 1, "moved", on=[2])
         for _ in range(RECORDS):
@@ -55,7 +55,7 @@ def configure(cluster: ClusterOfProcesses, kind: int, name: str, values: dict[st
 
 
 def throttle(cluster: ClusterOfProcesses, side: str, replicas: str) -> None:
-    """As kafka-reassign-partitions.sh --throttle does it; the rate is so low that nothing would ever be done."""
+    """Throttle the move as kafka-reassign-partitions.sh --throttle does, at a rate at which it would never end."""
     for node_id in (2, 3):
         configure(cluster, BROKER, str(node_id), {f"{side}.replication.throttled.rate": "1"})
     configure(cluster, TOPIC, "moved", {f"{side}.replication.throttled.replicas": replicas})
@@ -138,7 +138,7 @@ def test_a_move_is_taken_back_in_the_middle(cluster: ClusterOfProcesses) -> None
     until(lambda: produce(cluster, 2, "moved", 0, b"still led") == 0)
     assert fetched(cluster, 2, "moved", 0)[0] == 0
 
-    # What is left of the first try does not disturb another one, nor one that replaces it.
+    # Files that the first attempt left do not disturb another attempt, nor a reassignment that replaces it.
     assert reassign(cluster, [3]) == 0
     until(lambda: 0 < copied_bytes(cluster, 3) < copied_bytes(cluster, 2))
     assert reassign(cluster, [1]) == 0

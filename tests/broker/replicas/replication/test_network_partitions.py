@@ -1,7 +1,8 @@
-"""Brokers that cannot reach each other, while clients reach all of them: nobody is told what is not so.
+"""Brokers that cannot reach each other, while clients reach all of them: no client gets a wrong answer.
 
-Who led and is cut off goes on believing so, and serves what was safe before. It acknowledges nothing with acks=all, as
-the controller shrinks no in-sync set for it, and what only it has is gone when the network heals.
+A former leader that is cut off still acts as the leader, and serves the records that were replicated before. It
+acknowledges nothing with acks=all, as the controller shrinks no in-sync set for it, and records that only this leader
+has are lost when the network heals.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ EVERYBODY = [1, 2, 3]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfProcesses]:
-    """Three brokers, the first of which is the controller too."""
+    """Provide three brokers, the first of which is the controller too."""
     with running_cluster(tmp_path_factory.mktemp("network"), 3, *SETTINGS) as running:
         yield running
 
 
 @pytest.fixture
 def network(cluster: ClusterOfProcesses) -> Iterator[Network]:
-    """A network that is whole before and after each test."""
+    """Provide a network that is whole before and after each test."""
     network = Network(cluster)
     yield network
     network.heal()
@@ -59,19 +60,19 @@ def produce(
 
 
 def is_acknowledged(cluster: ClusterOfProcesses, node_id: int, topic: str, value: bytes) -> bool:
-    """Whether one broker appends one record and the others take it, however long that takes."""
+    """Return whether one broker appends one record and the in-sync replicas get it within a minute."""
     return produce(cluster, node_id, topic, value, timeout_ms=60_000) == ErrorCode.NONE
 
 
 class Served(NamedTuple):
-    """What a consumer finds."""
+    """The result of a consumer's fetch."""
 
     high_watermark: int
     records: bytes
 
 
 def fetched(cluster: ClusterOfProcesses, node_id: int, topic: str) -> Served:
-    """What a consumer finds at one broker, whether it leads or not."""
+    """Return what a consumer fetches from one broker, whether that broker leads or not."""
     wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, partition_max_bytes=100_000)])
     with cluster.wire(node_id) as wire:
         answer = wire.ask(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=[wanted]))
@@ -81,7 +82,7 @@ def fetched(cluster: ClusterOfProcesses, node_id: int, topic: str) -> Served:
 
 
 def partition(cluster: ClusterOfProcesses, node_id: int, topic: str) -> MetadataResponsePartition:
-    """The topic's only partition as one broker sees it."""
+    """Return the topic's only partition as one broker sees it."""
     return cluster.metadata(node_id, topic).topics[0].partitions[0]
 
 
@@ -105,7 +106,7 @@ def alter_partition(cluster: ClusterOfProcesses, topic: str, broker_epoch: int, 
 
 
 def wait_until_alike(cluster: ClusterOfProcesses, topic: str) -> bytes:
-    """Once all are in sync again and serve the same: that."""
+    """Wait until all replicas are in sync and serve the same records; return these."""
 
     def common() -> bytes:
         seen = partition(cluster, CONTROLLER, topic)
@@ -135,7 +136,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing(
     assert new.isr_nodes == [1, 2]
     until(lambda: cluster.brokers_seen_by(2) == [1, 2])
     until(lambda: is_acknowledged(cluster, new.leader_id, topic, b"after"))
-    # Broker 3 has heard nothing. It believes to lead, and wishes in vain that others were out of sync.
+    # Broker 3 still acts as the leader, as it does not know of the election, and its requests to shrink the ISR fail.
     assert produce(cluster, 3, topic, b"for me alone", acks=1) == ErrorCode.NONE
     assert [produce(cluster, 3, topic, b"for all") for _ in range(6)] == [ErrorCode.REQUEST_TIMED_OUT] * 6
     seen = partition(cluster, 3, topic)
@@ -182,7 +183,7 @@ def test_without_their_controller_leaders_and_followers_go_on(
     create(cluster, 1, f"of-all-{action}", on=[2, 3, 1])
     network.isolate(CONTROLLER, action)
     until(lambda: cluster.brokers_seen_by(1) == [1])
-    # What the controller makes of it, 2 and 3 do not know; what both of them have, whoever leads next has.
+    # Brokers 2 and 3 do not know the controller's decision; the next leader has the records that both of them have.
     until(lambda: partition(cluster, 1, f"of-two-{action}").leader_id == -1)
     assert all(is_acknowledged(cluster, 2, f"of-two-{action}", b"%d" % number) for number in range(3))
     assert produce(cluster, 2, f"of-all-{action}", b"in vain") == ErrorCode.REQUEST_TIMED_OUT
@@ -228,7 +229,7 @@ def test_a_broker_that_is_heard_but_hears_nothing(cluster: ClusterOfProcesses, n
     create(cluster, 1, topic, on=[3, 1, 2])
     network.cut(("3", f"broker=1,2 {action}"))
     until(lambda: produce(cluster, 3, topic, b"waits") == ErrorCode.REQUEST_TIMED_OUT)
-    # Each further record shows who lags.
+    # Each further record shows which replica is behind.
     until(lambda: produce(cluster, 3, topic, b"alone") == ErrorCode.NONE)
     until(lambda: partition(cluster, 1, topic).isr_nodes == [3])
     network.heal()

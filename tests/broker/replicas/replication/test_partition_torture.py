@@ -1,7 +1,7 @@
 """A network between three brokers that is cut at random, and writers and readers on every side of the cuts.
 
-Nothing acknowledged with acks=all is lost, doubled or reordered; no two readers see different records at one offset,
-wherever and whenever they read; in the end the three copies of every partition are the same, byte for byte.
+No record acknowledged with acks=all is lost, duplicated or reordered; two readers of any brokers never see different
+records at one offset; in the end the three copies of every partition are equal byte for byte.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_c
 
 DISPUTED = "disputed"
 TOPICS = {"exact-at-1": 2, "exact-at-3": 1, "old-at-2": 2, DISPUTED: 1}
-"""What is produced to, and `min.insync.replicas`."""
+"""Topics of the producers, with their `min.insync.replicas`."""
 OVERRIDES = (
     *SETTINGS,
     "broker.session.timeout.ms=1500",
-    # Leadership goes home: else the controller's broker, which it never misses, would soon lead all.
+    # Preferred leaders are elected again: else the controller's broker, which is never fenced, would soon lead all.
     "auto.leader.rebalance.enable=true",
     "leader.imbalance.check.interval.seconds=1",
     "replica.high.watermark.checkpoint.interval.ms=300",
@@ -44,7 +44,7 @@ LENGTHS_S = (0.2, 0.7, 2.0, 3.0, 5.0)
 
 
 def draw_cut(dice: random.Random, cluster: ClusterOfProcesses) -> list[tuple[str, str]]:
-    """Fault rules that make a cut, each for one broker or `ALL`."""
+    """Draw the fault rules of a cut, each for one broker or `ALL`."""
     action = dice.choice(["stall", "disconnect"])
     one, other, _ = dice.sample(list(cluster.brokers), 3)
     leader = cluster.leaders(CONTROLLER, DISPUTED)[0]

@@ -1,4 +1,4 @@
-"""Partitions of one broker in a cluster: which logs it has, and who leads them."""
+"""Partitions of one broker in a cluster: the broker's logs, and their leaders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ME, OTHER = 1, 2
 
 
 class Noted:
-    """Stands for the tasks of a cluster: notes what it is told."""
+    """A substitute for the tasks of a cluster that records its calls."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.copied: dict[str, int] = {}
@@ -50,7 +50,7 @@ class Noted:
 
 
 class Broker:
-    """The replicas of broker 1, and the metadata that tells it what to have."""
+    """Broker 1 with its replicas, and the metadata that assigns them."""
 
     def __init__(self, directory: Path) -> None:
         clock = ManualClock(1_000)
@@ -144,7 +144,7 @@ def test_records_of_an_older_topic_of_that_name_do_not_count(tmp_path: Path) -> 
 
 
 def test_a_log_that_was_made_without_its_id_gets_it(tmp_path: Path) -> None:
-    """Killed while it made the log: leaders would never know what a fetch without an id is about."""
+    """The broker was killed while it created the log: leaders cannot identify the topic of a fetch without an id."""
     broker = Broker(tmp_path)
     append(broker.logs.create("t", 0), b"kept")
     broker.add("t", OTHER, [OTHER, ME], topic_id=7)

@@ -1,8 +1,8 @@
-"""Three replicas, a controller, and anything that may happen between them, in any order: nothing acknowledged is lost.
+"""Three replicas, a controller, and failures in any order: no acknowledged record is lost.
 
-Brokers are killed and come back, hear of the controller's decisions late, fetch when it pleases them, and fall behind.
-What was acknowledged with acks=all must be in the log of every member of the in-sync set, whoever leads; in the end all
-logs are the same, byte for byte.
+Brokers are killed and restarted, learn the controller's decisions late, fetch at any time, and fall behind. Records
+acknowledged with acks=all must be in the log of every member of the in-sync set under any leader; in the end all logs
+are equal byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOBODY = -1
 
 
 class Replica:
-    """One broker's replica: the log on its disk, and while it runs its role."""
+    """A broker's replica: its log on disk and, while the broker runs, its role."""
 
     def __init__(self, node_id: int, clock: ManualClock, may_join: Callable[[int, int], bool], min_isr: int) -> None:
         self.node_id = node_id
@@ -52,19 +52,19 @@ class Replica:
         self.start()
 
     def start(self) -> None:
-        """A new process with what the old one has written."""
+        """Start a new process with the log of the old one."""
         self.log = PartitionLog.open("/logs/t-0", self.config, self.clock, pool=OpenFiles(self.files, max_open=8))
         self.log.sole_replica = False
         self.log.high_watermark = min(self.noted_high_watermark, self.log.log_end_offset)
         self.partition = Partition(self.log)
         self.followed: Followed | None = None
         self.session: dict[Partition, FetchedPartition] = {}
-        """What its present leader knows of its fetches."""
+        """Fetched positions that the present leader knows."""
         self.is_running = True
         self.broker_epoch += 1
 
     def hear(self, state: PartitionState) -> None:
-        """What the controller has decided."""
+        """Apply the controller's decision."""
         state = copy.deepcopy(state)
         if state.leader == self.node_id:
             self.followed = None
@@ -74,7 +74,7 @@ class Replica:
             self.followed.begin()
 
     def fetch_from(self, leader: Replica, max_bytes: int = 600) -> bool:
-        """One exchange; whether anything has changed."""
+        """Run one exchange; return whether anything has changed."""
         assert self.followed is not None
         before = self.log.log_end_offset, self.log.high_watermark
         wanted = self.followed.wanted(max_bytes)
@@ -107,7 +107,7 @@ class Replica:
 
 
 class ReplicationMachine(RuleBasedStateMachine):
-    """`state` is the controller's truth; `acknowledged` what producers were told."""
+    """A cluster: `state` is the controller's metadata, `acknowledged` the records that producers got acknowledged."""
 
     @initialize(min_isr=st.sampled_from([1, 2]))
     def begin(self, min_isr: int) -> None:
@@ -128,7 +128,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(0, 150))
     def produce(self, size: int) -> None:
-        """To everybody who believes to lead, late or not."""
+        """Append to every replica that acts as the leader, even if it was replaced."""
         for node in NODES:
             self.produce_to(node, size)
 
@@ -178,7 +178,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 3))
     def all_is_well_for_a_while(self, rounds: int) -> None:
-        """Everybody hears of everything, copies, and the controller grants what is wished."""
+        """Let all replicas get the metadata and fetch, and let the controller confirm in-sync sets."""
         for _ in range(rounds):
             for node in NODES:
                 self.hear(node)
@@ -198,7 +198,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), trouble=st.sampled_from(["kill", "come back", "fence", "unfence", "elect"]))
     def trouble(self, node: int, trouble: str) -> None:
-        """Something happens to a broker."""
+        """Kill, restart, fence or unfence a broker, or elect it as the leader."""
         if trouble == "kill":
             self.kill(node)
         elif trouble == "come back":
@@ -214,7 +214,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.replicas[node].is_running = False
 
     def come_back(self, node: int) -> None:
-        """A new life: the controller fences the old one first."""
+        """Register a new incarnation of the broker, after the controller has fenced the old one."""
         if not self.replicas[node].is_running:
             self.fence(node)
             self.replicas[node].start()
@@ -227,7 +227,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     # --- the controller ---
 
     def fence(self, node: int) -> None:
-        """Its session has ended, though it may only be slow or unreachable."""
+        """Fence a broker whose session has ended; it may be only slow or unreachable."""
         self.unfenced.discard(node)
         if node in self.state.isr and len(self.state.isr) > 1:
             self.state.isr = [member for member in self.state.isr if member != node]
@@ -248,7 +248,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), is_heard=st.booleans())
     def decide_about_a_wish(self, node: int, is_heard: bool) -> None:
-        """As Kafka's ReplicationControlManager; the answer may get lost."""
+        """Answer an AlterPartition as Kafka's ReplicationControlManager does; the answer may get lost."""
         replica = self.replicas.get(node)
         if replica is None or not replica.is_running or not replica.wishes:
             return
@@ -293,7 +293,7 @@ class ReplicationMachine(RuleBasedStateMachine):
                 replica.hear(self.state)
             while sum(follower.fetch_from(leader) for follower in self.replicas.values() if follower.followed):
                 pass
-            # Whoever came back as a follower may have to wait for a leader that comes back as one as well.
+            # A broker that restarts as a follower may have to wait for a leader that restarts as well.
             self.state.partition_epoch += 1
         expected = stored_bytes(leader.log)
         for replica in self.replicas.values():

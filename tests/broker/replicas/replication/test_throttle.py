@@ -1,4 +1,4 @@
-"""The replication throttle: who has to wait by the configuration and the rate."""
+"""The replication throttle: the replicas that wait, by configuration and rate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gregor.broker.config import BrokerConfig
 from gregor.broker.metadata.changes import BrokerConfigChanged, TopicConfigChanged, TopicDeleted
 from gregor.broker.metadata.state import PartitionState, TopicState
 from gregor.broker.metadata.store import MetadataStore
-from gregor.broker.quotas.rates import Window
 from gregor.broker.replicas.replication.throttle import (
     LEADER_REPLICAS,
     RecentRate,
     ReplicationThrottle,
     ReplicationThrottles,
 )
+from gregor.broker.server.sampled_rate import Window
 from gregor.storage.clock import ManualClock
 
 ME = 1
@@ -68,7 +68,7 @@ def test_who_has_copied_too_much_waits_until_the_rate_is_down(
 
 
 def test_a_rate_is_that_of_the_time_since_it_was_begun() -> None:
-    """As Kafka's SimpleRate: over one sample at least, not over all that there may be."""
+    """As in Kafka's SimpleRate, the rate is that over at least one sample, not over the whole window."""
     rate = RecentRate(Window(11, 1000))
     rate.record(1500, 0)
     assert rate.exceeds(1000, 500)

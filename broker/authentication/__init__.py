@@ -1,0 +1,1 @@
+"""Authentication of clients: the security of each listener, SASL logins, credentials, and logins at other nodes."""

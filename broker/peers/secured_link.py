@@ -1,0 +1,82 @@
+"""TLS and the SASL login of a connection to another node."""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+from functools import partial
+from random import Random
+
+import trio
+
+from ...protocol.errors import BrokerError, DecodeError
+from ...security.client_login import reauthentication_delay_s
+from ...security.client_security import ClientSecurity
+from ...security.errors import SaslAuthenticationError
+from ..server.tls_transport import TlsHandshakeError, TlsSocket
+from .peer_socket import PeerSocket
+
+READ_BYTES = 16 * 1024
+
+
+async def secured(
+    connected: PeerSocket, host: str, client_id: str, security: ClientSecurity
+) -> tuple[PeerSocket, float]:
+    """Return the socket after the TLS handshake and the login that ``security`` demands, and when to replace it.
+
+    The time is on trio's clock; it is infinite if the session does not end (KIP-368).
+
+    Raises OSError, SaslAuthenticationError with the reason.
+    """
+    if security.uses_tls:
+        assert isinstance(connected, socket.socket)
+        tls = security.tls_context.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
+        connected = encrypted = TlsSocket(tls)
+        try:
+            await encrypted.handshake()
+        except TlsHandshakeError as error:
+            encrypted.close()
+            raise ssl.SSLError(f"SSL handshake failed: {error}") from None
+    if security.uses_sasl:
+        try:
+            session_s = await _log_in(connected, client_id, security)
+        except BaseException as error:
+            connected.close()
+            if isinstance(error, BrokerError | DecodeError):
+                raise SaslAuthenticationError(str(error)) from None
+            raise
+        return connected, trio.current_time() + reauthentication_delay_s(session_s, Random())
+    return connected, math.inf
+
+
+async def _log_in(connected: PeerSocket, client_id: str, security: ClientSecurity) -> float | None:
+    """Log in; return the length of the session in seconds, None if it does not end."""
+    if security.login_may_block:
+        login = await trio.to_thread.run_sync(security.client_login, client_id, abandon_on_cancel=True)
+    else:
+        login = security.client_login(client_id)
+    return await login.run(partial(_write, connected), partial(_read, connected))
+
+
+async def _write(connected: PeerSocket, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[connected.send(rest) :]
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(connected)
+
+
+async def _read(connected: PeerSocket, received: bytearray, size: int) -> None:
+    """Extend ``received`` to at least this size."""
+    space = bytearray(READ_BYTES)
+    while len(received) < size:
+        try:
+            count = connected.recv_into(memoryview(space))
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(connected)
+            continue
+        if not count:
+            raise ConnectionResetError("the other side closed the connection during the login")
+        received += space[:count]

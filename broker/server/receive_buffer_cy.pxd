@@ -1,0 +1,22 @@
+# C types for receive_buffer_cy.py, which stays ordinary Python.
+
+cimport cython
+
+from ...protocol.records.message_bytes cimport int32_at
+
+
+@cython.final
+cdef class ReceiveBuffer:
+    cdef Py_ssize_t _frame_limit, _consumed, _received
+    cdef bytearray _buffer
+    cdef object _view
+
+    cpdef space(self)
+    cpdef received(self, Py_ssize_t count)
+
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, size_bytes=Py_ssize_t)
+    cpdef next_frame(self)
+
+    @cython.locals(pending=Py_ssize_t, capacity=Py_ssize_t)
+    cpdef _make_room(self)
+    cpdef _replace(self, Py_ssize_t capacity)

@@ -1,0 +1,120 @@
+"""The receive buffer of one client: it grows only as bytes really arrive.
+
+This is ordinary Python that is also compiled: ``receive_buffer_cy.pxd`` has the C types.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+try:
+    import cython
+except ImportError:
+    from ...protocol.records import cython_stand_in as cython
+
+if not cython.compiled:
+    from ...protocol.records.message_bytes import int32_at
+
+LENGTH = Struct(">i")
+INITIAL_BYTES = 4096
+STREAMING_BYTES = 128 * 1024
+"""A client that keeps filling its buffer gets one of up to this size, which saves system calls."""
+KEPT_BYTES = 1 << 20
+"""A buffer larger than this is released once it is empty."""
+
+
+class InvalidFrameError(ValueError):
+    """An error for an announced length that is negative or above ``socket.request.max.bytes``.
+
+    Kafka: InvalidReceiveException.
+    """
+
+
+class ReceiveBuffer:
+    """A buffer that splits a byte stream into length-prefixed frames without copying them.
+
+    Invariant: ``consumed <= received <= capacity``; a frame lies in one piece between consumed and received. Frames are
+    views into the buffer: they are valid until `space` is called. An announced length allocates nothing; the buffer at
+    most doubles each time that it has really been filled.
+    """
+
+    def __init__(self, frame_limit_bytes: int) -> None:
+        self._frame_limit = frame_limit_bytes
+        self._buffer = bytearray(INITIAL_BYTES)
+        self._view = memoryview(self._buffer)
+        self._consumed = 0
+        self._received = 0
+
+    def limit_frames(self, frame_limit_bytes: int) -> None:
+        """Set another limit for the frames from now on."""
+        self._frame_limit = frame_limit_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The memory held for this client, in bytes."""
+        return len(self._buffer)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the buffer has no bytes: the client is between two requests."""
+        return self._consumed == self._received
+
+    def space(self) -> memoryview:
+        """Return the free space for the next bytes, at least one byte. Frames returned before become invalid."""
+        if self._received == len(self._buffer):
+            self._make_room()
+        elif self._consumed == self._received:
+            self._consumed = self._received = 0
+            if len(self._buffer) > KEPT_BYTES:
+                self._replace(INITIAL_BYTES)
+        return self._view[self._received :]
+
+    def received(self, count: int) -> None:
+        """Record that ``count`` bytes were written to `space`."""
+        self._received += count
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next complete frame without its length, or None if more bytes are needed.
+
+        Raises InvalidFrameError as soon as its length is known.
+        """
+        start = self._consumed + 4
+        if start > self._received:
+            return None
+        size_bytes = int32_at(self._buffer, self._consumed)
+        if not 0 <= size_bytes <= self._frame_limit:
+            raise InvalidFrameError(f"frame of {size_bytes} bytes, the limit is {self._frame_limit}")
+        end = start + size_bytes
+        if end > self._received:
+            return None
+        self._consumed = end
+        return self._view[start:end]
+
+    def shrink(self) -> None:
+        """Release memory that an idle client does not need."""
+        if self.is_empty and len(self._buffer) > INITIAL_BYTES:
+            self._consumed = self._received = 0
+            self._replace(INITIAL_BYTES)
+
+    def _make_room(self) -> None:
+        """Make room in a full buffer: move an incomplete frame to its start; grow for large frames or busy clients."""
+        pending = self._received - self._consumed
+        capacity = len(self._buffer)
+        if pending > capacity // 2:
+            self._replace(min(2 * capacity, max(self._frame_limit + 4, 2 * INITIAL_BYTES)))
+        elif capacity < STREAMING_BYTES:
+            self._replace(2 * capacity)
+        elif capacity > KEPT_BYTES and not pending:
+            self._replace(INITIAL_BYTES)
+        else:
+            self._view[:pending] = self._view[self._consumed : self._received]
+            self._consumed, self._received = 0, pending
+
+    def _replace(self, capacity: int) -> None:
+        buffer = bytearray(capacity)
+        pending = self._view[self._consumed : self._received]
+        buffer[: len(pending)] = pending
+        self._received = len(pending)
+        self._consumed = 0
+        self._buffer = buffer
+        self._view = memoryview(buffer)

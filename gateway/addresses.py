@@ -1,0 +1,168 @@
+"""Addresses and node ids in answers: clients must come back to the gateway, not to the brokers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+from ..broker.config import BrokerConfig, ConfigError
+from ..broker.server.advertised import advertised_address
+from ..broker.server.client_connection import Address, ClientConnection
+from ..protocol.apis import AnyApiKey, ApiKey, response_class
+from ..protocol.codec_layout import StructLayout
+from ..protocol.field_meanings import FieldMeaning, field_meanings, fields_of
+from ..protocol.message_places import carried_fields, entries_of, layout_of
+from ..protocol.schema import Entity, Message, Struct
+
+NO_NODE = -1
+HOST = "host"
+LARGEST_PORT = 65535
+
+
+class Addresses(Protocol):
+    """A mapping of upstream brokers to what a client is told."""
+
+    changes_node_ids: bool
+
+    def bound_node(self, client: ClientConnection) -> int | None:
+        """Return the broker whose port the client has connected to, None if it stands for the cluster."""
+
+    def node(self, node: int) -> int:
+        """Return the node id that clients know instead of an upstream broker's."""
+
+    def address(self, node: int, client: ClientConnection) -> Address | None:
+        """Return the address for an upstream broker; None if clients cannot reach it through this gateway."""
+
+
+class OneAddress:
+    """One address for the whole cluster: clients see one broker, with the gateway's node id."""
+
+    changes_node_ids = True
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def bound_node(self, _client: ClientConnection) -> int | None:
+        return None
+
+    def node(self, node: int) -> int:
+        return node if node < 0 else self._config.node_id
+
+    def address(self, _node: int, client: ClientConnection) -> Address | None:
+        return advertised_address(self._config, client)
+
+
+class PortForEachBroker:
+    """A port for each broker: the first port of the range plus the node id, on the host that the client knows."""
+
+    changes_node_ids = False
+
+    def __init__(self, config: BrokerConfig, ports: range) -> None:
+        self._config = config
+        self.ports = ports
+
+    def bound_node(self, client: ClientConnection) -> int | None:
+        port = client.local_address[1]
+        return port - self.ports.start if port in self.ports else None
+
+    def node(self, node: int) -> int:
+        return node
+
+    def address(self, node: int, client: ClientConnection) -> Address | None:
+        host, _ = advertised_address(self._config, client)
+        port = self.ports.start + node
+        return (host, port) if port in self.ports else None
+
+
+def addresses_of(config: BrokerConfig) -> OneAddress | PortForEachBroker:
+    """Return the mapping that `gregor.gateway.broker.ports` chooses. Raises ConfigError for an invalid range."""
+    text = config.gregor_gateway_broker_ports
+    if not text:
+        return OneAddress(config)
+    first, last = map(int, text.split("-"))
+    if not 0 < first <= last <= LARGEST_PORT:
+        raise ConfigError(f"gregor.gateway.broker.ports={text}: write FIRST-LAST, from 1 to {LARGEST_PORT}")
+    return PortForEachBroker(config, range(first, last + 1))
+
+
+@cache
+def has_brokers(key: AnyApiKey, version: int) -> bool:
+    """Return whether this version of an answer names brokers, so that it must be rewritten."""
+    return key is not ApiKey.FETCH and _names_brokers(layout_of(response_class(key), version))
+
+
+def _names_brokers(layout: StructLayout) -> bool:
+    meanings = field_meanings(layout.cls)
+    for field in carried_fields(layout):
+        inside = field.wire if isinstance(field.wire, StructLayout) else entries_of(field)
+        if meanings[field.name].entity is Entity.BROKER_ID or (inside is not None and _names_brokers(inside)):
+            return True
+    return False
+
+
+def rewrite_brokers(response: Message, version: int, addresses: Addresses, client: ClientConnection) -> bool:
+    """Replace node ids and addresses in a response, in place; return whether anything may have changed.
+
+    Entries for brokers that clients cannot reach, and further entries for the same broker, are removed.
+    """
+    return _rewrite(response, layout_of(type(response), version), addresses, client)
+
+
+def _rewrite(struct: Struct, layout: StructLayout, addresses: Addresses, client: ClientConnection) -> bool:
+    meanings = field_meanings(layout.cls)
+    carried = {field.name: field for field in carried_fields(layout)}
+    named = next((name for name in carried if _is_one_broker(meanings[name])), None)
+    changed = False
+    if named is not None and HOST in carried and getattr(struct, named) > NO_NODE:
+        address = addresses.address(getattr(struct, named), client)
+        if address is not None:
+            struct.host, struct.port = address  # type: ignore[attr-defined]
+            changed = True
+    for name, field in carried.items():
+        value = getattr(struct, name)
+        if meanings[name].entity is Entity.BROKER_ID:
+            changed = _rewrite_ids(struct, name, value, addresses.node) or changed
+        elif isinstance(value, Struct) and isinstance(field.wire, StructLayout):
+            changed = _rewrite(value, field.wire, addresses, client) or changed
+        elif (entries := entries_of(field)) is not None and value:
+            is_brokers = _is_broker_list(entries.cls)
+            if is_brokers:
+                _keep_reachable(value, entries.cls, addresses, client)
+                changed = True
+            for entry in value:
+                changed = _rewrite(entry, entries, addresses, client) or changed
+            if is_brokers and addresses.changes_node_ids:
+                del value[1:]
+    return changed
+
+
+def _is_one_broker(meaning: FieldMeaning) -> bool:
+    return meaning.entity is Entity.BROKER_ID and not meaning.is_list
+
+
+def _rewrite_ids(struct: Struct, name: str, value: Any, node_of: Callable[[int], int]) -> bool:
+    if isinstance(value, list):
+        rewritten: Any = list(dict.fromkeys(map(node_of, value)))
+    elif value is None:
+        return False
+    else:
+        rewritten = node_of(value)
+    if rewritten == value:
+        return False
+    setattr(struct, name, rewritten)
+    return True
+
+
+@cache
+def _is_broker_list(structure: type[Struct]) -> bool:
+    """Return whether entries of this class are brokers with their addresses, and nothing else."""
+    meanings = field_meanings(structure)
+    return HOST in meanings and "error_code" not in meanings and any(map(_is_one_broker, meanings.values()))
+
+
+def _keep_reachable(
+    entries: list[Any], structure: type[Struct], addresses: Addresses, client: ClientConnection
+) -> None:
+    (name,) = fields_of(structure, Entity.BROKER_ID)
+    entries[:] = [entry for entry in entries if addresses.address(getattr(entry, name), client) is not None]

@@ -1,0 +1,400 @@
+"""Fetch: from one broker to a new consumer as a stream; from several brokers, or for an old consumer, held and merged.
+
+What is held is bounded by `gregor.gateway.buffer.memory`, as upstream is asked for no more: an answer begins with its
+length, and so its parts must be known before the first byte is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+
+import trio
+
+from ...broker.conversion.conversion_pool import ConversionPool
+from ...broker.conversion.readable_formats import FIRST_VERSION_WITH_ZSTD, LAST_VERSION_OF_V1
+from ...broker.server.client_connection import ClientGoneError
+from ...broker.server.connection import UnanswerableError
+from ...broker.server.parts import Answer
+from ...broker.server.request_header_cy import Header
+from ...protocol.apis import ApiKey
+from ...protocol.errors import DecodeError, ErrorCode
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ...protocol.refusals import merge, refused
+from ..addresses import Addresses, rewrite_brokers
+from ..frames import answer_parts, read_answer, read_request, request_frame
+from ..link import Link, LinkLostError, Stream
+from ..offered import upstream_version
+from ..routing.router import ANY, STALE_LEADER_CODES, Router, topic_text
+from ..sessions import Session
+from ..upstream import UnreachableError, Upstream
+from . import leader_hints
+from .ahead import FetchAhead, SentAhead, leave_out_passed
+from .buffer_memory import BufferMemory, Hold
+from .converted import AnswerEnd, FetchConversion, Place
+from .leader_hints import HintScanner
+from .streamed import PieceBuffer, StreamedAnswer
+
+NO_SESSION, NO_SESSION_EPOCH = 0, -1
+SLICE_MS = 100
+"""The time for which several brokers are asked to wait for records. A broker that has records answers at once, but the
+client's answer waits for all brokers."""
+PARTITION_OVERHEAD_BYTES = 512
+"""More bytes than a partition takes in an answer besides its batches: the largest name of a topic has 249."""
+MOST_EMPTY_ROUNDS = 8
+"""The number of skips of batches without a record for an old consumer, before the consumer gets an empty answer."""
+
+
+class Fetches:
+    """The fetches of all clients of a gateway."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        router: Router,
+        addresses: Addresses,
+        conversions: ConversionPool,
+        memory: BufferMemory,
+        *,
+        is_read_committed: bool,
+    ) -> None:
+        self._upstream = upstream
+        self._router = router
+        self._addresses = addresses
+        self._conversions = conversions
+        self._memory = memory
+        self._is_read_committed = is_read_committed
+        self._pieces = PieceBuffer()
+
+    async def answer(self, version: int, header: Header, frame: memoryview, session: Session) -> Answer:
+        """Answer a Fetch that goes upstream in ``version``.
+
+        Raises LinkLostError, UnreachableError, DecodeError, UnanswerableError or ClientGoneError.
+        """
+        only = session.only_node
+        is_converted = self._is_converted(header.api_version, version)
+        if only is not None and not is_converted:
+            return await self._stream(version, frame, session, await session.link(only))
+        request = read_request(ApiKey.FETCH, header, frame)
+        assert isinstance(request, FetchRequest)
+        if only is not None:
+            return await self._held(version, header, request, {only: _places(request)}, session)
+        by_place = await self._router.leaders(request)
+        places: dict[int, dict[Place, FetchPartition]] = {}
+        for place, part in _places(request).items():
+            places.setdefault(by_place.get(place, ANY), {})[place] = part
+        places = places or {ANY: {}}
+        # Sessions and racks are between a consumer and one broker.
+        request.session_id, request.session_epoch, request.rack_id = NO_SESSION, NO_SESSION_EPOCH, ""
+        request.forgotten_topics_data = []
+        if len(places) != 1 or is_converted:
+            return await self._held(version, header, request, places, session)
+        (node,) = places
+        try:
+            link = await self._link(session, node)
+            rewritten = request_frame(ApiKey.FETCH, version, header, request)
+            return await self._stream(version, memoryview(rewritten), session, link)
+        except (LinkLostError, UnreachableError):
+            self._upstream.forget_leaders(name for name, _ in by_place)
+            return answer_parts(ApiKey.FETCH, header.api_version, header.correlation_id, _refusal(version, request))
+
+    def _is_converted(self, api_version: int, version: int) -> bool:
+        """Return whether records that upstream sends in ``version`` are converted for a client of ``api_version``."""
+        if api_version < FIRST_VERSION_WITH_ZSTD and self._conversions.zstd_codec is not None:
+            return True
+        return api_version <= LAST_VERSION_OF_V1 < version
+
+    async def _stream(self, version: int, frame: memoryview, session: Session, link: Link) -> Answer:
+        """Pass the answer on while it arrives."""
+        stream = await link.begin_stream(frame, session.client.hangup)
+        session.on_end = stream.end
+        if version < leader_hints.FIRST_VERSION:
+            return [StreamedAnswer(stream, self._pieces)]
+        if stream.size > leader_hints.MOST_DECODED_BYTES:
+            return [StreamedAnswer(stream, self._pieces, HintScanner(stream.remaining))]
+        found = await stream.read_all()
+        session.release()
+        response = _decoded(version, found)
+        self._heed(response, session)
+        if response.node_endpoints and rewrite_brokers(response, version, self._addresses, session.client):
+            return answer_parts(ApiKey.FETCH, version, stream.correlation_id, response)
+        return [bytes(found)]
+
+    async def _link(self, session: Session, node: int) -> Link:
+        return await (session.home() if node == ANY else session.link(node))
+
+    # --- answers that are held
+
+    async def _held(
+        self,
+        version: int,
+        header: Header,
+        request: FetchRequest,
+        places: dict[int, dict[Place, FetchPartition]],
+        session: Session,
+    ) -> Answer:
+        """Fetch from each broker what memory there is for, and merge the answers."""
+        is_converted = self._is_converted(header.api_version, version)
+        if is_converted and self._conversions.zstd_codec is not None:
+            # A broker refuses topics of zstd to older versions.
+            newest = upstream_version(ApiKey.FETCH, FIRST_VERSION_WITH_ZSTD, await session.versions())
+            version = max(version, newest or version)
+        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        asked = {place: part for own in places.values() for place, part in own.items()}
+        session.pass_over(asked)
+        ahead = _fetch_ahead(session) if is_converted and len(places) == 1 and not session.is_logged_in else None
+        is_ahead_due = ahead is not None and ahead.is_due(asked)
+        early = None if ahead is None else await self._sent_ahead(ahead, version, request, asked, session)
+        hold = await self._memory.take(_wanted_bytes(request)) if early is None else early[1]
+        session.on_end = hold.release
+        is_waiting = len(places) == 1
+        next_offsets: Mapping[Place, int] = {}
+        rounds = 0
+        while True:
+            if early is not None:
+                found, early = early[0], None
+            else:
+                rest_ms = max(int((deadline - trio.current_time()) * 1000), 0)
+                wait_ms = rest_ms if len(places) == 1 else min(rest_ms, SLICE_MS)
+                found, hold = await self._round(
+                    version, header, request, places, session, hold, wait_ms if is_waiting else 0
+                )
+                session.on_end = hold.release
+            size_bytes = _records_bytes(found)
+            if is_converted:
+                conversion = FetchConversion(
+                    header.api_version,
+                    self._conversions,
+                    (session.client.down_conversion,),
+                    None if ahead is None else ahead.next_offset,
+                )
+                empty = await conversion.convert(found, asked)
+                session.skip(empty, asked)
+                next_offsets = conversion.next_offsets
+                rounds += 1
+                if empty and rounds < MOST_EMPTY_ROUNDS and _is_without_records(found):
+                    hold.release()
+                    hold = await self._memory.take(_wanted_bytes(request))
+                    session.on_end = hold.release
+                    continue
+            if size_bytes >= max(request.min_bytes, 1) or _has_error(found) or trio.current_time() >= deadline:
+                break
+            if len(places) == 1 and is_waiting:
+                break
+            is_waiting = True
+        is_full = 2 * size_bytes >= min(hold.size_bytes, _wanted_bytes(request))
+        if ahead is not None and is_ahead_due and next_offsets and is_full:
+            (node,) = places
+            await self._send_ahead(ahead, version, header, request, asked, node, next_offsets, session)
+        if found.node_endpoints:
+            rewrite_brokers(found, header.api_version, self._addresses, session.client)
+        parts = answer_parts(ApiKey.FETCH, header.api_version, header.correlation_id, found)
+        return [*parts, AnswerEnd(session.release)]
+
+    async def _sent_ahead(
+        self,
+        ahead: FetchAhead,
+        version: int,
+        request: FetchRequest,
+        asked: Mapping[Place, FetchPartition],
+        session: Session,
+    ) -> tuple[FetchResponse, Hold] | None:
+        """Return the answer to the fetch that was sent ahead if it has records for this one, and its memory."""
+        taken = await ahead.take(version, request, asked, session.client.hangup)
+        if taken is None:
+            return None
+        frame, hold = taken
+        self._memory.needed(hold)
+        session.on_end = hold.release
+        found = _decoded(version, frame)
+        leave_out_passed(found, asked)
+        if _has_error(found) or _is_without_records(found):
+            hold.release()
+            return None
+        return found, hold
+
+    async def _send_ahead(
+        self,
+        ahead: FetchAhead,
+        version: int,
+        header: Header,
+        request: FetchRequest,
+        asked: Mapping[Place, FetchPartition],
+        node: int,
+        next_offsets: Mapping[Place, int],
+        session: Session,
+    ) -> None:
+        """Send the client's next fetch, if there is memory for its answer."""
+        hold = self._memory.take_spare(_wanted_bytes(request), ahead.drop)
+        if hold is None:
+            return
+        later = {place: copy(part) for place, part in asked.items()}
+        for place, next_offset in next_offsets.items():
+            later[place].fetch_offset = next_offset
+        try:
+            link = await self._link(session, node)
+            batches_bytes = max(hold.size_bytes - len(later) * PARTITION_OVERHEAD_BYTES, 1)
+            own = self._asked_of(request, later, header, batches_bytes, first=session.next_first())
+            stream = await link.start_stream(request_frame(ApiKey.FETCH, version, header, own))
+        except (LinkLostError, UnreachableError):
+            hold.release()
+            return
+        except BaseException:
+            hold.release()
+            raise
+        ahead.put(SentAhead(link, stream, hold, version, request, later, trio.current_time()))
+
+    async def _round(
+        self,
+        version: int,
+        header: Header,
+        request: FetchRequest,
+        places: dict[int, dict[Place, FetchPartition]],
+        session: Session,
+        hold: Hold,
+        wait_ms: int,
+    ) -> tuple[FetchResponse, Hold]:
+        """Ask each broker once; return the merged response and the memory that it takes."""
+        streams: dict[int, Stream] = {}
+        refusals: list[FetchResponse] = []
+        share_bytes = hold.size_bytes // len(places)
+
+        async def begin(node: int) -> None:
+            own = self._asked_of(request, places[node], header, share_bytes, first=session.next_first())
+            own.max_wait_ms, own.min_bytes = wait_ms, min(request.min_bytes, share_bytes)
+            try:
+                link = await self._link(session, node)
+                asked_frame = request_frame(ApiKey.FETCH, version, header, own)
+                streams[node] = await link.begin_stream(asked_frame, session.client.hangup)
+            except (LinkLostError, UnreachableError):
+                if session.only_node is None:
+                    self._upstream.forget_leaders(name for name, _ in places[node])
+                    refusals.append(_refusal(version, own))
+            except ClientGoneError:
+                # An exception of a task would arrive in a group; the missing stream shows it.
+                return
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for node in places:
+                    nursery.start_soon(begin, node)
+            if len(streams) + len(refusals) < len(places):
+                if session.client.hangup.is_set():
+                    raise ClientGoneError("disconnected while its request was pending")
+                raise UnanswerableError("the broker of this port does not answer Fetch")
+            total_bytes = sum(stream.size for stream in streams.values())
+            if total_bytes > hold.size_bytes:
+                # A broker returns the first batch whole, however large it is (KIP-74).
+                hold.release()
+                hold = await self._memory.take_exactly(total_bytes)
+                session.on_end = hold.release
+            responses = [_decoded(version, await stream.read_all()) for stream in streams.values()]
+        finally:
+            for stream in streams.values():
+                stream.end()
+        whole, *others = [*responses, *refusals]
+        for other in others:
+            merge(whole, other)
+        self._heed(whole, session)
+        return whole, hold
+
+    def _asked_of(
+        self, request: FetchRequest, places: Mapping[Place, FetchPartition], header: Header, max_bytes: int, first: int
+    ) -> FetchRequest:
+        """Return the request for one broker, which does not wait; see `_part_of`."""
+        own = _part_of(request, places, first=first)
+        own.max_wait_ms, own.min_bytes, own.max_bytes = 0, 1, max_bytes
+        if header.api_version <= LAST_VERSION_OF_V1:
+            own.isolation_level = int(self._is_read_committed)
+        return own
+
+    def _heed(self, response: FetchResponse, session: Session) -> None:
+        """Forget the leaders of topics of which a broker has answered that it is not."""
+        if session.only_node is None:
+            self._upstream.forget_leaders(
+                topic.topic or topic_text(topic.topic_id)
+                for topic in response.responses
+                if any(part.error_code in STALE_LEADER_CODES for part in topic.partitions)
+            )
+
+
+def _fetch_ahead(session: Session) -> FetchAhead:
+    if not isinstance(session.ahead, FetchAhead):
+        session.ahead = FetchAhead()
+    return session.ahead
+
+
+def _places(request: FetchRequest) -> dict[Place, FetchPartition]:
+    return {
+        (topic.topic or topic_text(topic.topic_id), part.partition): part
+        for topic in request.topics
+        for part in topic.partitions
+    }
+
+
+def _part_of(request: FetchRequest, places: Mapping[Place, FetchPartition], *, first: int) -> FetchRequest:
+    """Return the request for one broker: these partitions, partition number ``first`` before the others.
+
+    A broker fills partitions in the order of the request. With the order of a client that leaves it as it is, the
+    first partitions would take all bytes again and again, where in Kafka each has its own limit.
+    """
+    flat = [
+        (topic, part)
+        for topic in request.topics
+        for part in topic.partitions
+        if (topic.topic or topic_text(topic.topic_id), part.partition) in places
+    ]
+    first %= max(len(flat), 1)
+    topics: list[FetchTopic] = []
+    for topic, part in flat[first:] + flat[:first]:
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (topic.topic, topic.topic_id):
+            topics.append(FetchTopic(topic=topic.topic, topic_id=topic.topic_id))
+        topics[-1].partitions.append(places[topic.topic or topic_text(topic.topic_id), part.partition])
+    return FetchRequest(
+        replica_id=request.replica_id,
+        isolation_level=request.isolation_level,
+        session_id=NO_SESSION,
+        session_epoch=NO_SESSION_EPOCH,
+        topics=topics,
+    )
+
+
+def _wanted_bytes(request: FetchRequest) -> int:
+    """Return how many bytes of batches a client asks for."""
+    limits = sum(max(part.partition_max_bytes, 0) for topic in request.topics for part in topic.partitions)
+    return max(min(limits, request.max_bytes), 1)
+
+
+def _decoded(version: int, frame: bytearray) -> FetchResponse:
+    try:
+        response = read_answer(ApiKey.FETCH, version, frame)
+    except DecodeError as error:
+        raise UnanswerableError(f"upstream's answer to Fetch v{version} is malformed: {error}") from error
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def _refusal(version: int, request: FetchRequest) -> FetchResponse:
+    """Return the answer of a leader that cannot be reached."""
+    response = refused(request, FetchResponse, version, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+def _records_bytes(response: FetchResponse) -> int:
+    return sum(
+        len(part.records)
+        for topic in response.responses
+        for part in topic.partitions
+        if isinstance(part.records, bytes | memoryview)
+    )
+
+
+def _is_without_records(response: FetchResponse) -> bool:
+    return not any(part.records for topic in response.responses for part in topic.partitions)
+
+
+def _has_error(response: FetchResponse) -> bool:
+    return bool(response.error_code) or any(
+        part.error_code for topic in response.responses for part in topic.partitions
+    )

@@ -1,0 +1,131 @@
+"""The hints at new leaders in answers to Fetch v16 and later (KIP-951), whose addresses are those of upstream brokers.
+
+An answer of few bytes is decoded, and its addresses are replaced. A larger one is passed on while it arrives, and its
+size is known to the client before the hints arrive, which are its last field: they get the number of a field that no
+client knows, so that clients ask for the metadata, as those of older versions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ...broker.server.connection import UnanswerableError
+from ...protocol.errors import DecodeError
+from ...protocol.unsigned_varint import read_unsigned_varint
+
+FIRST_VERSION = 16
+MOST_DECODED_BYTES = 64 * 1024
+"""The largest answer whose addresses are replaced."""
+MOST_TAIL_BYTES = 64 * 1024
+HEAD_BYTES = 1 + 4 + 2 + 4
+"""The tagged fields of the header, of which there are none; throttle time, error code and session id."""
+TOPIC_ID_BYTES = 16
+PARTITION_BYTES = 4 + 2 + 8 + 8 + 8
+"""Index, error code, high watermark, last stable offset and log start offset."""
+ABORTED_BYTES = 8 + 8
+REPLICA_BYTES = 4
+NO_FIELDS = b"\0"
+LONGEST_VARINT = 5
+NODE_ENDPOINTS, UNKNOWN_FIELD = 0, 0x7F
+
+Wanted = Generator[int, bytes, None]
+"""Yields how many bytes it wants next, negative to pass over as many, and is sent the bytes."""
+
+
+class HintScanner:
+    """A reader of the structure of an answer that arrives in pieces; it holds back the answer's last fields."""
+
+    def __init__(self, body_bytes: int) -> None:
+        """Begin behind the correlation id of an answer, with ``body_bytes`` still to come."""
+        self._remaining_bytes = body_bytes
+        self._structure: Wanted | None = _structure()
+        self._wanted = next(self._structure)
+        self._collected = bytearray()
+        self._tail = bytearray()
+
+    def pass_on(self, piece: memoryview) -> memoryview:
+        """Return the part of a piece that can be sent now. Raises UnanswerableError for a malformed answer."""
+        position = 0
+        self._remaining_bytes -= len(piece)
+        while self._structure is not None and position < len(piece):
+            available = len(piece) - position
+            if self._wanted < 0:
+                passed = min(available, -self._wanted)
+                position += passed
+                self._wanted += passed
+                if self._wanted == 0:
+                    self._advance(b"")
+                continue
+            taken = min(available, self._wanted - len(self._collected))
+            self._collected += piece[position : position + taken]
+            position += taken
+            if len(self._collected) == self._wanted:
+                found, self._collected = bytes(self._collected), bytearray()
+                self._advance(found)
+        if self._structure is None:
+            self._tail += piece[position:]
+            if len(self._tail) + self._remaining_bytes > MOST_TAIL_BYTES:
+                raise UnanswerableError("upstream's answer to Fetch is malformed behind its partitions")
+        return piece[:position]
+
+    def end(self) -> bytes:
+        """Return the last fields, without a hint. Raises UnanswerableError for a malformed answer."""
+        if self._structure is not None or not self._tail:
+            raise UnanswerableError("upstream's answer to Fetch ends within a partition")
+        return without_hints(bytes(self._tail))
+
+    def _advance(self, found: bytes) -> None:
+        assert self._structure is not None
+        try:
+            self._wanted = self._structure.send(found)
+        except StopIteration:
+            self._structure = None
+        except DecodeError as error:
+            raise UnanswerableError(f"upstream's answer to Fetch is malformed: {error}") from None
+
+
+def without_hints(tail: bytes) -> bytes:
+    """Return the tagged fields at the end of an answer with an unknown field instead of the leaders' addresses."""
+    if tail[:1] == NO_FIELDS or tail[1:2] != bytes([NODE_ENDPOINTS]):
+        return tail
+    return tail[:1] + bytes([UNKNOWN_FIELD]) + tail[2:]
+
+
+def _structure() -> Wanted:
+    """Walk through an answer up to the tagged fields at its end."""
+    yield -HEAD_BYTES
+    for _ in range((yield from _length())):
+        yield -TOPIC_ID_BYTES
+        for _ in range((yield from _length())):
+            yield -PARTITION_BYTES
+            for _ in range((yield from _length())):
+                yield -ABORTED_BYTES
+                yield from _pass_over_fields()
+            yield -REPLICA_BYTES
+            records_bytes = yield from _length()
+            if records_bytes:
+                yield -records_bytes
+            yield from _pass_over_fields()
+        yield from _pass_over_fields()
+
+
+def _pass_over_fields() -> Wanted:
+    for _ in range((yield from _varint())):
+        yield from _varint()
+        size = yield from _varint()
+        if size:
+            yield -size
+
+
+def _length() -> Generator[int, bytes, int]:
+    """Read the length of a compact list or of records; null is 0."""
+    return max((yield from _varint()) - 1, 0)
+
+
+def _varint() -> Generator[int, bytes, int]:
+    found = b""
+    while len(found) < LONGEST_VARINT:
+        found += yield 1
+        if found[-1] < 0x80:
+            break
+    return read_unsigned_varint(memoryview(found), 0)[0]

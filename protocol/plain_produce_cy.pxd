@@ -1,0 +1,45 @@
+# C types for plain_produce_cy.py, which stays ordinary Python.
+
+cimport cython
+from libc.stdint cimport int16_t, int32_t, int64_t
+
+from .records.message_bytes cimport int16_at, int32_at, put_int16, put_int32, put_int64
+
+cdef int FIRST_VERSION, FIRST_VERSION_WITH_LOG_START, FIRST_VERSION_WITH_RECORD_ERRORS, FIRST_FLEXIBLE_VERSION
+cdef int LAST_VERSION, COMPACT_ONE, COMPACT_NULL, LONGEST_COMPACT_NAME, LAST_SHIFT, LONGEST_NAME
+cdef unsigned char[313] _scratch
+
+
+@cython.final
+@cython.freelist(4)
+cdef class PlainProduce:
+    cdef readonly int16_t acks
+    cdef readonly int32_t timeout_ms, partition
+    cdef readonly str topic
+    cdef readonly object records
+
+
+@cython.final
+@cython.freelist(4)
+cdef class PlainProduceResponse:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly int64_t base_offset, log_append_time_ms, log_start_offset
+
+
+cpdef decode_plain(frame, Py_ssize_t position, int version)
+
+@cython.locals(data=cython.p_const_uchar, end=Py_ssize_t, name_length=Py_ssize_t, name_at=Py_ssize_t,
+               name_end=Py_ssize_t, records_at=Py_ssize_t, has_one=bint)
+cdef _decode_fixed(frame, const unsigned char[::1] view, Py_ssize_t position)
+
+@cython.locals(data=cython.p_const_uchar, end=Py_ssize_t, name_length=Py_ssize_t, name_at=Py_ssize_t,
+               name_end=Py_ssize_t, records_at=Py_ssize_t, records_end=Py_ssize_t, length=int64_t, shift=int, byte=int,
+               has_one=bint)
+cdef _decode_compact(frame, const unsigned char[::1] view, Py_ssize_t position)
+
+cdef _request(frame, int16_t acks, int32_t timeout_ms, name, int32_t partition, Py_ssize_t records_at,
+              Py_ssize_t records_end)
+
+@cython.locals(topic=bytes, is_flexible=bint, position=Py_ssize_t, byte=cython.uchar)
+cpdef bytes encode_plain(PlainProduceResponse response, int version, int32_t correlation_id)

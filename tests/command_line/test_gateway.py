@@ -1,0 +1,50 @@
+"""`gregor gateway` that cannot start: one line that says what to change."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.broker_process import GREGOR
+
+
+def gateway(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run([sys.executable, *GREGOR, "gateway", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "gregor: gregor.gateway.upstream names no broker: set it, or give --upstream HOST:PORT"),
+        (("--upstream", "kafka:x"), "gregor: gregor.gateway.upstream: bootstrap_servers must be HOST:PORT"),
+        (
+            ("--upstream", "a:1", "--override", "gregor.gateway.broker.ports=9-8"),
+            "gregor: gregor.gateway.broker.ports=9-8",
+        ),
+        (("--upstream", "a:1", "--override", "gregor.gateway.broker.ports=x"), "gregor: Invalid value x"),
+        (
+            ("--upstream", "a:1", "--override", "gregor.gateway.upstream.sasl.mechansm=PLAIN"),
+            "gregor: gregor.gateway.upstream.*: unknown key 'sasl.mechansm'; did you mean 'sasl.mechanism'?",
+        ),
+    ],
+)
+def test_wrong_settings_are_one_line(arguments: tuple[str, ...], said: str) -> None:
+    """Exit status 1, and no traceback."""
+    ended = gateway(*arguments)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(said)
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    """The message is that of `gregor serve`."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
+        ended = gateway("--upstream", "127.0.0.1:1", "--override", f"listeners={listener}")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"gregor: cannot listen on {listener}: Address already in use")
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,179 @@
+"""Every command and job that connects takes security from its options file, and refuses wrong keys by their names."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gregor.command_line import COMMANDS, main
+from gregor.pipeline.jobs.table import JOBS
+from tests.certificates import as_pem, authority, written
+
+TLS_ALERT = bytes.fromhex("15 03 03 00 02 02 28")
+"""A fatal alert, handshake_failure: a client that speaks TLS gives up at once."""
+HERE, FILE, DIRECTORY = "{here}", "{file}", "{directory}"
+BROKER = ["--bootstrap-server", HERE, "--command-config", FILE]
+MIRROR = ["mirror", "--topics", "t", "--from", HERE, "--to", HERE]
+
+COMMAND_LINES: dict[str, list[str]] = {
+    "topics": ["topics", "--list", *BROKER],
+    "configs": ["configs", "--describe", "--topic", "t", *BROKER],
+    "groups": ["groups", "--list", *BROKER],
+    "reassign": ["reassign", "--list", *BROKER],
+    "transactions": ["transactions", *BROKER, "list"],
+    "features": ["features", *BROKER, "describe"],
+    "acls": ["acls", "--list", *BROKER],
+    "clients": ["clients", *BROKER],
+    "console": ["console", *BROKER, "--listen", "http://127.0.0.1:0"],
+    "faults": ["faults", "list", *BROKER],
+    "produce": ["produce", "--topic", "t", *BROKER],
+    "consume": ["consume", "--topic", "t", *BROKER],
+    "reset": ["reset", *BROKER, "--yes"],
+    "mirror from": [*MIRROR, "--once", "--consumer.config", FILE],
+    "mirror to": [*MIRROR, "--once", "--producer.config", FILE],
+    "perf-test producer": [
+        "perf-test",
+        "producer",
+        "--topic",
+        "t",
+        "--num-records",
+        "1",
+        "--record-size",
+        "1",
+        *BROKER,
+    ],
+    "perf-test consumer": ["perf-test", "consumer", "--topic", "t", "--messages", "1", *BROKER],
+    "api-versions": ["api-versions", *BROKER],
+    "healthcheck": ["healthcheck", *BROKER],
+    "doctor": ["doctor", HERE, "--command-config", FILE],
+    "archive": ["pipeline", "archive", "--topics", "t", "--archive", f"{DIRECTORY}/lake", *BROKER],
+    "audit": ["pipeline", "audit", "--topics", "t", *BROKER],
+    "generate": ["pipeline", "generate", "--topic", "t", *BROKER],
+    "mirror job from": ["pipeline", *MIRROR, "--consumer.config", FILE],
+    "mirror job to": ["pipeline", *MIRROR, "--producer.config", FILE],
+    "replay": ["pipeline", "replay", "--archive", f"{DIRECTORY}/lake", *BROKER],
+    "restore": ["pipeline", "restore", "--archive", f"{DIRECTORY}/lake", *BROKER],
+    "stats": ["pipeline", "stats", "--topics", "t", *BROKER],
+}
+NEEDS_MORE = ("mirror to", "mirror job to", "replay", "restore", "console")
+"""Commands that connect only after they have read another cluster or an archive, or for a browser."""
+WITHOUT_CONNECTION = {
+    *(
+        "serve",
+        "cluster",
+        "gateway",
+        "dump-log",
+        "log",
+        "metadata",
+        "state",
+        "storage",
+        "dev-certs",
+        "config",
+        "completion",
+    ),
+    *("backfill", "convert"),
+}
+"""Commands and jobs that connect to nothing, or that are brokers with settings of their own."""
+
+
+def test_the_table_is_complete() -> None:
+    named = {words[1] if words[0] == "pipeline" else words[0] for words in COMMAND_LINES.values()}
+    assert named | WITHOUT_CONNECTION == {*COMMANDS, *JOBS} - {"pipeline"}
+
+
+@dataclass
+class Endpoint:
+    """A server that keeps the first bytes of each connection, and refuses it by TLS."""
+
+    address: tuple[str, int]
+    first_bytes: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = Endpoint(listener.getsockname())
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(5)
+                    try:
+                        if data := connection.recv(2):
+                            found.first_bytes.append(data)
+                        connection.sendall(TLS_ALERT)
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield found
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Provide a record on standard input."""
+    (tmp_path / "lines").write_text("record\n")
+    with (tmp_path / "lines").open() as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        yield
+
+
+def run(line: str, endpoint: Endpoint, directory: Path, settings: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that fails; return what it printed."""
+    file = directory / "client.properties"
+    file.write_text(settings)
+    here = f"{endpoint.address[0]}:{endpoint.address[1]}"
+    words = [
+        word.replace(HERE, here).replace(FILE, str(file)).replace(DIRECTORY, str(directory))
+        for word in COMMAND_LINES[line]
+    ]
+    assert main(words) != 0
+    printed = capsys.readouterr()
+    return printed.out + printed.err
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("secruity.protocol=SSL\n", "unknown key 'secruity.protocol'; did you mean 'security.protocol'?"),
+        ("sasl.machanism=PLAIN\n", "unknown key 'sasl.machanism'; did you mean 'sasl.mechanism'?"),
+        (
+            "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/nowhere/ca.pem\n",
+            "ssl.truststore.location: cannot read /nowhere/ca.pem: No such file or directory",
+        ),
+    ],
+    ids=["key of no client", "security key", "no file"],
+)
+def test_wrong_settings_are_named(
+    line: str, settings: str, words: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in run(line, endpoint, tmp_path, settings, capsys)
+    assert endpoint.first_bytes == [], "something was sent in clear"
+
+
+@pytest.mark.parametrize("line", [line for line in COMMAND_LINES if line not in NEEDS_MORE])
+def test_the_settings_are_used(
+    line: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file serves all: keys of other clients do not matter."""
+    trusted = written(tmp_path, "ca.pem", as_pem(authority().certificate))
+    others = "acks=all\ngroup.id=g\nkey.deserializer=x\nrequest.timeout.ms=2000\n"
+    settings = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={trusted}\n{others}"
+    printed = run(line, endpoint, tmp_path, settings, capsys)
+    assert "SSL handshake" in printed
+    assert b"\x16\x03" in endpoint.first_bytes
+    if "mirror" not in line:
+        assert set(endpoint.first_bytes) == {b"\x16\x03"}, "something was sent in clear"

@@ -1,0 +1,253 @@
+"""Real clients log in by each mechanism that they have: they produce a record and read it back over SASL_SSL or SSL.
+
+The libraries are those that ``../shared/clients`` has built, and Go's; the programs are in ``secured_clients/``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from gregor.client.admin import Admin
+from gregor.client.admin.security import ScramMechanism, ScramUpsertion
+from gregor.command_line import main
+from tests.broker_process import BrokerProcess, start_broker
+from tests.free_ports import free_address
+
+pytestmark = pytest.mark.peer
+
+PROGRAMS = Path(__file__).parent / "secured_clients"
+GO_BUILDS = Path.home() / ".cache/gregor-secured-clients"
+ZOO = Path(os.environ.get("ZOO_HOME", Path.home() / ".cache/client-zoo"))
+JACKSON = sorted((Path.home() / ".cache/peer-kafka39/lib").glob("jackson-*.jar"))
+MODULES = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+}
+CERTIFICATE = "certificate"
+SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+EVERYTHING = (CERTIFICATE, *SASL, "OAUTHBEARER")
+CLIENTS = {
+    "java-0.10.0": (CERTIFICATE,),
+    # SCRAM of these clients needs a class that Java 11 does not have.
+    "java-0.10.2": (CERTIFICATE, "PLAIN"),
+    "java-0.11": (CERTIFICATE, "PLAIN"),
+    "java-1.1": (CERTIFICATE, *SASL),
+    "java-2.8": EVERYTHING,
+    "java-3.9": EVERYTHING,
+    "java-4.4": EVERYTHING,
+    "confluent-kafka": EVERYTHING,
+    "confluent-kafka-2.0": EVERYTHING,
+    "kafka-python": EVERYTHING,
+    "aiokafka": EVERYTHING,
+    "kafkajs": EVERYTHING,
+    "franz-go": EVERYTHING,
+    "sarama": EVERYTHING,
+}
+"""Logins that are tested with each client: a certificate on the listener SSL, or a SASL mechanism on SASL_SSL."""
+
+
+@dataclass
+class Secured:
+    """A broker that the files of `gregor dev-certs` secure."""
+
+    files: Path
+    sasl: str
+    ssl: str
+    password: str
+    store_password: str
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """Provide a broker as a developer starts it, with OAUTHBEARER besides."""
+    directory = tmp_path_factory.mktemp("secured")
+    files = directory / "certs"
+    assert main(["dev-certs", "--dir", str(files), "--user", "user"]) == 0
+    settings = [
+        line
+        for line in (files / "server.properties").read_text().splitlines()
+        if not line.startswith(("#", "listeners", "advertised", "sasl.enabled"))
+    ]
+    sasl, ssl = (f"localhost:{free_address()[1]}" for _ in range(2))
+    broker: BrokerProcess = start_broker(
+        directory,
+        *settings,
+        "listener.security.protocol.map=OPEN:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,PLAINTEXT:PLAINTEXT",
+        program=("-m", "gregor.command_line"),
+    )
+    broker.stop()
+    broker.overrides = (
+        *broker.overrides,
+        f"listeners=OPEN://{broker.bootstrap},SASL_SSL://{sasl},SSL://{ssl}",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    )
+    broker.start_again()
+    login = (files / "client.properties").read_text()
+    password = login.partition('password="')[2].partition('"')[0]
+    java = (files / "client-java.properties").read_text()
+    store_password = java.partition("truststore.password=")[2].splitlines()[0]
+
+    async def add_scram() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            for mechanism in ScramMechanism:
+                await admin.alter_scram_credentials([ScramUpsertion("user", mechanism, password.encode())])
+
+    trio.run(add_scram)
+    yield Secured(files, sasl, ssl, password, store_password)
+    assert broker.stop() == 0
+
+
+GO_CLIENTS = ("franz-go", "sarama")
+CASES = [(client, way) for client, ways in CLIENTS.items() for way in ways]
+
+
+@pytest.mark.parametrize(("client", "way"), CASES)
+def test_a_real_client_logs_in(secured: Secured, tmp_path: Path, client: str, way: str) -> None:
+    if client not in GO_CLIENTS and not (ZOO / client).exists():
+        pytest.skip(f"no {client} in {ZOO}: ../shared/clients/zoo builds it")
+    kind = client.partition("-")[0] if client.startswith(("java", "confluent")) else client
+    topic, value = f"{client}-{way}", f"{client} by {way}"
+    command, environment = COMMANDS[kind](secured, tmp_path, client, way)
+    run = subprocess.run(
+        [*command, topic, value],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert run.stdout.strip().splitlines()[-1:] == [value], run.stderr[-2000:]
+
+
+Command = tuple[list[str], dict[str, str]]
+
+
+def java(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    settings = {
+        "bootstrap.servers": secured.ssl if way == CERTIFICATE else secured.sasl,
+        "security.protocol": "SSL" if way == CERTIFICATE else "SASL_SSL",
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": f"{secured.files}/truststore.p12",
+        "ssl.truststore.password": secured.store_password,
+    }
+    if way == CERTIFICATE:
+        settings |= {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": f"{secured.files}/client.p12",
+            "ssl.keystore.password": secured.store_password,
+            "ssl.key.password": secured.store_password,
+        }
+    else:
+        own = (
+            'unsecuredLoginStringClaim_sub="user"'
+            if way == "OAUTHBEARER"
+            else f'username="user" password="{secured.password}"'
+        )
+        module = f"org.apache.kafka.common.security.{MODULES[way]}"
+        settings |= {"sasl.mechanism": way, "sasl.jaas.config": f"{module} required {own};"}
+    path = directory / "client.properties"
+    path.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+    program = str(PROGRAMS / "SecuredClient.java")
+    options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    # Java's OAUTHBEARER needs Jackson, which applications add to kafka-clients.
+    classes = ":".join([f"{ZOO / client}/lib/*", *map(str, JACKSON)])
+    return ["java", *options, "-cp", classes, program, str(path)], {}
+
+
+def confluent(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    settings = {"bootstrap.servers": secured.sasl, "ssl.ca.location": f"{secured.files}/ca.pem"}
+    if way == CERTIFICATE:
+        pem = f"{secured.files}/client.pem"
+        settings |= {"security.protocol": "SSL", "bootstrap.servers": secured.ssl}
+        settings |= {"ssl.certificate.location": pem, "ssl.key.location": pem}
+    elif way == "OAUTHBEARER":
+        settings |= {"security.protocol": "SASL_SSL", "sasl.mechanism": way}
+        settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=user"}
+    else:
+        settings |= {"security.protocol": "SASL_SSL", "sasl.mechanism": way}
+        settings |= {"sasl.username": "user", "sasl.password": secured.password}
+    return [f"{ZOO / client}/venv/bin/python", str(PROGRAMS / "confluent.py"), json.dumps(settings)], {}
+
+
+def token() -> str:
+    """Return an unsecured token for the user."""
+    now = int(time.time()) - 1
+    claims = {"sub": "user", "iat": now, "exp": now + 3600}
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)
+    ]
+    return ".".join([*parts, ""])
+
+
+def python_settings(secured: Secured, way: str) -> dict[str, str]:
+    if way == CERTIFICATE:
+        return {"bootstrap_servers": secured.ssl, "security_protocol": "SSL"}
+    settings = {"bootstrap_servers": secured.sasl, "security_protocol": "SASL_SSL", "sasl_mechanism": way}
+    if way == "OAUTHBEARER":
+        return {**settings, "token": token()}
+    return {**settings, "sasl_plain_username": "user", "sasl_plain_password": secured.password}
+
+
+def kafka_python(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    settings = python_settings(secured, way) | {"ssl_cafile": f"{secured.files}/ca.pem"}
+    if way == CERTIFICATE:
+        settings |= dict.fromkeys(("ssl_certfile", "ssl_keyfile"), f"{secured.files}/client.pem")
+    return [f"{ZOO / client}/venv/bin/python", str(PROGRAMS / "kafka_python.py"), json.dumps(settings)], {}
+
+
+def aiokafka(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    settings = python_settings(secured, way) | {"cafile": f"{secured.files}/ca.pem"}
+    if way == CERTIFICATE:
+        settings |= dict.fromkeys(("certfile", "keyfile"), f"{secured.files}/client.pem")
+    return [f"{ZOO / client}/venv/bin/python", str(PROGRAMS / "aiokafka_client.py"), json.dumps(settings)], {}
+
+
+def kafkajs(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    settings: dict[str, object] = {"brokers": secured.sasl, "ca": f"{secured.files}/ca.pem"}
+    if way == CERTIFICATE:
+        settings |= {"brokers": secured.ssl, "pem": f"{secured.files}/client.pem"}
+    elif way == "OAUTHBEARER":
+        settings["token"] = token()
+    else:
+        settings["sasl"] = {"mechanism": way.lower(), "username": "user", "password": secured.password}
+    return ["node", str(PROGRAMS / "kafkajs.js"), json.dumps(settings)], {"NODE_PATH": f"{ZOO / client}/node_modules"}
+
+
+def go(secured: Secured, directory: Path, client: str, way: str) -> Command:
+    if shutil.which("go") is None:
+        pytest.skip("no Go")
+    source = PROGRAMS / client.replace("-", "_")
+    program = GO_BUILDS / client
+    subprocess.run(["go", "build", "-C", str(source), "-o", str(program), "."], check=True, timeout=600)
+    settings = {"brokers": secured.sasl, "ca": f"{secured.files}/ca.pem"}
+    if way == CERTIFICATE:
+        settings |= {"brokers": secured.ssl, "pem": f"{secured.files}/client.pem"}
+    elif way == "OAUTHBEARER":
+        settings |= {"mechanism": way, "given": token()}
+    else:
+        settings |= {"mechanism": way, "username": "user", "password": secured.password}
+    return [str(program), json.dumps(settings)], {}
+
+
+COMMANDS: dict[str, Callable[[Secured, Path, str, str], Command]] = {
+    "java": java,
+    "confluent": confluent,
+    "kafka-python": kafka_python,
+    "aiokafka": aiokafka,
+    "kafkajs": kafkajs,
+    "franz-go": go,
+    "sarama": go,
+}

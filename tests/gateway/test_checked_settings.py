@@ -1,0 +1,49 @@
+"""Settings with which a gateway could serve no client: one line says which key, before the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from gregor.broker.config import BrokerConfig, ConfigError
+from gregor.gateway.checked_settings import check_settings
+
+VALID = {"listeners": "PLAINTEXT://:9092", "gregor.gateway.upstream": "kafka:9092"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"gregor.gateway.upstream": "kafka:9092,localhost:9092"},
+            "localhost:9092 is a listener of the gateway",
+        ),
+        ({"listeners": "PLAINTEXT://kafka:9092"}, "kafka:9092 is a listener of the gateway itself"),
+        (
+            {"listeners": "SASL_PLAINTEXT://:9092", "gregor.gateway.sasl.pass.through": "true"},
+            "listeners must be PLAINTEXT or SSL",
+        ),
+        (
+            {"listeners": "SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+            "a gateway stores no SCRAM credentials",
+        ),
+    ],
+)
+def test_what_cannot_serve_is_refused(changes: Mapping[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_settings(BrokerConfig({**VALID, **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"listeners": "PLAINTEXT://127.0.0.1:0", "gregor.gateway.upstream": "localhost:9092"},
+        {"listeners": "PLAINTEXT://localhost:9093", "gregor.gateway.upstream": "localhost:9092"},
+        {"listeners": "SASL_PLAINTEXT://:9092", "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"},
+        {"gregor.gateway.sasl.pass.through": "true"},
+    ],
+)
+def test_what_can_serve_is_not_refused(changes: Mapping[str, str]) -> None:
+    check_settings(BrokerConfig({**VALID, **changes}))

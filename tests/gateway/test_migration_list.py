@@ -1,0 +1,43 @@
+"""The list of clients that still need the gateway: `gregor clients`, and metrics."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from gregor.command_line import main
+from gregor.protocol.apis import ApiKey
+from gregor.protocol.messages.api_versions import ApiVersionsRequest
+from tests.gateway.kafka_4 import gateway_before_kafka_4
+from tests.gateway.test_old_versions import fetch, message_set, new_topic, produce
+from tests.wire import Wire
+
+
+def test_old_clients_are_listed_with_their_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the versions that Kafka 4 refuses; clients that it serves are not in the shorter list."""
+    with gateway_before_kafka_4(tmp_path, {"gregor.metrics.listener": "http://127.0.0.1:0"}) as pair:
+        with Wire(pair.address, client_id="shipper-2013") as old:
+            topic = new_topic(old)
+            produce(old, 0, topic, message_set(0, 2))
+            fetch(old, 1, topic)
+        with Wire(pair.address, client_id="new") as new:
+            request = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="4.0.0")
+            new.ask(ApiKey.API_VERSIONS, 3, request)
+        address = pair.gateway.metrics_address
+        assert address is not None
+        with urllib.request.urlopen(f"http://127.0.0.1:{address.port}/metrics") as page:
+            metrics = page.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{address.port}/readyz") as page:
+            assert page.status == 200
+        bootstrap = f"{pair.address[0]}:{pair.address[1]}"
+        assert main(["clients", "--bootstrap-server", bootstrap, "--refused"]) == 0
+    shown = capsys.readouterr().out
+    assert "shipper-2013" in shown
+    assert "Kafka 4 refuses" in shown
+    assert "2 records" in shown
+    assert "apache-kafka-java" not in shown
+    assert 'gregor_client_deprecated_requests_total{clientId="shipper-2013"' in metrics
+    assert 'kafka_network_requestmetrics_deprecatedrequests_total{request="Fetch",version="1"' in metrics
+    assert "gregor_gateway_buffer_memory_used_bytes 0" in metrics

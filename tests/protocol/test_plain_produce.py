@@ -1,0 +1,88 @@
+"""The second codec for plain Produce messages equals the declared one, in all versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gregor.protocol.codec import decode, encode
+from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from gregor.protocol.plain_produce_cy import PlainProduceResponse, decode_plain, encode_plain
+
+VERSIONS = range(3, 13)
+ALL_VERSIONS = range(14)
+int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
+names = st.text(max_size=30) | st.text("ab", min_size=100, max_size=249)
+mostly_one = st.sampled_from([1, 1, 1, 0, 2])
+both_builds = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(autouse=True)
+def _both_builds(record_build: str) -> None:
+    """Run each test with both builds."""
+
+
+@st.composite
+def requests(draw: Any) -> ProduceRequest:
+    def partition() -> PartitionProduceData:
+        records = draw(st.none() | st.binary(max_size=20) | st.sampled_from([bytes(130), bytes(20_000)]))
+        return PartitionProduceData(index=draw(int32), records=records)
+
+    return ProduceRequest(
+        transactional_id=draw(st.sampled_from([None, None, None, "", "x"])),
+        acks=draw(int16),
+        timeout_ms=draw(int32),
+        topic_data=[
+            TopicProduceData(name=draw(names), partition_data=[partition() for _ in range(draw(mostly_one))])
+            for _ in range(draw(mostly_one))
+        ],
+    )
+
+
+@both_builds
+@given(request=requests(), version=st.sampled_from(VERSIONS), skipped=st.binary(max_size=5))
+def test_requests_are_decoded_as_declared(request: ProduceRequest, version: int, skipped: bytes) -> None:
+    data = memoryview(skipped + encode(request, version))
+    plain = decode_plain(data, len(skipped), version)
+    if plain is not None:
+        assert plain.declared() == decode(ProduceRequest, data[len(skipped) :], version)
+    is_plain = request.transactional_id is None and [len(topic.partition_data) for topic in request.topic_data] == [1]
+    if is_plain and request.topic_data[0].partition_data[0].records is not None:
+        assert (plain is not None) == (version < 9 or len(request.topic_data[0].name.encode()) < 0x7F)
+
+
+@both_builds
+@given(data=st.binary(max_size=60), version=st.sampled_from(ALL_VERSIONS))
+def test_malformed_requests_are_left_to_the_declared_codec(data: bytes, version: int) -> None:
+    plain = decode_plain(memoryview(data), 0, version)
+    if plain is not None:
+        assert plain.declared() == decode(ProduceRequest, data, version)
+
+
+@both_builds
+@given(request=requests(), version=st.sampled_from(VERSIONS), cut=st.integers(0, 60), more=st.binary(max_size=2))
+def test_frames_that_are_cut_or_too_long(request: ProduceRequest, version: int, cut: int, more: bytes) -> None:
+    data = encode(request, version)
+    frame = memoryview(data[: max(len(data) - cut, 0)] + more)
+    plain = decode_plain(frame, 0, version)
+    if plain is not None:
+        assert plain.declared() == decode(ProduceRequest, frame, version)
+
+
+@both_builds
+@given(
+    topic=names, partition=int32, offsets=st.tuples(int64, int64, int64), version=st.sampled_from(VERSIONS), acks=int16
+)
+def test_responses_are_encoded_as_declared(
+    topic: str, partition: int, offsets: tuple[int, int, int], version: int, acks: int
+) -> None:
+    data = PartitionProduceData(index=partition, records=b"")
+    request = ProduceRequest(acks=acks, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    plain = decode_plain(memoryview(encode(request, version)), 0, version)
+    if plain is not None:
+        response = PlainProduceResponse(plain.topic, plain.partition, *offsets)
+        head = (7).to_bytes(4, "big") + (b"\0" if version >= 9 else b"")
+        assert encode_plain(response, version, 7) == head + encode(response.declared(), version)
