@@ -6,9 +6,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from gregor.command_line import COMMANDS, main
 from gregor.pipeline.jobs.table import JOBS
@@ -80,6 +82,19 @@ WITHOUT_CONNECTION = {
 }
 """Commands and jobs that connect to nothing, or that are brokers with settings of their own."""
 
+NEEDS_SPARK = pytest.mark.skipif(
+    find_spec("pyspark") is None or find_spec("pyarrow") is None, reason="needs gregor-broker[spark]: `make pipeline`"
+)
+
+
+def cases(*left_out: str) -> list[ParameterSet]:
+    """Return the command lines but those left out; jobs are skipped where Spark is absent."""
+    return [
+        pytest.param(line, marks=NEEDS_SPARK) if words[0] == "pipeline" else pytest.param(line)
+        for line, words in COMMAND_LINES.items()
+        if line not in left_out
+    ]
+
 
 def test_the_table_is_complete() -> None:
     named = {words[1] if words[0] == "pipeline" else words[0] for words in COMMAND_LINES.values()}
@@ -144,7 +159,7 @@ def run(line: str, endpoint: Endpoint, directory: Path, settings: str, capsys: p
     return printed.out + printed.err
 
 
-@pytest.mark.parametrize("line", COMMAND_LINES)
+@pytest.mark.parametrize("line", cases())
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -164,7 +179,7 @@ def test_wrong_settings_are_named(
     assert endpoint.first_bytes == [], "something was sent in clear"
 
 
-@pytest.mark.parametrize("line", [line for line in COMMAND_LINES if line not in NEEDS_MORE])
+@pytest.mark.parametrize("line", cases(*NEEDS_MORE))
 def test_the_settings_are_used(
     line: str, endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
