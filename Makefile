@@ -65,7 +65,10 @@ layers: .venv/.dev ## import contracts between the rooms
 pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .venv (800 MB)
 	$(BIN)/python -c 'from gregor.pipeline.session import prepare_environment; prepare_environment()'
 
-peers: .venv/.dev .venv/.spark ## tests with real clients and Apache Kafka 3.9.1 (needs ../shared; the first run builds clients for some minutes)
+# The tests of the pipeline come first: `make test` skips most of them where Spark is not installed. pytest exits with 5 if ARGS
+# selects no test of the pipeline.
+peers: .venv/.dev .venv/.spark ## tests with Spark, real clients and Apache Kafka 3.9.1 (needs ../shared; the first run builds clients for some minutes)
+	$(BIN)/python -m pytest -m 'spark and not peer' -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || test $$? = 5
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
 ifdef ROOM

@@ -82,8 +82,12 @@ WITHOUT_CONNECTION = {
 }
 """Commands and jobs that connect to nothing, or that are brokers with settings of their own."""
 
-NEEDS_SPARK = pytest.mark.skipif(
-    find_spec("pyspark") is None or find_spec("pyarrow") is None, reason="needs gregor-broker[spark]: `make pipeline`"
+NEEDS_SPARK = (
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        find_spec("pyspark") is None or find_spec("pyarrow") is None,
+        reason="needs gregor-broker[spark]: `make pipeline`",
+    ),
 )
 
 

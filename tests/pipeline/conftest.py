@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,14 @@ from tests.pipeline import job_desk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of the pipeline `spark`, before tests are selected by their marks."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

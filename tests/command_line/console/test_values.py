@@ -6,6 +6,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,6 @@ def avro(directory: Path, data: bytes, format_name: str = "auto") -> Shown:
 
 
 def encoded(value: object) -> bytes:
-    fastavro = pytest.importorskip("fastavro", reason="the extra `avro` is not installed")
     out = BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMA), value)
     return out.getvalue()
