@@ -21,10 +21,13 @@ from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ...protocol.schema import Message
 from ...protocol.topic_partition import AnyTopicPartition
 from ..config import ConsumerConfig
 from ..wire.cluster import Cluster
+from ..wire.connection import Connection
 from ..wire.group_offsets import Membership
+from ..wire.pending_answer import Response
 from .assignors import Assignment, Assignor, MemberWish, assignors_named
 from .group_membership import AssignmentListener, GroupMembership
 from .poll_boundary import PollBoundary
@@ -35,6 +38,8 @@ SUBSCRIPTION_VERSION = 1
 ASSIGNMENT_VERSION = 0
 VERSION_SIZE = 2
 NO_GENERATION = -1
+FIRST_VERSION_THAT_NAMES_MEMBERS_FIRST = 4
+"""The first version of JoinGroup that answers a member without an id with MEMBER_ID_REQUIRED and an id (KIP-394)."""
 JOIN_MARGIN_MS = 5_000
 """The time by which the timeout of JoinGroup exceeds the rebalance timeout (Kafka's AbstractCoordinator)."""
 
@@ -94,7 +99,10 @@ class ClassicProtocolMembership(GroupMembership):
             request.members = [MemberIdentity(member_id=self._member_id, reason="the consumer is being closed")]
         else:
             request.member_id = self._member_id
-        await connection.request(request, LeaveGroupResponse, version=version)
+        answer = await connection.request(request, LeaveGroupResponse, version=version)
+        _raise_for(answer.error_code, "LeaveGroup")
+        for member in answer.members:
+            _raise_for(member.error_code, "LeaveGroup")
 
     # --- join and sync ---
 
@@ -163,7 +171,11 @@ class ClassicProtocolMembership(GroupMembership):
             protocols=[JoinGroupRequestProtocol(name=a.name, metadata=metadata) for a in self._assignors],
         )
         timeout_ms = max(self._config.max_poll_interval_ms, self._config.session_timeout_ms) + JOIN_MARGIN_MS
-        return await connection.request(request, JoinGroupResponse, version=version, timeout_ms=timeout_ms)
+        if not self._member_id and version >= FIRST_VERSION_THAT_NAMES_MEMBERS_FIRST:
+            # A member cannot leave without its id, and the coordinator answers with the id at once.
+            with trio.CancelScope(shield=True):
+                return await connection.request(request, JoinGroupResponse, version=version, timeout_ms=timeout_ms)
+        return await _ask_group(connection, request, JoinGroupResponse, version, timeout_ms)
 
     async def _divide(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         """Run the group's assignor as its leader, on the subscriptions of all members."""
@@ -212,7 +224,7 @@ class ClassicProtocolMembership(GroupMembership):
             assignments=assignments,
         )
         timeout_ms = self._config.max_poll_interval_ms + JOIN_MARGIN_MS
-        answer = await connection.request(request, SyncGroupResponse, version=version, timeout_ms=timeout_ms)
+        answer = await _ask_group(connection, request, SyncGroupResponse, version, timeout_ms)
         _raise_for(answer.error_code, "SyncGroup")
         if not answer.assignment:
             return []
@@ -248,6 +260,21 @@ class ClassicProtocolMembership(GroupMembership):
             self._rebalance_wanted.set()
             return
         _raise_for(answer.error_code, "Heartbeat")
+
+
+async def _ask_group(
+    connection: Connection, request: Message, answer_class: type[Response], version: int, timeout_ms: int
+) -> Response:
+    """Send a request that the coordinator answers when all members of the group have sent theirs.
+
+    If the call is cancelled, the connection is closed: a broker answers in order, so that a LeaveGroup on the same
+    connection would wait for the other members, who wait for this one. Raises ConnectionLostError.
+    """
+    try:
+        return await connection.request(request, answer_class, version=version, timeout_ms=timeout_ms)
+    except trio.Cancelled:
+        connection.close(f"the member has given up its {type(request).__name__}")
+        raise
 
 
 def _raise_for(code: int, what: str) -> None:

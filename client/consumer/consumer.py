@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 CLOSE_GRACE_SECONDS = 5.0
+"""The time limit for the last commit, and again for the user's listener."""
+LEAVE_GRACE_SECONDS = 1.0
+"""The least time for leaving the group, if the commit and the listener have used CLOSE_GRACE_SECONDS."""
 SLICE_SECONDS = 0.001
 """The time that iteration may take before other tasks run: a scheduling step costs more than a record."""
 
@@ -107,31 +110,32 @@ class Consumer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         group = self._committer.group
+        deadline = trio.current_time() + CLOSE_GRACE_SECONDS
         if error is None:
             self._subscription.finish_in_hand()
         try:
             if self._committer.is_automatic:
-                await self._at_last(lambda: self._committer.commit(self._subscription.processed()))
+                await self._at_last(lambda: self._committer.commit(self._subscription.processed()), deadline)
             if group is not None:
                 group.stop()
                 try:
-                    await self._at_last(group.give_up_all)
+                    await self._at_last(group.give_up_all, trio.current_time() + CLOSE_GRACE_SECONDS)
                 finally:
-                    await self._at_last(group.leave)
+                    await self._at_last(group.leave, max(deadline, trio.current_time() + LEAVE_GRACE_SECONDS))
         finally:
             self._nursery = None
             self._boundary.wake()
             await self._background.close()
 
-    async def _at_last(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work while closing, even if cancelled, within a short time limit; failures are only logged."""
-        with trio.CancelScope(deadline=trio.current_time() + CLOSE_GRACE_SECONDS, shield=True) as scope:
+    async def _at_last(self, work: Callable[[], Awaitable[None]], deadline: float) -> None:
+        """Do some work while closing, even if cancelled, until `deadline` (trio's clock); failures are only logged."""
+        with trio.CancelScope(deadline=deadline, shield=True) as scope:
             try:
                 await work()
             except (ClientError, BrokerError) as failure:
                 logger.info("closing: %s", failure)
         if scope.cancelled_caught:
-            logger.info("closing: not finished within %d s", CLOSE_GRACE_SECONDS)
+            logger.info("closing: not finished in time")
 
     # --- subscription ---
 

@@ -79,8 +79,9 @@ class ConsumerProtocolMembership(GroupMembership):
     async def _say_goodbye(self) -> None:
         if not self._member_id or self._epoch < JOINING:
             return
-        self._epoch = LEAVING if self._config.group_instance_id is None else LEAVING_FOR_A_WHILE
-        await self._send(ConsumerGroupHeartbeatRequest())
+        epoch = LEAVING if self._config.group_instance_id is None else LEAVING_FOR_A_WHILE
+        await self._send(ConsumerGroupHeartbeatRequest(), epoch)
+        self._epoch = epoch
 
     # --- one heartbeat ---
 
@@ -102,7 +103,7 @@ class ConsumerProtocolMembership(GroupMembership):
         # A change while the answer is pending is reported by the next heartbeat.
         self._must_tell_owned = False
         try:
-            answer = await self._send(request)
+            answer = await self._send(request, self._epoch)
         except (BrokerError, ConnectionLostError):
             self._must_tell_owned = True
             raise
@@ -114,16 +115,18 @@ class ConsumerProtocolMembership(GroupMembership):
             self._target = answer.assignment
             self._rebalance_wanted.set()
 
-    async def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    async def _send(self, request: ConsumerGroupHeartbeatRequest, epoch: int) -> ConsumerGroupHeartbeatResponse:
         connection = await self._coordinator()
         version = connection.versions.version(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         if not self._member_id and version >= FIRST_VERSION_WITH_OWN_IDS:
             self._member_id = urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
         request.group_id = self._group_id
         request.member_id = self._member_id
-        request.member_epoch = self._epoch
+        request.member_epoch = epoch
         request.instance_id = self._config.group_instance_id
-        answer = await connection.request(request, ConsumerGroupHeartbeatResponse, version=version)
+        # A member cannot leave without the id that the coordinator is about to give it.
+        with trio.CancelScope(shield=not self._member_id):
+            answer = await connection.request(request, ConsumerGroupHeartbeatResponse, version=version)
         if answer.error_code:
             raise BrokerError(ErrorCode(answer.error_code), answer.error_message)
         return answer

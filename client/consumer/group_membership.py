@@ -23,6 +23,7 @@ from ..errors import COORDINATOR_MOVED_CODES, AuthenticationFailedError, ClientE
 from ..wire.cluster import Cluster, CoordinatorType
 from ..wire.connection import Connection
 from ..wire.group_offsets import Membership
+from ..wire.retry import retry
 from .poll_boundary import PollBoundary
 from .subscription import Subscription
 
@@ -75,6 +76,9 @@ class GroupMembership(ABC):
         self._listener = listener
         self._member_id = ""
         self._lifetime = trio.CancelScope()
+        self._ended = trio.Event()
+        self._ended.set()
+        """Set while `run` is not running."""
         self._rebalance_wanted = trio.Event()
         self._rebalance_wanted.set()
         self._rebalancing = trio.CancelScope()
@@ -113,7 +117,10 @@ class GroupMembership(ABC):
 
     @abstractmethod
     async def _say_goodbye(self) -> None:
-        """Send the coordinator the request to leave, if this consumer is a member."""
+        """Send the coordinator the request to leave, if this consumer is a member.
+
+        Raises BrokerError and ConnectionLostError.
+        """
 
     @abstractmethod
     def _forget_place(self, code: ErrorCode) -> None:
@@ -123,10 +130,14 @@ class GroupMembership(ABC):
 
     async def run(self) -> None:
         """Stay in the group until `stop`. The user's next poll raises permanent failures."""
-        with self._lifetime:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._persist, self._keep_beating)
-                nursery.start_soon(self._persist, self._keep_rebalancing)
+        self._ended = trio.Event()
+        try:
+            with self._lifetime:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._persist, self._keep_beating)
+                    nursery.start_soon(self._persist, self._keep_rebalancing)
+        finally:
+            self._ended.set()
 
     def stop(self) -> None:
         """End `run`: no partitions are assigned or revoked any more, and no heartbeats are sent."""
@@ -138,9 +149,24 @@ class GroupMembership(ABC):
             await self._revoke(places)
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session timeout. Static members stay (KIP-345)."""
+        """Leave the group, so that it need not wait for the session timeout. Static members stay (KIP-345).
+
+        A lost connection and a coordinator that has moved are retried until the caller's deadline. Raises BrokerError.
+        """
         self.stop()
-        await self._say_goodbye()
+        # The answer of a heartbeat or join that is under way would change the member id and epoch.
+        await self._ended.wait()
+        await retry(
+            self._say_goodbye,
+            self._config,
+            timeout_ms=self._config.default_api_timeout_ms,
+            what="leaving the group",
+            before_retry=self._forget_moved_coordinator,
+        )
+
+    def _forget_moved_coordinator(self, failure: Exception) -> None:
+        if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
+            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
 
     async def _persist(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task that ends only by errors, again and again."""
@@ -153,7 +179,7 @@ class GroupMembership(ABC):
     async def _recover(self, failure: Exception) -> None:
         if not isinstance(failure, BrokerError) or failure.code in COORDINATOR_MOVED_CODES:
             logger.info("the coordinator of %s is lost: %s", self._group_id, failure)
-            self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
+            self._forget_moved_coordinator(failure)
             if isinstance(failure, AuthenticationFailedError):
                 await self._boundary.tell(failure)
         elif failure.code in self.START_ANEW_CODES:
