@@ -17,6 +17,7 @@ from ....protocol.messages.describe_user_scram_credentials import (
 )
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ....protocol.schema import Message
 from ...metadata.scram_credentials import Alteration, altered_credentials
 from ..contract import RequestContext
 from ..rights import AUTHORIZATION_ERROR
@@ -82,19 +83,27 @@ def _described_user(
 def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """Set and remove SCRAM credentials, independently for each user."""
+    """Set and remove SCRAM credentials, independently for each user (Kafka ``ScramControlManager``).
+
+    A user may be named once, whatever the mechanisms; of a user's errors the first one is answered.
+    """
     metadata = context.services.metadata
-    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
-    names = [alteration.name for alteration in alterations]
-    results: dict[str, AlterUserScramCredentialsResult] = {}
-    for alteration in alterations:
-        result = AlterUserScramCredentialsResult(user=alteration.name, error_message=None)
+    accepted: dict[str, Message] = {}
+    refused: dict[str, BrokerError] = {}
+    alteration: Alteration
+    for alteration in (*request.deletions, *request.upsertions):
+        name = alteration.name
+        if name in refused:
+            continue
         try:
-            if names.count(alteration.name) > 1:
+            if accepted.pop(name, None) is not None:
                 message = "A user credential cannot be altered twice in the same request"
                 raise BrokerError(ErrorCode.DUPLICATE_RESOURCE, message)
-            metadata.set_scram([altered_credentials(alteration, metadata.scram_credentials())])
+            accepted[name] = altered_credentials(alteration, metadata.scram_credentials())
         except BrokerError as error:
-            result.error_code, result.error_message = error.code, error.message
-        results[alteration.name] = result
-    return AlterUserScramCredentialsResponse(results=list(results.values()))
+            refused[name] = error
+    metadata.set_scram(list(accepted.values()))
+    results = [AlterUserScramCredentialsResult(user=name, error_message=None) for name in accepted]
+    for name, error in refused.items():
+        results.append(AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message))
+    return AlterUserScramCredentialsResponse(results=results)

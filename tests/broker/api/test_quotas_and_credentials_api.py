@@ -155,8 +155,31 @@ async def test_scram_credentials_that_cannot_be(
     assert await alter_scram(asking, wanted) == [(wanted.name, code)]
 
 
-async def test_a_user_may_be_named_once(asking: Asking) -> None:
-    assert await alter_scram(asking, "al", credential("al")) == [("al", ErrorCode.DUPLICATE_RESOURCE)]
+@pytest.mark.parametrize(
+    ("alterations", "answered"),
+    [
+        (["al", credential("al")], {"al": ErrorCode.RESOURCE_NOT_FOUND}),
+        ([credential("al"), credential("al", 2)], {"al": ErrorCode.DUPLICATE_RESOURCE}),
+        ([credential("al"), credential("al", 9), credential("bo")], {"bo": 0, "al": ErrorCode.DUPLICATE_RESOURCE}),
+        ([credential("al", 9), credential("al")], {"al": ErrorCode.UNSUPPORTED_SASL_MECHANISM}),
+        ([credential("al", iterations=1), credential("al")], {"al": ErrorCode.UNACCEPTABLE_CREDENTIAL}),
+        ([credential(""), credential("")], {"": ErrorCode.UNACCEPTABLE_CREDENTIAL}),
+        (["held", credential("held", 2)], {"held": ErrorCode.DUPLICATE_RESOURCE}),
+    ],
+)
+async def test_a_user_may_be_altered_once_in_a_request(
+    asking: Asking,
+    alterations: list[str | alter_user_scram_credentials.ScramCredentialUpsertion],
+    answered: dict[str, int],
+) -> None:
+    """The answers are those of Apache Kafka 3.9.1 to the same requests."""
+    assert await alter_scram(asking, credential("held")) == [("held", ErrorCode.NONE)]
+    assert dict(await alter_scram(asking, *alterations)) == answered
+    kept = asking.broker.services.metadata.scram_credentials()
+    assert set(kept) == {("held", 1)} | {(name, 1) for name, code in answered.items() if not code}
+
+
+async def test_a_user_may_be_described_once_in_a_request(asking: Asking) -> None:
     request = DescribeUserScramCredentialsRequest(users=[UserName(name="al"), UserName(name="al")])
     response = await asking.ask(handle_describe_user_scram_credentials, request)
     assert [result.error_code for result in response.results] == [ErrorCode.DUPLICATE_RESOURCE]
