@@ -6,10 +6,10 @@ is alone, such as a replica fetcher, needs no task switch for an answer but that
 
 from __future__ import annotations
 
-import math
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import TypeVar
 
 import trio
@@ -18,6 +18,7 @@ from ...protocol.conversation import Conversation, InFlightRequest
 from ...protocol.errors import BrokerError, DecodeError, ErrorCode
 from ...protocol.schema import Message
 from ...protocol.spoken_versions import Negotiation
+from ...security.client_login import reauthentication_delay_s
 from ...security.client_security import PLAINTEXT, ClientSecurity
 from ...security.errors import SaslAuthenticationError
 from .peer_socket import PeerSocket
@@ -68,20 +69,20 @@ async def connect(
     try:
         stream = await trio.open_tcp_stream(*address)
         connected: PeerSocket = socket.socket(fileno=stream.socket.detach())
-        replace_at = math.inf
+        session_s = None
         try:
             connected.setblocking(False)
             if security is not PLAINTEXT:
                 # A cluster without security does not load these modules.
                 from .secured_link import secured
 
-                connected, replace_at = await secured(connected, address[0], client_id, security)
+                connected, session_s = await secured(connected, address[0], client_id, security)
         except BaseException:
             connected.close()
             raise
     except (OSError, SaslAuthenticationError) as error:
         raise BrokerError(ErrorCode.BROKER_NOT_AVAILABLE, f"{name} at {address[0]}:{address[1]}: {error}") from None
-    return PeerConnection(name, address, connected, client_id, traffic, replace_at=replace_at)
+    return PeerConnection(name, address, connected, client_id, traffic, session_s=session_s)
 
 
 class PeerConnection:
@@ -95,10 +96,12 @@ class PeerConnection:
         client_id: str,
         traffic: Traffic | None = None,
         *,
-        replace_at: float = math.inf,
+        session_s: float | None = None,
     ) -> None:
-        """Take a socket; from ``replace_at`` on, on trio's clock, it is closed once it is unused (KIP-368)."""
-        self._replace_at = replace_at
+        """Take a socket, with the length of its SASL session in seconds if that ends (KIP-368)."""
+        self._client_id = client_id
+        self._random = Random()
+        self._begin_session(session_s)
         self.address = address
         self._traffic = Traffic() if traffic is None else traffic
         self._name = name
@@ -116,9 +119,6 @@ class PeerConnection:
         """Return whether requests can be sent. An unused connection is closed here if the other side has closed it."""
         if self._socket is None or self._conversation.in_flight_count:
             return self._socket is not None
-        if trio.current_time() >= self._replace_at:
-            self.close("its SASL session ends soon")
-            return False
         try:
             if not self._socket.recv(1, socket.MSG_PEEK):
                 self.close("the other side closed the connection")
@@ -136,6 +136,38 @@ class PeerConnection:
             self._socket.close()
             self._socket = None
             self._waiting_for_reader.unpark_all()
+
+    async def keep_session(self, security: SecuritySource) -> None:
+        """Authenticate again, as the client that ``security`` returns, if the SASL session ends soon (KIP-368).
+
+        The broker answers earlier requests first; no other request may be sent meanwhile. A login that fails or is
+        cancelled closes the connection. Raises BrokerError.
+        """
+        if trio.current_time() < self._authenticates_at:
+            return
+        # A cluster without security does not load this module.
+        from .secured_link import new_login
+
+        try:
+            login = await new_login(self._client_id, security())
+            await self.negotiate()
+            requests = login.requests(self._conversation.versions)
+            message, version = next(requests)
+            while True:
+                request = self._conversation.submit(message, version)
+                await self._answer(request)
+                assert request.body is not None
+                message, version = requests.send(request.body)
+        except StopIteration as end:
+            self._begin_session(end.value)
+        except (SaslAuthenticationError, DecodeError) as error:
+            raise self._failed(error) from None
+        except BaseException:
+            self.close("a login was not completed")
+            raise
+
+    def _begin_session(self, length_s: float | None) -> None:
+        self._authenticates_at = trio.current_time() + reauthentication_delay_s(length_s, self._random)
 
     async def negotiate(self) -> None:
         """Negotiate the versions with the other side, unless that was done before. Raises BrokerError."""

@@ -76,6 +76,7 @@ class Line:
                             self._name, address, self._client_id, self._security(), self.traffic
                         )
                         self.connection_count += 1
+                    await self._connection.keep_session(self._security)
                     if negotiated:
                         await self._connection.negotiate()
             except trio.TooSlowError:

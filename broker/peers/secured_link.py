@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import ssl
 from functools import partial
-from random import Random
 
 import trio
 
 from ...protocol.errors import BrokerError, DecodeError
-from ...security.client_login import reauthentication_delay_s
+from ...security.client_login import ClientLogin
 from ...security.client_security import ClientSecurity
 from ...security.errors import SaslAuthenticationError
 from ..server.tls_transport import TlsHandshakeError, TlsSocket
@@ -22,10 +20,10 @@ READ_BYTES = 16 * 1024
 
 async def secured(
     connected: PeerSocket, host: str, client_id: str, security: ClientSecurity
-) -> tuple[PeerSocket, float]:
-    """Return the socket after the TLS handshake and the login that ``security`` demands, and when to replace it.
+) -> tuple[PeerSocket, float | None]:
+    """Return the socket after the TLS handshake and the login that ``security`` demands, and the session's length.
 
-    The time is on trio's clock; it is infinite if the session does not end (KIP-368).
+    The length is in seconds; it is None if the session does not end (KIP-368).
 
     Raises OSError, SaslAuthenticationError with the reason.
     """
@@ -46,16 +44,20 @@ async def secured(
             if isinstance(error, BrokerError | DecodeError):
                 raise SaslAuthenticationError(str(error)) from None
             raise
-        return connected, trio.current_time() + reauthentication_delay_s(session_s, Random())
-    return connected, math.inf
+        return connected, session_s
+    return connected, None
+
+
+async def new_login(client_id: str, security: ClientSecurity) -> ClientLogin:
+    """Return a login, for which a token may have to be fetched. Raises SaslAuthenticationError."""
+    if security.login_may_block:
+        return await trio.to_thread.run_sync(security.client_login, client_id, abandon_on_cancel=True)
+    return security.client_login(client_id)
 
 
 async def _log_in(connected: PeerSocket, client_id: str, security: ClientSecurity) -> float | None:
     """Log in; return the length of the session in seconds, None if it does not end."""
-    if security.login_may_block:
-        login = await trio.to_thread.run_sync(security.client_login, client_id, abandon_on_cancel=True)
-    else:
-        login = security.client_login(client_id)
+    login = await new_login(client_id, security)
     return await login.run(partial(_write, connected), partial(_read, connected))
 
 

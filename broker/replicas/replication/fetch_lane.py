@@ -67,4 +67,5 @@ class FetchLane:
         if connection is None or connection.address != address or not connection.is_open():
             self.close()
             connection = self._connection = await connect("the leader", address, self._client_id, self._security())
+        await connection.keep_session(self._security)
         return connection

@@ -82,10 +82,10 @@ async def test_brokers_replicate_over_secured_listeners(tmp_path: Path, protocol
     nursery.cancel_scope.cancel()
 
 
-async def test_brokers_replace_their_connections_before_a_session_ends(
+async def test_brokers_authenticate_again_on_their_connections(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither the controller nor another broker ever closes a connection because its session has expired."""
+    """Neither side ever closes a connection because a session has expired or expires soon (KIP-368)."""
     controller = free_address()[1]
     shared = cluster_settings(tmp_path, "SASL_PLAINTEXT") | {
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -96,11 +96,15 @@ async def test_brokers_replace_their_connections_before_a_session_ends(
         own = {"node.id": str(node_id), "process.roles": roles, "listeners": f"INTERNAL://127.0.0.1:0{more}"}
         brokers.append(Broker(BrokerConfig({**shared, **own, "log.dirs": str(tmp_path / str(node_id))})))
         await nursery.start(brokers[-1].run)
+    activity = brokers[0].services.serving.activity["CTL"]
+    created = activity.connection_creation.total
     await trio.sleep(120)
     for broker in brokers:
-        for activity in broker.services.serving.activity.values():
-            assert activity.expired_connections_killed_count == 0
-    assert brokers[0].services.serving.activity["CTL"].successful_authentication.total > 10
+        for listener in broker.services.serving.activity.values():
+            assert listener.expired_connections_killed_count == 0
+            assert listener.failed_reauthentication.total == 0
+    assert activity.successful_reauthentication.total > 10
+    assert activity.connection_creation.total == created
     assert "cannot follow the controller" not in caplog.text
     nursery.cancel_scope.cancel()
 
