@@ -12,14 +12,17 @@ from dataclasses import replace
 import trio
 
 from ..broker.config import BrokerConfig, ConfigError
-from ..broker.config.gateway_keys import UPSTREAM_PREFIX, is_upstream_security_key
+from ..broker.config.gateway_keys import UPSTREAM_PREFIX
+from ..broker.config.table import SUPPORTED_KEYS
 from ..broker.server.tls_transport import TlsHandshakeError, TlsTransport
 from ..broker.server.transport import WOULD_BLOCK, SocketTransport
 from ..client.config import ClientConfig
+from ..client.errors import ConfigError as ClientConfigError
 from ..client.errors import ConnectionLostError
+from ..client.shared_properties import properties_for
 from ..client.wire.dialling import open_stream
 from ..client.wire.login import log_in
-from ..security.client_security import PLAINTEXT, ClientSecurity
+from ..security.client_security import PLAINTEXT, ClientSecurity, is_security_key
 from ..security.errors import SecuritySettingError
 
 CLIENT_ID = "gregor-gateway"
@@ -33,11 +36,12 @@ def upstream_client_config(config: BrokerConfig) -> ClientConfig:
     properties = {
         name.removeprefix(UPSTREAM_PREFIX): text
         for name, text in config.properties.items()
-        if is_upstream_security_key(name)
+        if name.startswith(UPSTREAM_PREFIX) and name not in SUPPORTED_KEYS
     }
     try:
-        security = ClientSecurity.from_properties(properties)
-    except SecuritySettingError as error:
+        known = properties_for(ClientConfig, properties)
+        security = ClientSecurity.from_properties({name: text for name, text in known.items() if is_security_key(name)})
+    except (SecuritySettingError, ClientConfigError) as error:
         raise ConfigError(f"{UPSTREAM_PREFIX}*: {error}") from None
     return ClientConfig(
         client_id=CLIENT_ID,

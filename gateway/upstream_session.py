@@ -57,6 +57,7 @@ class UpstreamSession:
                 frame = await ask(b"".join(conversation.take_outgoing())[LENGTH.size :])
                 body = conversation.answer(memoryview(frame)).body
                 assert body is not None
+                await login.prepare(body, trio.to_thread.run_sync)
                 message, version = requests.send(body)
         except StopIteration as end:
             length_s: float | None = end.value

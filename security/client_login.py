@@ -33,6 +33,9 @@ seconds, None if the session does not end (KIP-368)."""
 Requests = Generator[tuple[Message, int], memoryview, T]
 """Yields a request and its version, and takes the body of its answer."""
 
+InThread = Callable[[Callable[[], object]], Awaitable[object]]
+"""Runs a function in a thread, as `trio.to_thread.run_sync` does."""
+
 
 def reauthentication_delay_s(session_s: float | None, random: Random) -> float:
     """Return the seconds from a login until the client authenticates again on its connection (KIP-368)."""
@@ -72,12 +75,22 @@ class ClientLogin:
             return None
         return (yield from self._framed(self.requests(versions)))
 
+    async def prepare(self, answer: bytes | memoryview, in_thread: InThread) -> None:
+        """Compute in a thread what takes long of the next step, so that an event loop goes on meanwhile."""
+        work = self._exchange.long_work(bytes(answer))
+        if work is not None:
+            await in_thread(work)
+
     async def run(
-        self, send: Callable[[bytes], Awaitable[None]], receive: Callable[[bytearray, int], Awaitable[None]]
+        self,
+        send: Callable[[bytes], Awaitable[None]],
+        receive: Callable[[bytearray, int], Awaitable[None]],
+        in_thread: InThread,
     ) -> float | None:
         """Log in on a new connection by its functions; return the length of the session as `Steps` does.
 
-        ``receive`` extends a buffer to at least a size. Raises what `steps`, `frame_size` and the functions raise.
+        ``receive`` extends a buffer to at least a size, ``in_thread`` runs a function in a thread. Raises what `steps`,
+        `frame_size` and the functions raise.
         """
         steps = self.steps()
         received = bytearray()
@@ -90,6 +103,7 @@ class ClientLogin:
                 await receive(received, end)
                 frame = bytes(received[LENGTH.size : end])
                 del received[:end]
+                await self.prepare(frame, in_thread)
                 data = steps.send(memoryview(frame))
         except StopIteration as stop:
             session_s: float | None = stop.value

@@ -104,6 +104,9 @@ class OAuthBearerClient:
         pairs = {"auth": f"Bearer {self._token.value}", **self._extensions}
         return ("n,," + "".join(f"{SEPARATOR}{name}={value}" for name, value in pairs.items()) + SEPARATOR * 2).encode()
 
+    def long_work(self, answer: bytes) -> None:
+        """Return None: nothing is computed."""
+
     def respond(self, challenge: bytes) -> bytes | None:
         """Return None for an empty challenge, the end; answer the challenge of a refusal, which the error follows."""
         return SEPARATOR.encode() if challenge else None

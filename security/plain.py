@@ -57,5 +57,8 @@ class PlainClient:
         """Return the only token: authorization id (empty), user and password."""
         return f"\0{self._username}\0{self._password.value}".encode()
 
+    def long_work(self, answer: bytes) -> None:
+        """Return None: nothing is computed."""
+
     def respond(self, challenge: bytes) -> None:
         """Return None: the server's empty token ends the exchange."""

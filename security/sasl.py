@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from .errors import SecuritySettingError
@@ -35,6 +36,9 @@ class ClientExchange(Protocol):
 
     def first(self) -> bytes:
         """Return the first token."""
+
+    def long_work(self, answer: bytes) -> Callable[[], object] | None:
+        """Return what to compute in a thread before `respond` takes the token in ``answer``, None if that is short."""
 
     def respond(self, challenge: bytes) -> bytes | None:
         """Return the answer to the server's token, None once the exchange is complete.

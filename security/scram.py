@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from .errors import SaslAuthenticationError, SaslError
 from .password import Password
@@ -18,7 +19,12 @@ from .sasl import SCRAM_SHA_256, SCRAM_SHA_512
 DIGESTS = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 FEWEST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 MOST_CLIENT_ITERATIONS = 1 << 20
-"""Most iterations that a client computes for a server: each costs processor time that the server chooses."""
+"""Most iterations that a client computes for a server, which chooses their number; Kafka's client has no such limit.
+
+They take about a second. Kafka's brokers have at most `MOST_ITERATIONS`.
+"""
+LONG_ITERATIONS = 8192
+"""Iterations above which a client computes in a thread: these take about 5 ms."""
 NONCE_BYTES = 16
 SALT_BYTES = 16
 TOKEN_EXTENSION = "tokenauth"  # noqa: S105 (the name of an extension)
@@ -39,6 +45,7 @@ _CHALLENGE = (
 _FINAL = (
     rf"(?P<unproven>c=(?P<binding>{_BASE64}),r=(?P<nonce>{_PRINTABLE})(?:,[A-Za-z]+={_VALUE})*),p=(?P<proof>{_BASE64})"
 )
+_COST = rb",s=([A-Za-z0-9+/]*={0,2}),i=([0-9]{1,9})"
 _OUTCOME = rf"(?:e=(?P<error>{_VALUE})|v=(?P<verifier>{_BASE64}))(?:,[A-Za-z]+={_VALUE})*"
 
 
@@ -186,10 +193,27 @@ class ScramClient:
         extension = f",{TOKEN_EXTENSION}=true" if is_token else ""
         self._bare = f"n={_escaped(username)},r={self._nonce}{extension}"
         self._verifier: bytes | None = None
+        self._salted: tuple[bytes, int, bytes] | None = None
+        """Salt, iterations and salted password that `long_work` has computed."""
 
     def first(self) -> bytes:
         """Return the client's first message."""
         return f"n,,{self._bare}".encode()
+
+    def long_work(self, answer: bytes) -> Callable[[], object] | None:
+        """Return the computation of the salted password if the server demands many iterations.
+
+        See `ClientExchange.long_work`.
+        """
+        found = re.search(_COST, answer) if self._verifier is None else None
+        iterations = int(found[2]) if found else 0
+        if found is None or not LONG_ITERATIONS < iterations <= MOST_CLIENT_ITERATIONS:
+            return None
+        try:
+            salt = _decoded(found[1].decode())
+        except SaslError:
+            return None
+        return partial(self._salted_password, salt, iterations)
 
     def respond(self, challenge: bytes) -> bytes | None:
         """Answer the server's first message, or check its final one; see `ClientExchange.respond`."""
@@ -215,7 +239,7 @@ class ScramClient:
                 if iterations < FEWEST_ITERATIONS
                 else f"the server demands {iterations} iterations, more than {MOST_CLIENT_ITERATIONS}"
             )
-        salted = salted_password(self._mechanism, self._password, _decoded(found["salt"]), iterations)
+        salted = self._salted_password(_decoded(found["salt"]), iterations)
         unproven = f"c=biws,r={found['nonce']}"
         messages = f"{self._bare},{challenge},{unproven}".encode()
         client_key = hmac.digest(salted, b"Client Key", self._digest)
@@ -223,6 +247,13 @@ class ScramClient:
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
         self._verifier = hmac.digest(hmac.digest(salted, b"Server Key", self._digest), messages, self._digest)
         return f"{unproven},p={base64.b64encode(proof).decode()}".encode()
+
+    def _salted_password(self, salt: bytes, iterations: int) -> bytes:
+        """Return the salted password, which is computed once."""
+        if self._salted is None or self._salted[:2] != (salt, iterations):
+            salted = salted_password(self._mechanism, self._password, salt, iterations)
+            self._salted = (salt, iterations, salted)
+        return self._salted[2]
 
     def _check(self, outcome: str) -> None:
         found = re.fullmatch(_OUTCOME, outcome)

@@ -10,7 +10,7 @@ from ...storage.log.log_config import LogConfig
 from .authorization import super_users_in
 from .dynamic_only import DYNAMIC_ONLY_KEYS
 from .fault_keys import ENABLE, FAULT_PREFIX, RULE_PREFIX, InvalidFaultError, check_faults, fault_rule_key
-from .gateway_keys import is_upstream_security_key
+from .gateway_keys import UPSTREAM_PREFIX
 from .ignored_keys import ignored_keys
 from .initial_topics import parse_initial_topics
 from .keys import ConfigError, ConfigValue, Key, Update
@@ -95,7 +95,7 @@ class BrokerConfig(SupportedKeys):
         others = [
             name
             for name in self.properties
-            if unprefixed(name) not in SUPPORTED_KEYS and name not in rules and not is_upstream_security_key(name)
+            if unprefixed(name) not in SUPPORTED_KEYS and name not in rules and not name.startswith(UPSTREAM_PREFIX)
         ]
         needless = sorted(name for name in others if name in ignored_keys() or _is_of_plugin(name))
         info = [f"accepted without effect: {', '.join(needless)}"] if needless else []

@@ -3,13 +3,10 @@
 from .declare import boolean, integer, long, pieces, string
 
 UPSTREAM_PREFIX = "gregor.gateway.upstream."
-"""A prefix of the security keys of Kafka's clients, for a gateway as a client of the cluster behind it."""
+"""A prefix of the keys of Kafka's clients for security, for a gateway as a client of the cluster behind it.
 
-
-def is_upstream_security_key(name: str) -> bool:
-    """Return whether a key is one of Kafka's clients for security, with `UPSTREAM_PREFIX` before it."""
-    key = name.removeprefix(UPSTREAM_PREFIX)
-    return key != name and (key == "security.protocol" or key.startswith(("ssl.", "sasl.")))
+The gateway checks the keys with this prefix, as all clients do: a misspelt one would send requests in clear.
+"""
 
 
 class GatewayKeys:

@@ -157,6 +157,7 @@ class PeerConnection:
                 request = self._conversation.submit(message, version)
                 await self._answer(request)
                 assert request.body is not None
+                await login.prepare(request.body, trio.to_thread.run_sync)
                 message, version = requests.send(request.body)
         except StopIteration as end:
             self._begin_session(end.value)

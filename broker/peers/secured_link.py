@@ -58,7 +58,7 @@ async def new_login(client_id: str, security: ClientSecurity) -> ClientLogin:
 async def _log_in(connected: PeerSocket, client_id: str, security: ClientSecurity) -> float | None:
     """Log in; return the length of the session in seconds, None if it does not end."""
     login = await new_login(client_id, security)
-    return await login.run(partial(_write, connected), partial(_read, connected))
+    return await login.run(partial(_write, connected), partial(_read, connected), trio.to_thread.run_sync)
 
 
 async def _write(connected: PeerSocket, data: bytes) -> None:

@@ -140,6 +140,7 @@ class Connection:
             message, version = next(requests)
             while True:
                 body = await self._ask_first(message, version)
+                await login.prepare(body, trio.to_thread.run_sync)
                 message, version = requests.send(body)
         except StopIteration as end:
             self._begin_session(end.value)

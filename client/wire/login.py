@@ -49,7 +49,7 @@ async def new_login(config: ClientConfig) -> ClientLogin:
 
 async def _log_in(stream: trio.abc.Stream, config: ClientConfig) -> float | None:
     login = await new_login(config)
-    return await login.run(stream.send_all, partial(_receive, stream))
+    return await login.run(stream.send_all, partial(_receive, stream), trio.to_thread.run_sync)
 
 
 async def _receive(stream: trio.abc.Stream, received: bytearray, size: int) -> None:

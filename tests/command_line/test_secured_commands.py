@@ -19,6 +19,8 @@ from tests.certificates import as_pem, authority, written
 TLS_ALERT = bytes.fromhex("15 03 03 00 02 02 28")
 """A fatal alert, handshake_failure: a client that speaks TLS gives up at once."""
 HERE, FILE, DIRECTORY = "{here}", "{file}", "{directory}"
+GATEWAY_FILE = "{gateway file}"
+"""The same settings, with the prefix of a gateway as a client of upstream brokers."""
 BROKER = ["--bootstrap-server", HERE, "--command-config", FILE]
 MIRROR = ["mirror", "--topics", "t", "--from", HERE, "--to", HERE]
 
@@ -50,6 +52,7 @@ COMMAND_LINES: dict[str, list[str]] = {
         *BROKER,
     ],
     "perf-test consumer": ["perf-test", "consumer", "--topic", "t", "--messages", "1", *BROKER],
+    "gateway": ["gateway", "--upstream", HERE, "--override", "listeners=PLAINTEXT://127.0.0.1:0", GATEWAY_FILE],
     "api-versions": ["api-versions", *BROKER],
     "healthcheck": ["healthcheck", *BROKER],
     "doctor": ["doctor", HERE, "--command-config", FILE],
@@ -62,13 +65,13 @@ COMMAND_LINES: dict[str, list[str]] = {
     "restore": ["pipeline", "restore", "--archive", f"{DIRECTORY}/lake", *BROKER],
     "stats": ["pipeline", "stats", "--topics", "t", *BROKER],
 }
-NEEDS_MORE = ("mirror to", "mirror job to", "replay", "restore", "console")
-"""Commands that connect only after they have read another cluster or an archive, or for a browser."""
+NEEDS_MORE = ("mirror to", "mirror job to", "replay", "restore", "console", "gateway")
+"""Commands that connect only after they have read another cluster or an archive, or for a browser; a gateway also waits
+until upstream brokers can be reached (`tests/gateway/test_security.py`)."""
 WITHOUT_CONNECTION = {
     *(
         "serve",
         "cluster",
-        "gateway",
         "dump-log",
         "log",
         "metadata",
@@ -153,9 +156,14 @@ def run(line: str, endpoint: Endpoint, directory: Path, settings: str, capsys: p
     """Run a command that fails; return what it printed."""
     file = directory / "client.properties"
     file.write_text(settings)
+    gateway_file = directory / "gateway.properties"
+    gateway_file.write_text("".join(f"gregor.gateway.upstream.{line}\n" for line in settings.splitlines()))
     here = f"{endpoint.address[0]}:{endpoint.address[1]}"
     words = [
-        word.replace(HERE, here).replace(FILE, str(file)).replace(DIRECTORY, str(directory))
+        word.replace(HERE, here)
+        .replace(FILE, str(file))
+        .replace(GATEWAY_FILE, str(gateway_file))
+        .replace(DIRECTORY, str(directory))
         for word in COMMAND_LINES[line]
     ]
     assert main(words) != 0

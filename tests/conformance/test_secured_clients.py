@@ -27,7 +27,8 @@ from tests.free_ports import free_address
 pytestmark = pytest.mark.peer
 
 PROGRAMS = Path(__file__).parent / "secured_clients"
-GO_BUILDS = Path.home() / ".cache/gregor-secured-clients"
+BUILDS = Path.home() / ".cache/gregor-secured-clients"
+JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 ZOO = Path(os.environ.get("ZOO_HOME", Path.home() / ".cache/client-zoo"))
 JACKSON = sorted((Path.home() / ".cache/peer-kafka39/lib").glob("jackson-*.jar"))
 MODULES = {
@@ -41,9 +42,8 @@ SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 EVERYTHING = (CERTIFICATE, *SASL, "OAUTHBEARER")
 CLIENTS = {
     "java-0.10.0": (CERTIFICATE,),
-    # SCRAM of these clients needs a class that Java 11 does not have.
-    "java-0.10.2": (CERTIFICATE, "PLAIN"),
-    "java-0.11": (CERTIFICATE, "PLAIN"),
+    "java-0.10.2": (CERTIFICATE, *SASL),
+    "java-0.11": (CERTIFICATE, *SASL),
     "java-1.1": (CERTIFICATE, *SASL),
     "java-2.8": EVERYTHING,
     "java-3.9": EVERYTHING,
@@ -163,8 +163,20 @@ def java(secured: Secured, directory: Path, client: str, way: str) -> Command:
     program = str(PROGRAMS / "SecuredClient.java")
     options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     # Java's OAUTHBEARER needs Jackson, which applications add to kafka-clients.
-    classes = ":".join([f"{ZOO / client}/lib/*", *map(str, JACKSON)])
+    classes = ":".join([f"{ZOO / client}/lib/*", *map(str, JACKSON), *jaxb(client, way)])
     return ["java", *options, "-cp", classes, program, str(path)], {}
+
+
+def jaxb(client: str, way: str) -> list[str]:
+    """Return what SCRAM of Kafka 0.10 and 0.11 takes from Java 8 and what later Java has no more: JAXB's Base64."""
+    if not (client.startswith("java-0.1") and way.startswith("SCRAM")):
+        return []
+    jar = BUILDS / f"{JAXB.partition(':')[2].replace(':', '-')}.jar"
+    if not jar.exists():
+        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+        command = ["mvn", "-q", "-B", copy, f"-Dartifact={JAXB}", f"-DoutputDirectory={BUILDS}"]
+        subprocess.run(command, check=True, timeout=300)
+    return [str(jar)]
 
 
 def confluent(secured: Secured, directory: Path, client: str, way: str) -> Command:
@@ -230,7 +242,7 @@ def go(secured: Secured, directory: Path, client: str, way: str) -> Command:
     if shutil.which("go") is None:
         pytest.skip("no Go")
     source = PROGRAMS / client.replace("-", "_")
-    program = GO_BUILDS / client
+    program = BUILDS / client
     subprocess.run(["go", "build", "-C", str(source), "-o", str(program), "."], check=True, timeout=600)
     settings = {"brokers": secured.sasl, "ca": f"{secured.files}/ca.pem"}
     if way == CERTIFICATE:

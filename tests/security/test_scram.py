@@ -72,6 +72,35 @@ def test_a_token_authenticates_its_owner_and_only_as_a_token() -> None:
         run(ScramClient(SCRAM_SHA_256, "user", SECRET, is_token=True), server())
 
 
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
+@pytest.mark.parametrize(("iterations", "is_long"), [(4096, False), (8192, False), (8193, True), (16384, True)])
+def test_many_iterations_are_computed_before_the_answer(
+    mechanism: str, iterations: int, is_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work in a thread is that of the answer, which then computes nothing: also with other bytes around the token."""
+    credential = ScramCredential.of_password(mechanism, SECRET, iterations)
+    of = ScramServer(mechanism, lambda name, is_token: KnownCredential(credential, name))
+    client = ScramClient(mechanism, "user", SECRET)
+    challenge = of.respond(client.first())
+    work = client.long_work(b"\0\0\0\0\x54" + challenge + b"\0\0")
+    assert (work is not None) == is_long
+    if work is not None:
+        work()
+        monkeypatch.setattr(scram, "salted_password", None)
+    proof = client.respond(challenge)
+    assert proof is not None
+    outcome = of.respond(proof)
+    assert client.long_work(b"r=x,s=eA==,i=100000") is None, "after the proof nothing takes long"
+    assert client.respond(outcome) is None
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"r=x,s=e!==,i=100000", b"r=x,s=e,i=100000", b"r=x,s=eA==,i=1048577", b"\0\xff,s=eA==,i=1"]
+)
+def test_a_senseless_challenge_costs_nothing(answer: bytes) -> None:
+    assert ScramClient(SCRAM_SHA_256, "user", SECRET).long_work(answer) is None
+
+
 def test_an_unknown_user_cannot_be_told_from_a_wrong_password() -> None:
     """Steps, sizes and errors are equal, and the salt of an unknown user never changes."""
     salts = []

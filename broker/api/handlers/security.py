@@ -90,8 +90,8 @@ def handle_alter_user_scram_credentials(
     metadata = context.services.metadata
     accepted: dict[str, Message] = {}
     refused: dict[str, BrokerError] = {}
-    alteration: Alteration
-    for alteration in (*request.deletions, *request.upsertions):
+    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
+    for alteration in alterations:
         name = alteration.name
         if name in refused:
             continue
@@ -104,6 +104,8 @@ def handle_alter_user_scram_credentials(
             refused[name] = error
     metadata.set_scram(list(accepted.values()))
     results = [AlterUserScramCredentialsResult(user=name, error_message=None) for name in accepted]
-    for name, error in refused.items():
-        results.append(AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=error.message))
+    for name, refusal in refused.items():
+        results.append(
+            AlterUserScramCredentialsResult(user=name, error_code=refusal.code, error_message=refusal.message)
+        )
     return AlterUserScramCredentialsResponse(results=results)
