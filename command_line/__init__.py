@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
+from .importing import imports_without_collections
 
 COMMANDS = {
     "serve": "serve",
@@ -91,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if named is not None and named == words[0] and (near := _near(named)):
             print(f"gregor: there is no command {named!r}; did you mean {near}?", file=sys.stderr)  # noqa: T201
             return MISUSED
-        options = build_parser(commands).parse_args(words)
+        with imports_without_collections():
+            parser = build_parser(commands)
+        options = parser.parse_args(words)
         status: int = options.run(options)
     except KeyboardInterrupt:
         # While modules are imported: what runs a command takes care of Ctrl-C by itself.

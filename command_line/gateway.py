@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from .configuration_options import add_configuration_options
+from .importing import imports_without_collections
 
 EPILOG = """\
 examples:
@@ -37,8 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    from ..broker.config import BrokerConfig, ConfigError
-    from ..gateway.serve import serve
+    with imports_without_collections():
+        from ..broker.config import BrokerConfig, ConfigError
+        from ..gateway.serve import serve
 
     overrides = list(options.override)
     if options.upstream is not None:

@@ -16,6 +16,7 @@ import trio
 
 from .configuration_options import add_configuration_options
 from .ephemeral import ephemeral_directory
+from .importing import imports_without_collections
 from .snapshots import SnapshotError, load_snapshot
 
 if TYPE_CHECKING:
@@ -94,10 +95,11 @@ def _add_options_of_tests(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop; 1 with one line on standard error if the settings are wrong."""
-    from ..broker.app.announcement import Announcement
-    from ..broker.app.serve import serve
-    from ..broker.config import BrokerConfig, ConfigError
-    from ..broker.config.listeners import ListenerError
+    with imports_without_collections():
+        from ..broker.app.announcement import Announcement
+        from ..broker.app.serve import serve
+        from ..broker.config import BrokerConfig, ConfigError
+        from ..broker.config.listeners import ListenerError
 
     try:
         with _placed(options) as overrides, ExitStack() as at_end:

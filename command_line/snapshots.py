@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +25,8 @@ def save_snapshot(directory: Path, snapshot: Path) -> int:
     """
     if not (directory / paths.META_PROPERTIES).exists():
         raise SnapshotError(f"{directory} is not a log directory: it has no {paths.META_PROPERTIES}")
+    import tarfile
+
     unfinished = snapshot.with_name(f"{snapshot.name}.{os.getpid()}")
     try:
         with _locked(directory), tarfile.open(unfinished, "w") as archive:
@@ -63,6 +64,9 @@ def load_snapshot(snapshot: Path, directory: Path) -> None:
 
 
 def _extract(snapshot: Path, room: Path) -> None:
+    # `gregor serve` imports this module; most brokers read no tar file.
+    import tarfile
+
     try:
         with tarfile.open(snapshot) as archive:
             archive.extractall(room, filter="data")

@@ -36,7 +36,8 @@ class IndexEntry:
 def entry_of(api: Api) -> IndexEntry:
     """Return the line for a row of the table of APIs."""
     request = request_class(api.key)
-    first_line = api.handler.__code__.co_firstlineno
+    handler = inspect.unwrap(api.handler)
+    first_line = handler.__code__.co_firstlineno
     return IndexEntry(
         key=int(api.key),
         api=api.key.name,
@@ -44,8 +45,8 @@ def entry_of(api: Api) -> IndexEntry:
         kafka_4=f"{api.kafka_4_floor}+",
         answered_by=answered_by(api),
         schema=source_of(request),
-        handler=f"{source_of(api.handler)}:{first_line}",
-        tests=" ".join(tests_of(request.__name__, api.handler.__name__)[:MOST_TESTS]),
+        handler=f"{source_of(handler)}:{first_line}",
+        tests=" ".join(tests_of(request.__name__, handler.__name__)[:MOST_TESTS]),
     )
 
 

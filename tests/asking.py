@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import Any
 
 import trio
@@ -27,7 +28,7 @@ class Asking:
 
     async def ask(self, handler: Callable[..., Any], request: object, version: int | None = None) -> Any:
         """Return the handler's response to the request, in the newest version of its API or the one given."""
-        api = next(api for api in APIS.values() if api.handler is handler)
+        api = next(api for api in APIS.values() if unwrap(api.handler) is handler)
         asked = api.max_version if version is None else version
         broker = self.broker
         context = RequestContext(broker.services, self.client, api, asked, broker.dispatcher, client_id="tester")

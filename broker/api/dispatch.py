@@ -83,16 +83,8 @@ class Dispatcher:
             api.key: (api.min_version, api.max_version) for api in apis.values() if api.is_advertised
         }
         """Lowest and highest version of each API that ApiVersions lists."""
-        self._served = {
-            (int(api.key), version): ServedVersion(
-                api,
-                request_class(api.key),
-                has_flexible_header=request_header_version(api.key, version) >= 2,
-                plain_codec=api.plain_codec if self.takes_plain_codecs else None,
-            )
-            for api in apis.values()
-            for version in range(api.min_version, api.max_version + 1)
-        }
+        self._served: dict[tuple[int, int], ServedVersion] = {}
+        """By API key and version, those that clients have used: the first use imports the API's messages."""
         self._pipelined = frozenset(api.key for api in apis.values() if api.is_pipelined)
 
     def is_pipelined(self, frame: memoryview, client: ClientConnection) -> bool:
@@ -107,7 +99,7 @@ class Dispatcher:
         response, DecodeError for malformed bytes, ClientGoneError; so may a pending outcome and a coroutine.
         """
         header = parse_header(frame, client.client_id_bytes, client.client_id)
-        served = self._served.get((header.api_key, header.api_version))
+        served = self._served.get((header.api_key, header.api_version)) or self._first_use(header)
         if served is None:
             return self._refuse_unserved(header)
         position = header.end
@@ -120,6 +112,20 @@ class Dispatcher:
             if request is not None:
                 return self._respond_to_plain(plain, request, self._context(served.api, header, frame, client))
         return self._handle(served, header, position, frame, client)
+
+    def _first_use(self, header: Header) -> ServedVersion | None:
+        """Return and keep what is known of the request's API and version; None if they are not served."""
+        api = self._apis.get(header.api_key)
+        version = header.api_version
+        if api is None or not api.min_version <= version <= api.max_version:
+            return None
+        served = self._served[header.api_key, version] = ServedVersion(
+            api,
+            request_class(api.key),
+            has_flexible_header=request_header_version(api.key, version) >= 2,
+            plain_codec=api.plain_codec if self.takes_plain_codecs else None,
+        )
+        return served
 
     def _refuse_unserved(self, header: Header) -> Answer:
         """Answer a request of an API or version that is not served, or raise UnanswerableError."""

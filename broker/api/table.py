@@ -4,44 +4,70 @@ for."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...protocol import plain_produce_cy
 from ...protocol.acls import AclOperation
 from ...protocol.apis import ApiKey, GregorApiKey
 from .contract import Api, PlainCodec, always
-from .handlers import (
-    acls,
-    api_versions,
-    append_numbered,
-    clients,
-    cluster,
-    configs,
-    consumer_groups,
-    delete_records,
-    fetch,
-    find_coordinator,
-    groups,
-    list_offsets,
-    log_directories,
-    metadata,
-    offset_for_leader_epoch,
-    offsets,
-    produce,
-    producers,
-    quotas,
-    replicas,
-    security,
-    telemetry,
-    topic_partitions,
-    topics,
-    transaction_admin,
-    transactions,
-    voters,
-)
-from .handlers import (
-    delegation_tokens as tokens,
-)
+from .deferred_handlers import DeferredHandlers
+from .handlers import api_versions, fetch, metadata, produce
 from .rights import on_cluster, on_group, on_transactional_id
+
+if TYPE_CHECKING:
+    from .handlers import (
+        acls,
+        append_numbered,
+        clients,
+        cluster,
+        configs,
+        consumer_groups,
+        delete_records,
+        find_coordinator,
+        groups,
+        list_offsets,
+        log_directories,
+        offset_for_leader_epoch,
+        offsets,
+        producers,
+        quotas,
+        replicas,
+        security,
+        telemetry,
+        topic_partitions,
+        topics,
+        transaction_admin,
+        transactions,
+        voters,
+    )
+    from .handlers import (
+        delegation_tokens as tokens,
+    )
+else:
+    acls = DeferredHandlers("acls")
+    append_numbered = DeferredHandlers("append_numbered")
+    clients = DeferredHandlers("clients")
+    cluster = DeferredHandlers("cluster")
+    configs = DeferredHandlers("configs")
+    consumer_groups = DeferredHandlers("consumer_groups")
+    delete_records = DeferredHandlers("delete_records")
+    find_coordinator = DeferredHandlers("find_coordinator")
+    groups = DeferredHandlers("groups")
+    list_offsets = DeferredHandlers("list_offsets")
+    log_directories = DeferredHandlers("log_directories")
+    offset_for_leader_epoch = DeferredHandlers("offset_for_leader_epoch")
+    offsets = DeferredHandlers("offsets")
+    producers = DeferredHandlers("producers")
+    quotas = DeferredHandlers("quotas")
+    replicas = DeferredHandlers("replicas")
+    security = DeferredHandlers("security")
+    telemetry = DeferredHandlers("telemetry")
+    topic_partitions = DeferredHandlers("topic_partitions")
+    topics = DeferredHandlers("topics")
+    transaction_admin = DeferredHandlers("transaction_admin")
+    transactions = DeferredHandlers("transactions")
+    voters = DeferredHandlers("voters")
+    tokens = DeferredHandlers("delegation_tokens")
 
 READ, WRITE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = (
     AclOperation.READ,

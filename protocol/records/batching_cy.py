@@ -12,7 +12,8 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import copy_bytes, crc32c_of, put_uint32, put_v2_head
+    from .checksum_libraries import crc32c_of
+    from .message_bytes import copy_bytes, put_uint32, put_v2_head
     from .murmur2_cy import murmur2
     from .varint import put_varint, varint_size
 

@@ -15,7 +15,8 @@ except ImportError:
 from .kernel_cy import Stop
 
 if not cython.compiled:
-    from .message_bytes import batch_size_at, copy_bytes, crc32_of, crc32c_of, int16_at, int32_at, int64_at
+    from .checksum_libraries import crc32_of, crc32c_of
+    from .message_bytes import batch_size_at, copy_bytes, int16_at, int32_at, int64_at
     from .varint import varint_at
 
 COMPILED: bool = cython.compiled

@@ -1,11 +1,12 @@
 """The checksums of stored records: CRC-32 of formats v0 and v1, CRC-32C of format v2.
 
 This is ordinary Python that is also compiled, like ``kernel_cy``. No other compiled module contains ``crc_simd.c``; the
-others call `crc32_between` and `crc32c_between`. As plain Python they use `crc32_of` and `crc32c_of` of
-``message_bytes``.
+others call `crc32_between` and `crc32c_between`. As plain Python they use ``checksum_libraries``.
 """
 
 from __future__ import annotations
+
+from .record import Buffer
 
 try:
     import cython
@@ -13,7 +14,7 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import crc32_of, crc32c_of, crc_prepare
+    from .checksum_libraries import crc32_castagnoli, crc32_of, crc32c_of, crc_prepare
 
 crc_prepare()
 
@@ -27,10 +28,10 @@ def crc32(data: memoryview) -> int:
     return crc32_of(source, 0, len(data))
 
 
-def crc32c(data: memoryview) -> int:
-    """Return the CRC-32C (Castagnoli's) of all of `data`."""
+def crc32c(data: Buffer, crc: int = 0) -> int:
+    """Return the CRC-32C (Castagnoli's) of all of `data`, after bytes whose CRC-32C is `crc`."""
     source = cython.address(data[0]) if cython.compiled else data
-    return crc32c_of(source, 0, len(data))
+    return crc32_castagnoli(crc, source, len(data))
 
 
 def crc32_between(data: memoryview, start: int, end: int) -> int:

@@ -11,7 +11,8 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
-    from .message_bytes import batch_size_at, crc32_of, crc32c_of, int16_at, int32_at, int64_at
+    from .checksum_libraries import crc32_of, crc32c_of
+    from .message_bytes import batch_size_at, int16_at, int32_at, int64_at
 
 COMPILED: bool = cython.compiled
 """Whether this module is compiled."""

@@ -16,10 +16,10 @@ except ImportError:
     from . import cython_stand_in as cython
 
 if not cython.compiled:
+    from .checksum_libraries import crc32_of
     from .message_bytes import (
         batch_size_at,
         copy_bytes,
-        crc32_of,
         int16_at,
         int32_at,
         int64_at,

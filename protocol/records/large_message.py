@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crc32c import crc32c
 from isal.isal_zlib import crc32
 
-from . import kernel_cy, up_kernel_cy, v0, v1, v2
+from . import crc_cy, kernel_cy, up_kernel_cy, v0, v1, v2
 from .batches import complete_batch_at
 from .varint import append_varint
 
@@ -71,9 +70,9 @@ def _batch_of_message(conversion: up_kernel_cy.UpConversion, stored: memoryview)
             1,
         )
     )
-    crc = crc32c(head[v2.ATTRIBUTES_AT :])
+    crc = crc_cy.crc32c(head[v2.ATTRIBUTES_AT :])
     for part in rest:
-        crc = crc32c(part, crc)
+        crc = crc_cy.crc32c(part, crc)
     v2.UINT32.pack_into(head, v2.CRC_AT, crc)
     yield memoryview(head)
     yield from rest

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-import crc32c
-from isal import isal_zlib
-
 from . import v0, v1, v2
 
 Writable = bytearray | memoryview
@@ -131,17 +128,3 @@ def put_v2_head(
 def copy_bytes(out: memoryview, position: int, data: memoryview, start: int, size_bytes: int) -> None:
     """Copy `size_bytes` of `data` from `start` on."""
     out[position : position + size_bytes] = data[start : start + size_bytes]
-
-
-def crc_prepare() -> None:
-    """Do nothing: the C version builds its tables here, the libraries below have their own."""
-
-
-def crc32_of(data: memoryview, start: int, end: int) -> int:
-    """Compute the CRC-32 of the bytes from `start` to `end`."""
-    return isal_zlib.crc32(data[start:end])
-
-
-def crc32c_of(data: memoryview, start: int, end: int) -> int:
-    """Compute the CRC-32C of the bytes from `start` to `end`."""
-    return crc32c.crc32c(data[start:end])

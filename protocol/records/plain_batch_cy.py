@@ -22,7 +22,8 @@ from .record import TimestampType
 from .validation import AppendRules, walk_records
 
 if not cython.compiled:
-    from .message_bytes import crc32c_of, int16_at, int32_at, int64_at, uint32_at
+    from .checksum_libraries import crc32c_of
+    from .message_bytes import int16_at, int32_at, int64_at, uint32_at
     from .walk_cy import RecordWalk
 
 COMPRESSED_LIMIT_BYTES = 64 * 1024

@@ -14,15 +14,8 @@ except ImportError:
 from .kernel_cy import Stop
 
 if not cython.compiled:
-    from .message_bytes import (
-        batch_size_at,
-        copy_bytes,
-        crc32c_of,
-        int32_at,
-        int64_at,
-        put_uint32,
-        put_v2_head,
-    )
+    from .checksum_libraries import crc32c_of
+    from .message_bytes import batch_size_at, copy_bytes, int32_at, int64_at, put_uint32, put_v2_head
     from .varint import put_varint, varint_size
 
 COMPILED: bool = cython.compiled

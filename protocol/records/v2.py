@@ -27,8 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-import crc32c
-
+from . import crc_cy
 from .compression import Codec, compress
 from .record import NO_TIMESTAMP, Buffer, Record, TimestampType
 from .varint import append_varint
@@ -71,7 +70,7 @@ UINT32 = Struct(">I")
 
 def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
     """Compute the CRC-32C of the batch at `position`, from the attributes to the end, for the batch's CRC field."""
-    return crc32c.crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size_bytes])
+    return crc_cy.crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size_bytes])
 
 
 def append_record(out: bytearray, record: Record, *, base_offset: int, base_timestamp: int) -> None:

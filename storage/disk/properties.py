@@ -10,6 +10,8 @@ from io import StringIO
 from typing import NamedTuple
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_PLAIN_LINE = re.compile(r"[#!].*|([\w.-]+)=((?:[^\s\\][^\\]*)?)|", re.ASCII)
+"""A comment, ``key=value`` without blanks around the key and without backslashes, or nothing."""
 
 
 class Property(NamedTuple):
@@ -29,7 +31,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def parse_numbered_properties(text: str) -> dict[str, Property]:
     """Return values with the line number of each key. Raises ``ValueError`` that names the line."""
-    # This package imports XML and HTTP: a program without such a file does not load it at the start.
+    plain = _parse_plain(text)
+    if plain is not None:
+        return plain
+    # This package imports XML and HTTP, a twelfth of a broker's start.
     import javaproperties
 
     found: dict[str, Property] = {}
@@ -41,4 +46,16 @@ def parse_numbered_properties(text: str) -> dict[str, Property]:
             line += len(_LINE_END.findall(element.source))
     except javaproperties.InvalidUEscapeError:
         raise ValueError(f"line {line}: Malformed \\uxxxx encoding") from None
+    return found
+
+
+def _parse_plain(text: str) -> dict[str, Property] | None:
+    """Return the values of a file whose lines are all plain, which most files are; None for any other file."""
+    found: dict[str, Property] = {}
+    for number, line in enumerate(_LINE_END.split(text), 1):
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None:
+            return None
+        if match[1] is not None:
+            found[match[1]] = Property(match[2], number)
     return found

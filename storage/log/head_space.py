@@ -16,9 +16,7 @@ from functools import partial
 from struct import Struct
 from typing import Protocol
 
-import crc32c
-
-from ...protocol.records import v2
+from ...protocol.records import crc_cy, v2
 from ..disk import paths
 from ..disk.checkpoints import MalformedCheckpointError, format_lines, parse_lines
 from ..disk.files import Files, StoredFile
@@ -125,11 +123,11 @@ def empty_batch_header(base_offset: int, last_offset: int, size_bytes: int) -> b
         )
     )
     _UINT32.pack_into(batch, v2.LENGTH_AT, size_bytes - v2.LEADER_EPOCH_AT)
-    crc = crc32c.crc32c(batch[v2.ATTRIBUTES_AT :])
+    crc = crc_cy.crc32c(batch[v2.ATTRIBUTES_AT :])
     rest = size_bytes - v2.HEADER_SIZE
     while rest:
         zeros = min(rest, len(_ZEROS))
-        crc = crc32c.crc32c(memoryview(_ZEROS)[:zeros], crc)
+        crc = crc_cy.crc32c(memoryview(_ZEROS)[:zeros], crc)
         rest -= zeros
     _UINT32.pack_into(batch, v2.CRC_AT, crc)
     return bytes(batch)

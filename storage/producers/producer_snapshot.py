@@ -16,7 +16,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-import crc32c
+from ...protocol.records import crc_cy
 
 VERSION = 1
 HEADER = Struct(">hI")
@@ -44,7 +44,7 @@ class ProducerSnapshot(NamedTuple):
 def format_snapshot(producers: list[ProducerSnapshot]) -> bytes:
     """Return the content of a snapshot file."""
     body = COUNT.pack(len(producers)) + b"".join(PRODUCER.pack(*producer) for producer in producers)
-    return HEADER.pack(VERSION, crc32c.crc32c(body)) + body
+    return HEADER.pack(VERSION, crc_cy.crc32c(body)) + body
 
 
 def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
@@ -54,7 +54,7 @@ def parse_snapshot(data: bytes) -> list[ProducerSnapshot]:
     version, crc = HEADER.unpack_from(data)
     if version != VERSION:
         raise MalformedSnapshotError(f"version {version}")
-    if crc32c.crc32c(data[HEADER.size :]) != crc:
+    if crc_cy.crc32c(data[HEADER.size :]) != crc:
         raise MalformedSnapshotError("the CRC does not match")
     (count,) = COUNT.unpack_from(data, HEADER.size)
     start = HEADER.size + COUNT.size

@@ -1,5 +1,6 @@
 """The syntax of properties files, case by case as `java.util.Properties.load` describes it."""
 
+import javaproperties
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,15 @@ def test_lines_are_numbered_by_the_beginnings_of_their_keys() -> None:
 def test_a_broken_unicode_escape_is_an_error() -> None:
     with pytest.raises(ValueError, match="Malformed"):
         parse_properties("a=\\u12")
+
+
+@given(st.lists(st.text(st.sampled_from("ab1.-_=:#! \t\f\v\n\r\\/u\x85ä"), max_size=8)).map("\n".join))
+def test_plain_files_read_as_the_library_reads_them(text: str) -> None:
+    try:
+        expected = javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError:
+        return
+    assert parse_properties(text) == expected
 
 
 @given(st.text())
