@@ -112,7 +112,7 @@ def test_a_failure_is_told_in_one_sentence(
 ) -> None:
     """What another attempt cannot mend is asked for once."""
     server.behaviours = behaviours
-    security = client(server.url("/token"))
+    security = client(server.url("/token"), sasl_login_retry_backoff_max_ms="500")
     with pytest.raises(SaslAuthenticationError, match=f"^no token from {server.url('/token')}: {words}"):
         security.exchange()
     assert len(server.requests) == requests if requests else len(server.requests) > 2
