@@ -267,7 +267,7 @@ def _all_records(
         return logged_records(options.log_dir, names_of(options.topics or ""))
     chosen = broker_options(options)
     if only is not None:
-        chosen["subscribePattern"] = "|".join(map(re.escape, sorted(only)))
+        chosen["subscribePattern"] = f"^({'|'.join(map(re.escape, sorted(only)))})$"
     return fetched_records(ReadPlan(SourceOptions(chosen, KNOWN_OPTIONS)))
 
 

@@ -58,7 +58,7 @@ def broker_options(options: argparse.Namespace, **settings: str) -> dict[str, st
     if options.topics:
         chosen["subscribe"] = options.topics
     else:
-        chosen["subscribePattern"] = "(?!__).*"
+        chosen["subscribePattern"] = "^(?!__)"
     return chosen
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from ...client.errors import ConnectionLostError
@@ -24,24 +26,43 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[FetchRange]:
-    """Return a range for each partition that has offsets, split evenly into at least `min_partitions` ranges in all,
-    and at most `max_records` offsets each.
+    """Return ranges of the offsets of each partition: of at most `max_records` offsets each, and if these are fewer
+    than `min_partitions`, then split again into about that many by their sizes.
 
-    Source: Spark `KafkaOffsetRangeCalculator`.
+    Source: Spark `KafkaOffsetRangeCalculator.getRanges`.
     """
-    sizes = {place: end[place] - start[place] for place in sorted(end) if end[place] > start.get(place, 0)}
-    total = sum(sizes.values())
-    ranges = []
-    for place, size in sizes.items():
-        parts = 1
-        if max_records is not None:
-            parts = -(-size // max_records)
-        if min_partitions is not None and len(sizes) < min_partitions:
-            parts = max(parts, round(size / total * min_partitions))
-        parts = min(max(parts, 1), size)
-        borders = [start[place] + size * number // parts for number in range(parts + 1)]
-        ranges += [FetchRange(*place, first, last) for first, last in pairwise(borders)]
-    return ranges
+    ranges = [FetchRange(*place, start.get(place, 0), end[place]) for place in sorted(end)]
+    ranges = [each for each in ranges if _size(each) > 0]
+    if max_records is not None:
+        ranges = [part for each in ranges for part in _split(each, -(-_size(each) // max_records))]
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return ranges
+    total = sum(map(_size, ranges))
+    small = [each for each in ranges if _share_of_tasks(_size(each), total, min_partitions) == 1]
+    tasks_left = max(min_partitions - len(small), 1)
+    total -= sum(map(_size, small))
+    alone = set(small)
+    return [
+        part
+        for each in ranges
+        for part in _split(each, 1 if each in alone else _share_of_tasks(_size(each), total, tasks_left))
+    ]
+
+
+def _size(fetch_range: FetchRange) -> int:
+    return fetch_range.end_offset - fetch_range.first_offset
+
+
+def _share_of_tasks(size: int, total: int, tasks: int) -> int:
+    """Return the number of tasks for `size` of `total` offsets; at least one, halves rounded up as by Java."""
+    return max(math.floor(size / total * tasks + 0.5), 1)
+
+
+def _split(fetch_range: FetchRange, parts: int) -> list[FetchRange]:
+    first, size = fetch_range.first_offset, _size(fetch_range)
+    parts = min(parts, size)
+    borders = [first + size * number // parts for number in range(parts + 1)]
+    return [replace(fetch_range, first_offset=low, end_offset=high) for low, high in pairwise(borders)]
 
 
 def limit_rows(

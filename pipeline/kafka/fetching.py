@@ -26,7 +26,8 @@ from ..columns.record_batches import BatchFilter, RecordBatches, RecordOptions
 from ..columns.schemas import Mode
 from ..errors import DamagedLogError, DataLossError, PipelineError, RecreatedTopicError
 from ..logs.log_reading import ReadOptions
-from .cluster_view import BACKOFF_S, PATIENCE_S, ClusterView
+from .cluster_view import BACKOFF_S, ClusterView
+from .connector_options import DEFAULT_POLL_TIMEOUT_MS
 from .offset_options import EARLIEST, LATEST
 from .wire import Wire, WireSettings
 
@@ -56,11 +57,21 @@ class FetchRange(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The options of a fetch. `max_bytes` limits one answer, unless a single batch is larger."""
+    """The options of a fetch. `max_bytes` limits one answer, unless a single batch is larger.
+
+    A task fails if no record arrives for `poll_timeout_ms` (None: DEFAULT_POLL_TIMEOUT_MS), also where the broker is
+    away meanwhile.
+    """
 
     settings: WireSettings
     max_bytes: int = DEFAULT_FETCH_BYTES
     read_committed: bool = False
+    poll_timeout_ms: int | None = None
+
+    @property
+    def poll_timeout_s(self) -> float:
+        """The time limit for the next record, in seconds."""
+        return (DEFAULT_POLL_TIMEOUT_MS if self.poll_timeout_ms is None else self.poll_timeout_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +145,7 @@ class _Fetcher:
         self._max_bytes = min(FIRST_FETCH_BYTES, fetch.max_bytes)
         self._wire: Wire | None = None
         self._sent_for: int | None = None
-        self._deadline = time.monotonic() + PATIENCE_S
+        self._deadline = time.monotonic() + fetch.poll_timeout_s
 
     def pieces(self) -> Iterator[FetchedPiece]:
         """Yield all pieces of the range."""
@@ -150,7 +161,7 @@ class _Fetcher:
             if next_offset <= self._position:
                 self._meet_nothing(stored, data)
                 continue
-            self._deadline = time.monotonic() + PATIENCE_S
+            self._deadline = time.monotonic() + self._fetch.poll_timeout_s
             self._position = next_offset
             self._max_bytes = min(self._max_bytes * GROWTH, self._fetch.max_bytes)
             if self._position < self._range.end_offset:
@@ -261,7 +272,8 @@ class _Fetcher:
         elif time.monotonic() > self._deadline:
             raise PipelineError(
                 f"{self._range.topic}-{self._range.partition} offset {self._position}: no records arrived for "
-                f"{PATIENCE_S:.0f} s (wanted up to {self._range.end_offset}, high watermark {data.high_watermark})"
+                f"{self._fetch.poll_timeout_s:g} s (wanted up to {self._range.end_offset}, high watermark "
+                f"{data.high_watermark})"
             )
 
     def _hidden(self, data: PartitionData) -> BatchFilter | None:

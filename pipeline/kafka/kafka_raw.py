@@ -2,19 +2,13 @@
 
     spark.read.format("kafka_raw").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "clicks")
 
-The options of Spark's own connector have the same meaning here:
+The options of Spark's own connector have the same meaning here (`connector_options`, and the table in
+docs/pipeline.md); of Kafka's own these have an effect:
 
-    kafka.bootstrap.servers; exactly one of subscribe, subscribePattern, assign; those of `offset_options`;
-    failOnDataLoss, minPartitions, maxRecordsPerPartition, maxOffsetsPerTrigger, minOffsetsPerTrigger,
-    maxTriggerDelay (15m), fetchOffset.numRetries, fetchOffset.retryIntervalMs (10),
-    kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms, kafka.client.id,
-    kafka.security.protocol, kafka.ssl.*, kafka.sasl.* (as in docs/security.md)
+    kafka.bootstrap.servers, kafka.isolation.level, kafka.max.partition.fetch.bytes, kafka.request.timeout.ms,
+    kafka.client.id, kafka.security.protocol, kafka.ssl.*, kafka.sasl.* (as in docs/security.md)
 
-Two are accepted without effect, as there is no consumer group and no consumer that polls: groupIdPrefix (and
-kafka.group.id), kafkaConsumer.pollTimeoutMs. Without fetchOffset.numRetries offset requests are retried for a minute.
-
-The further options are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, includeHeaders
-with the default true, and
+The further options are ours: mode, batchRows, checkCrc, values, uncompressedSize as for `kafka_log`, and
 
     maxBytesPerTrigger  about how many stored bytes one micro-batch of a stream reads
 
@@ -41,30 +35,19 @@ from pyspark.sql.types import StructType
 from ..errors import OptionError
 from ..options import SourceOptions
 from .cluster_view import ClusterView
-from .offset_options import OFFSET_OPTIONS, ending_bounds, starting_bounds
+from .connector_options import source_option_names
+from .offset_options import check_batch_bounds, ending_bounds, starting_bounds
 from .read_plan import ReadPlan
-from .topic_choice import CHOICES, partitions_of, resolve_end, resolve_start
+from .topic_choice import check_named, partitions_of, resolve_end, resolve_start
 
 KNOWN_OPTIONS = (
-    *CHOICES,
-    *OFFSET_OPTIONS,
+    *source_option_names(),
     "mode",
     "batchRows",
     "checkCrc",
     "values",
-    "includeHeaders",
     "uncompressedSize",
-    "failOnDataLoss",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "maxOffsetsPerTrigger",
     "maxBytesPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
 )
 
 
@@ -113,12 +96,15 @@ class KafkaRawReader(DataSourceReader):
         self._plan = plan
         self._starting = starting_bounds(plan.options)
         self._ending = ending_bounds(plan.options)
+        check_batch_bounds(self._starting, self._ending)
 
     def partitions(self) -> list[InputPartition]:
         """Return a task for each range. Raises PipelineError."""
         plan = self._plan
         with ClusterView(plan.settings) as cluster:
             places = partitions_of(plan.choice.find(cluster))
+            for bounds in (self._starting, self._ending):
+                check_named(bounds.option, places, bounds)
             start = resolve_start(
                 cluster, places, self._starting, plan.strategy, fails_on_data_loss=plan.fails_on_data_loss
             )

@@ -27,7 +27,7 @@ from .cluster_view import ClusterView, TopicView
 from .fetch_plan import limit_bytes, limit_rows
 from .offset_options import EARLIEST, ENDING, LATEST, parse_duration_ms, starting_bounds
 from .read_plan import ReadPlan
-from .topic_choice import partitions_of, resolve_start
+from .topic_choice import check_named, partitions_of, resolve_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,20 @@ class StreamOffsets:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffsets:
-        """Parse the JSON of `as_json`. Raises PipelineError for any other JSON."""
+        """Parse the JSON of `as_json`, or that of the connector, which has the offsets alone.
+
+        So a query continues at a checkpoint of the connector. Raises PipelineError for any other JSON.
+        """
+        is_ours = parsed.keys() == {"offsets", "topicIds"}
         try:
             offsets = {
                 (topic, int(partition)): int(offset)
-                for topic, partitions in parsed["offsets"].items()
+                for topic, partitions in (parsed["offsets"] if is_ours else parsed).items()
                 for partition, offset in partitions.items()
             }
-            return cls(offsets, dict(parsed["topicIds"]))
+            return cls(offsets, dict(parsed["topicIds"]) if is_ours else {})
         except (KeyError, ValueError, AttributeError, TypeError) as fault:
-            raise PipelineError(f"a checkpoint that is not of kafka_raw: {parsed!r}") from fault
+            raise PipelineError(f"a checkpoint that is neither of kafka_raw nor of kafka: {parsed!r}") from fault
 
 
 class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -64,9 +68,9 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         self._starting = starting_bounds(plan.options, default=LATEST)
-        self._max_rows = plan.options.optional_integer("maxOffsetsPerTrigger", least=1)
+        self._max_rows = plan.max_offsets
         self._max_bytes = plan.options.optional_integer("maxBytesPerTrigger", least=1)
-        self._delay = BatchDelay.from_options(plan.options, self._max_rows)
+        self._delay = BatchDelay.from_options(plan.options, plan.min_offsets)
         self._target: StreamOffsets | None = None
         if any(name in plan.options for name in ENDING):
             raise OptionError("a stream has no end: endingOffsets and its like are for spark.read")
@@ -78,9 +82,11 @@ class KafkaRawStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = self._plan
         with ClusterView(plan.settings) as cluster:
             topics = plan.choice.find(cluster)
+            places = partitions_of(topics)
+            check_named(self._starting.option, places, self._starting)
             start = resolve_start(
                 cluster,
-                partitions_of(topics),
+                places,
                 self._starting,
                 plan.strategy,
                 fails_on_data_loss=plan.fails_on_data_loss,
@@ -177,20 +183,14 @@ class BatchDelay:
     last_at_ms: float = -math.inf
 
     @classmethod
-    def from_options(cls, options: SourceOptions, max_rows: int | None) -> BatchDelay | None:
-        """Build the delay from minOffsetsPerTrigger and maxTriggerDelay; None without the former.
+    def from_options(cls, options: SourceOptions, least_rows: int | None) -> BatchDelay | None:
+        """Build the delay from minOffsetsPerTrigger, which is `least_rows`, and maxTriggerDelay; None without the
+        former.
 
         Raises OptionError.
         """
         delay_ms = parse_duration_ms("maxTriggerDelay", options.get("maxTriggerDelay", "15m"))
-        least_rows = options.optional_integer("minOffsetsPerTrigger", least=1)
-        if least_rows is None:
-            return None
-        if max_rows is not None and least_rows > max_rows:
-            raise OptionError(
-                f"minOffsetsPerTrigger ({least_rows}) must not be greater than maxOffsetsPerTrigger ({max_rows})"
-            )
-        return cls(least_rows, delay_ms)
+        return None if least_rows is None else cls(least_rows, delay_ms)
 
     def is_over(self, waiting_rows: int) -> bool:
         """Return whether a micro-batch starts now, with `waiting_rows` available rows."""

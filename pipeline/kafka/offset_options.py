@@ -6,7 +6,8 @@
     startingOffsetsByTimestampStrategy                     error | latest
 
 -2 is the earliest offset and -1 the latest. A single time takes precedence over times by partition, and these over
-offsets. Partitions missing in the JSON are read from the earliest or to the latest offset; the connector refuses them.
+offsets. For `kafka_raw` JSON names all selected partitions, as for the connector (`topic_choice.check_named`); in
+`kafka_log` partitions missing in the JSON are read from the earliest or to the latest offset.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bound of all partitions, except for partitions with one of their own."""
+    """The bound of all partitions, except for partitions with one of their own; `option` has set these bounds."""
 
     default: Bound
     by_partition: Mapping[AnyTopicPartition, Bound] = field(default_factory=dict)
+    option: str = ""
 
     def of(self, topic: str, partition: int) -> Bound:
         """Return the bound of one partition."""
@@ -78,15 +80,38 @@ def ending_bounds(options: Mapping[str, str]) -> Bounds:
     """Return the ending bounds of the options; offsets are exclusive. Raises OptionError."""
     bounds = _bounds(options, ENDING, LATEST)
     if Bound(EARLIEST) in (bounds.default, *bounds.by_partition.values()):
-        raise OptionError("endingOffsets cannot be earliest")
+        raise OptionError("ending offset can't be earliest for batch queries on Kafka")
     return bounds
+
+
+def check_batch_bounds(starting: Bounds, ending: Bounds) -> None:
+    """Check the bounds of a batch query, before any offset is looked up. Raises OptionError.
+
+    Source: KafkaSourceProvider.validateBatchOptions and checkOffsetLimitValidity.
+    """
+    if Bound(LATEST) in (starting.default, *starting.by_partition.values()):
+        raise OptionError("starting offset can't be latest for batch queries on Kafka")
+    for (topic, partition), first in starting.by_partition.items():
+        last = ending.by_partition.get((topic, partition))
+        if last is None:
+            continue
+        what, start, end = "offset", first.offset, last.offset
+        if first.timestamp is not None and last.timestamp is not None:
+            what, start, end = "timestamp", first.timestamp, last.timestamp
+        elif first.timestamp is not None or last.timestamp is not None:
+            continue
+        if start > end >= 0:
+            raise OptionError(
+                f"The specified start {what} {start} is greater than the end {what} {end} for topic {topic} partition "
+                f"{partition}."
+            )
 
 
 def strategy(options: Mapping[str, str]) -> WhenNoneIsYounger:
     """Return the value of `startingOffsetsByTimestampStrategy`. Raises OptionError."""
     text = options.get(STRATEGY, "error")
     try:
-        return WhenNoneIsYounger(text)
+        return WhenNoneIsYounger(text.lower())
     except ValueError:
         raise OptionError(f"{STRATEGY} must be error or latest, not {text!r}") from None
 
@@ -95,20 +120,21 @@ def _bounds(options: Mapping[str, str], names: tuple[str, str, str], default: in
     offsets_name, timestamp_name, by_timestamp_name = names
     general = Bound(default)
     if timestamp_name in options:
-        return Bounds(Bound(timestamp=parse_int(timestamp_name, options[timestamp_name])))
+        return Bounds(Bound(timestamp=parse_int(timestamp_name, options[timestamp_name])), option=timestamp_name)
     if by_timestamp_name in options:
         times = parse_partition_map(by_timestamp_name, options[by_timestamp_name])
-        return Bounds(general, {partition: Bound(timestamp=time) for partition, time in times.items()})
-    text = options.get(offsets_name, "").strip()
-    if not text:
+        by_time = {partition: Bound(timestamp=time) for partition, time in times.items()}
+        return Bounds(general, by_time, by_timestamp_name)
+    if offsets_name not in options:
         return Bounds(general)
+    text = options[offsets_name].strip()
     if text.lower() in ("earliest", "latest"):
-        return Bounds(Bound(EARLIEST if text.lower() == "earliest" else LATEST))
+        return Bounds(Bound(EARLIEST if text.lower() == "earliest" else LATEST), option=offsets_name)
     offsets = parse_partition_map(offsets_name, text)
     for (topic, partition), offset in offsets.items():
         if offset < EARLIEST:
             raise OptionError(f"{offsets_name}: {topic}-{partition} cannot have offset {offset}")
-    return Bounds(general, {partition: Bound(offset) for partition, offset in offsets.items()})
+    return Bounds(general, {partition: Bound(offset) for partition, offset in offsets.items()}, offsets_name)
 
 
 def parse_partition_map(name: str, text: str) -> dict[AnyTopicPartition, int]:

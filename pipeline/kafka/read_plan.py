@@ -12,8 +12,10 @@ from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.listed_ranges import ListedRanges
 from ..columns.record_batches import ANY_TIME
 from ..columns.schemas import Mode
+from ..errors import OptionError
 from ..logs.log_reading import ReadOptions
 from ..options import SourceOptions
+from .connector_options import SOURCE_OPTIONS, check_supported
 from .fetch_plan import split_ranges
 from .fetching import DEFAULT_FETCH_BYTES, FetchOptions, FetchRange, fetch_rows
 from .offset_options import strategy
@@ -25,6 +27,7 @@ class ReadPlan:
     """The parsed options, for the batch and the stream reader alike. Raises OptionError for invalid ones."""
 
     def __init__(self, options: SourceOptions) -> None:
+        check_supported(options, SOURCE_OPTIONS)
         self.options = options
         self.settings = WireSettings.from_options(options)
         self.choice = TopicChoice.from_options(options)
@@ -33,10 +36,18 @@ class ReadPlan:
         self.read_committed = options.is_read_committed
         self.min_partitions = options.optional_integer("minPartitions", least=1)
         self.max_records = options.optional_integer("maxRecordsPerPartition", least=1)
+        self.max_offsets = options.optional_integer("maxOffsetsPerTrigger", least=1)
+        self.min_offsets = options.optional_integer("minOffsetsPerTrigger", least=0)
+        if self.min_offsets is not None and self.max_offsets is not None and self.min_offsets > self.max_offsets:
+            raise OptionError(
+                f"The value of minOffsetsPerTrigger({self.min_offsets}) is higher than the "
+                f"maxOffsetsPerTrigger({self.max_offsets})."
+            )
         self._fetch = FetchOptions(
             settings=self.settings,
             max_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, least=1),
             read_committed=self.read_committed,
+            poll_timeout_ms=options.optional_integer("kafkaConsumer.pollTimeoutMs", least=0),
         )
         self._read = ReadOptions(
             mode=options.mode,

@@ -17,8 +17,10 @@ CHOICES = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """The selection of topics: exactly one of topic names, a Java-like pattern of the whole name, or partitions by
-    topic.
+    """The selection of topics: exactly one of topic names, a pattern, or partitions by topic.
+
+    As in the connector, a pattern selects the topics in whose names it is found; `^name$` is a pattern of whole names.
+    Source: ConsumerStrategy.scala.
     """
 
     names: tuple[str, ...] = ()
@@ -30,14 +32,21 @@ class TopicChoice:
         """Parse `subscribe`, `subscribePattern` or `assign`. Raises OptionError."""
         given = [name for name in CHOICES if name in options]
         if len(given) != 1:
-            raise OptionError(f"give exactly one of {', '.join(CHOICES)}, not {len(given)}")
+            number = "Only one" if given else "One"
+            verb = "can" if given else "must"
+            raise OptionError(
+                f"{number} of the following options {verb} be specified for Kafka source: {', '.join(CHOICES)}"
+            )
         text = options[given[0]]
         if given[0] == "subscribe":
             names = tuple(names_of(text))
             if not names:
-                raise OptionError("subscribe names no topic")
+                raise OptionError(f"No topics to subscribe to as specified value for option 'subscribe' is {text!r}")
             return cls(names=names)
         if given[0] == "subscribePattern":
+            text = text.strip()
+            if not text:
+                raise OptionError("Pattern to subscribe is empty as specified value for option 'subscribePattern'")
             try:
                 re.compile(text)
             except re.error as fault:
@@ -52,7 +61,7 @@ class TopicChoice:
         """
         if self.pattern is not None:
             pattern = re.compile(self.pattern)
-            return {name: topic for name, topic in cluster.topics().items() if pattern.fullmatch(name)}
+            return {name: topic for name, topic in cluster.topics().items() if pattern.search(name)}
         if self.partitions is None:
             return cluster.topics(self.names)
         found = cluster.topics(self.partitions)
@@ -68,6 +77,23 @@ class TopicChoice:
 def partitions_of(topics: Mapping[str, TopicView]) -> list[AnyTopicPartition]:
     """Return the partitions of topics, in order."""
     return [(name, partition) for name in sorted(topics) for partition in topics[name].partitions]
+
+
+def check_named(option: str, places: Iterable[AnyTopicPartition], bounds: Bounds) -> None:
+    """Check that bounds by partition name each selected partition, and no other. Raises OptionError.
+
+    Source: KafkaOffsetReaderAdmin.fetchSpecificOffsets.
+    """
+    selected = set(places)
+    if bounds.by_partition and bounds.by_partition.keys() != selected:
+        raise OptionError(
+            f"{option}: you must specify all partitions of the selected topics and no others; use -1 for latest, -2 "
+            f"for earliest. Specified: {_listed(bounds.by_partition)}. Selected: {_listed(selected)}"
+        )
+
+
+def _listed(places: Iterable[AnyTopicPartition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places)) or "none"
 
 
 def resolve_start(

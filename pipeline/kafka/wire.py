@@ -30,6 +30,7 @@ from ...security.errors import SaslAuthenticationError, SecuritySettingError
 from ...security.tls import tls_refusal, untrusted_hint
 from ..errors import OptionError
 from .answer_memory import AnswerMemory
+from .connector_options import DEFAULT_RETRY_INTERVAL_MS
 from .offset_options import parse_int
 
 Response = TypeVar("Response", bound=Message)
@@ -53,7 +54,7 @@ class WireSettings:
     security: ClientSecurity = PLAINTEXT
     offset_retries: int | None = None
     """The number of retries of a request for topics and offsets; None: until `cluster_view.PATIENCE_S` has passed."""
-    offset_retry_interval_s: float = 0.01
+    offset_retry_interval_s: float = DEFAULT_RETRY_INTERVAL_MS / 1000
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> WireSettings:
@@ -63,16 +64,18 @@ class WireSettings:
         """
         servers = options.get("kafka.bootstrap.servers")
         if not servers:
-            raise OptionError("option kafka.bootstrap.servers is missing")
+            raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
         timeout_ms = parse_int("kafka.request.timeout.ms", options.get("kafka.request.timeout.ms", "30000"), least=1)
         retries = options.get(NUM_RETRIES)
+        interval = options.get(RETRY_INTERVAL_MS)
+        interval_ms = DEFAULT_RETRY_INTERVAL_MS if interval is None else parse_int(RETRY_INTERVAL_MS, interval, least=0)
         return cls(
             bootstrap=tuple(_address(server.strip()) for server in servers.split(",") if server.strip()),
             client_id=options.get("kafka.client.id", "gregor-pipeline"),
             request_timeout_s=timeout_ms / 1000,
             security=_security(options),
             offset_retries=None if retries is None else parse_int(NUM_RETRIES, retries, least=0),
-            offset_retry_interval_s=parse_int(RETRY_INTERVAL_MS, options.get(RETRY_INTERVAL_MS, "10"), least=0) / 1000,
+            offset_retry_interval_s=interval_ms / 1000,
         )
 
 

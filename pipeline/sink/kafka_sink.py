@@ -31,6 +31,7 @@ from ...client.errors import ClientError
 from ...protocol.errors import BrokerError
 from ...protocol.records.compression import Codec
 from ..errors import OptionError, PipelineError
+from ..kafka import connector_options
 from ..kafka.wire import WireSettings
 from ..options import SourceOptions
 from .sinking import SinkOptions, SinkReceipt, SinkTask, forget_sink, write_rows
@@ -118,6 +119,7 @@ def sink_options(schema: StructType, options: SourceOptions) -> SinkOptions:
     """Check columns and options on the driver, before any task runs. Raises OptionError."""
     is_raw = "raw" in schema.fieldNames()
     _check_columns(schema, options.get("topic"), is_raw=is_raw)
+    connector_options.check_supported(options, connector_options.SINK_OPTIONS)
     wire = WireSettings.from_options(options)
     delivery = options.get("delivery", "exactly-once")
     if delivery not in ("exactly-once", "at-least-once"):

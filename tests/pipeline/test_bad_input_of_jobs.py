@@ -47,8 +47,8 @@ def _tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time for which jobs wait for brokers that cannot be reached."""
-    for module in (cluster_view, fetching):
-        monkeypatch.setattr(module, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(cluster_view, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(fetching, "DEFAULT_POLL_TIMEOUT_MS", 2000)
     monkeypatch.setattr(exact_copy, "PAUSE_S", 0.01)
     monkeypatch.setattr(exact_copy, "Producer", partial(Producer, max_block_ms=2000))
     for module in (exact_copy, topic_making, gregor.client):
