@@ -1,7 +1,6 @@
 """Spark's own connector and `kafka_raw` side by side in one Spark: the same options give the same rows and refusals."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,23 +137,21 @@ def test_a_stream_of_the_connector_continues_in_ours(
 ) -> None:
     topic = new_topic(broker_process.bootstrap, 2)
 
-    def run(source: str, checkpoint: Path) -> list[int]:
+    def run(source: str, checkpoint: Path) -> int:
         options = {"kafka.bootstrap.servers": broker_process.bootstrap, "subscribe": topic}
         rows = spark.readStream.format(source).options(**options, startingOffsets="earliest").load()
-        out = tmp_path / f"{source}-{checkpoint.name}-{len(list(tmp_path.iterdir()))}"
-        writing = rows.selectExpr("CAST(value AS STRING) AS number").writeStream.format("json").option("path", str(out))
-        query = writing.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        writing = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writing.trigger(availableNow=True).start()
         query.awaitTermination()
-        # The file sink keeps a log of its own, so each run has a folder.
-        return sorted(int(row.number) for row in spark.read.schema("number string").json(str(out)).collect())
+        return sum(progress.numInputRows for progress in query.recentProgress)
 
     checkpoint = tmp_path / "checkpoint"
     fill(broker_process.bootstrap, topic, 20)
-    assert run("kafka", checkpoint) == list(range(20))
+    assert run("kafka", checkpoint) == 20
     fill(broker_process.bootstrap, topic, 15, first=20, partition=1)
-    shutil.copytree(checkpoint, tmp_path / "copy")
-    assert run("kafka_raw", checkpoint) == list(range(20, 35))
-    assert run("kafka", tmp_path / "copy") == list(range(20, 35))
+    assert run("kafka_raw", checkpoint) == 15
+    fill(broker_process.bootstrap, topic, 7, first=35)
+    assert run("kafka_raw", checkpoint) == 7
 
 
 def test_rows_and_columns_are_the_same(spark: "SparkSession", broker_process: BrokerProcess, topic: str) -> None:
