@@ -112,9 +112,10 @@ class CompileChanged(build_ext):
         """Compile the extensions. Raises CompileError if Cython or the compiler refuses a source."""
         from Cython.Build import cythonize
 
+        changed = [extension for extension in self.extensions if not self.kept(extension).exists()]
         with package_under_its_name() as folder:
             translated = cythonize(
-                list(self.extensions),
+                changed,
                 build_dir=str(GENERATED),
                 compiler_directives=CYTHON_DIRECTIVES,
                 include_path=[folder],
@@ -122,7 +123,7 @@ class CompileChanged(build_ext):
                 quiet=True,
             )
         generated = {extension.name: extension.sources for extension in translated}
-        for extension in self.extensions:
+        for extension in changed:
             extension.sources = list(generated[extension.name])
             if extension.name.endswith(f".{CHECKSUMS}"):
                 extension.sources.append(str(RECORDS / "crc_simd.c"))
@@ -130,7 +131,7 @@ class CompileChanged(build_ext):
         # distutils compares the times of files, which miss changes of flags and compilers; `kept` compares digests.
         self.force = True
         self.progress = threading.Lock()
-        self.missing_count = sum(not self.kept(extension).exists() for extension in self.extensions)
+        self.missing_count = len(changed)
         self.compiled_count = 0
         if self.missing_count:
             say(f"{self.missing_count} of {len(self.extensions)} modules are to be compiled: half a minute at most")

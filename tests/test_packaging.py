@@ -113,10 +113,11 @@ def test_a_wheel_with_compiled_modules_is_tagged_binary_and_compiles_only_what_c
     assert len(compiled_modules(wheel)) == len(sources) + 1
     assert "are to be compiled" not in written, "the digests of the same source differ"
 
-    changed = checkout / "client" / "producer" / "appending_cy.py"
+    changed = checkout / "protocol" / "records" / "murmur2_cy.py"
     changed.write_text(changed.read_text() + "ADDED = 1\n")
     wheel, written = build_wheel(checkout)
-    assert "compiled 1 of 1: gregor.client.producer.appending_cy" in written
+    assert "compiled 1 of 1: gregor.protocol.records.murmur2_cy" in written
+    assert len(compiled_modules(wheel)) == len(sources) + 1
 
 
 def test_an_editable_installation_warns_of_nothing(checkout: Path) -> None:
