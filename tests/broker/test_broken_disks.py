@@ -25,6 +25,8 @@ from tests.broker_process import GREGOR, BrokerProcess, running_broker
 from tests.waiting import PATIENCE_S, wait_until
 from tests.wire import Wire
 
+pytestmark = pytest.mark.slow
+
 DISK_BYTES = 8 << 20
 
 

@@ -21,6 +21,8 @@ from tests.storage.payloads import read_all
 from tests.waiting import PATIENCE_S
 from tests.wire import Wire
 
+pytestmark = pytest.mark.slow
+
 ROUNDS_PER_KILL = 40
 """Average number of rounds; in each, both producers fill their connections and read some answers."""
 

@@ -40,6 +40,8 @@ from tests.broker.loaded_coordinators import make_internal_topics, wait_until_lo
 from tests.broker_process import BrokerProcess, running_broker
 from tests.wire import Wire
 
+pytestmark = pytest.mark.slow
+
 TOPIC, GROUP, TRANSACTION = "t", "g", "tx"
 READ_COMMITTED = 1
 

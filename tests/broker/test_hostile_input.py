@@ -141,6 +141,7 @@ def mutations(rng: random.Random, frame: bytes) -> Iterator[bytes]:
         yield struct.pack(">i", len(head) + len(damaged)) + head + bytes(damaged)
 
 
+@pytest.mark.slow
 def test_every_request_version_survives_damage(witness: BrokerProcess) -> None:
     """Every API and version that is served, with damaged bodies: an answer or a closed connection, never silence."""
     rng = random.Random(794)
@@ -173,6 +174,7 @@ def test_silent_announcers_cost_next_to_nothing(witness: BrokerProcess) -> None:
             assert error is ErrorCode.NONE
 
 
+@pytest.mark.slow
 def test_a_compression_bomb_is_refused_in_bounded_memory(witness: BrokerProcess) -> None:
     """About 1 MB of gzip in format v1 that inflates to 1 GB (it ends Kafka 3.9.1)."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -177,6 +177,7 @@ async def test_committed_offsets_take_bounded_space(broker: BrokerProcess) -> No
         assert await consumer.committed(place) == {place: 599}
 
 
+@pytest.mark.slow
 async def test_a_kill_in_the_middle_of_a_compaction_loses_nothing(broker: BrokerProcess) -> None:
     topic = await create(broker, min_cleanable_dirty_ratio="1", cleanup_policy="delete")
     await write(broker, topic, 0, 500)

@@ -94,6 +94,7 @@ def nothing_was_unforeseen(broker: BrokerProcess) -> None:
     assert start < 0, output[max(0, start - 500) : start + 4000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_broker_has_an_answer_to_anything(tmp_path: Path, seed: int) -> None:
     with running_broker(tmp_path) as broker:

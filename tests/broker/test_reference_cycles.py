@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -110,7 +111,7 @@ def topic_of(codec: Codec, magic: int) -> str:
 
 def payload(codec: Codec, magic: int, record_bytes: int) -> bytes:
     # Half of the value compresses well, half not at all.
-    noise = bytes((index * 7919 + (index >> 8) * 104729) & 0xFF for index in range(record_bytes // 2))
+    noise = Random(record_bytes).randbytes(record_bytes // 2)
     records = [Record(index, NOW_MS, b"k", noise + bytes(record_bytes // 2)) for index in range(3)]
     if magic == v2.MAGIC:
         return v2.build_batch(records, codec=codec)

@@ -13,6 +13,8 @@ from gregor.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPar
 from tests.broker.controller.cluster_calls import create, fetched, produce
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("broker.session.timeout.ms=1500", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
 UNCLEAN = 1
 

@@ -15,6 +15,8 @@ from tests.broker_process import GREGOR, BrokerProcess, start_broker
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("broker.session.timeout.ms=2000", "broker.heartbeat.interval.ms=100", "offsets.topic.num.partitions=1")
 METADATA = "__cluster_metadata-0"
 

@@ -15,6 +15,8 @@ from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from gregor.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "broker.session.timeout.ms=1000",
     "broker.heartbeat.interval.ms=100",

@@ -26,6 +26,8 @@ from gregor.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.broker.controller.cluster_calls import create, fetched, produce
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "broker.session.timeout.ms=4000",
     "broker.heartbeat.interval.ms=200",

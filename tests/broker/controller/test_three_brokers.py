@@ -16,6 +16,8 @@ from tests.broker_process import BrokerProcess, spawn_broker
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 from tests.free_ports import free_address
 
+pytestmark = pytest.mark.slow
+
 SESSION = ("broker.session.timeout.ms=4000", "broker.heartbeat.interval.ms=200")
 """A dead broker is noticed soon, and one that stood still for a moment is not taken for one."""
 

@@ -16,6 +16,8 @@ from gregor.protocol.messages.incremental_alter_configs import (
 from tests.broker.controller.cluster_calls import create, fetched, produce
 from tests.cluster_of_processes import NODE_ID, ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "gregor.fault.injection.enable=true",
     "broker.heartbeat.interval.ms=100",

@@ -38,6 +38,7 @@ def gregor(broker: BrokerProcess, command: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_every_command_prints_what_the_page_says(faulty_process: BrokerProcess) -> None:
     sessions = CONSOLE.findall(PAGE.read_text())
     assert len(sessions) == 2

@@ -117,6 +117,7 @@ async def many(known_topics: Any) -> Any:
     return known_topics
 
 
+@pytest.mark.slow
 async def test_the_event_loop_turns_while_a_slow_pattern_is_matched(many: Any) -> None:
     topics = CurrentTopics(many)
     turns = 0
@@ -136,6 +137,7 @@ async def test_the_event_loop_turns_while_a_slow_pattern_is_matched(many: Any) -
     assert turns > 100
 
 
+@pytest.mark.slow
 async def test_a_quick_pattern_does_not_wait_for_a_slow_one(many: Any) -> None:
     topics = CurrentTopics(many)
     order = []
@@ -151,6 +153,7 @@ async def test_a_quick_pattern_does_not_wait_for_a_slow_one(many: Any) -> None:
     assert order == ["a.*", SLOW]
 
 
+@pytest.mark.slow
 async def test_topics_that_come_and_go_meanwhile(many: Any) -> None:
     topics = CurrentTopics(many)
     names = list(many.topics)

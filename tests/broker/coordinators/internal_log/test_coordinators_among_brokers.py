@@ -17,6 +17,8 @@ from tests.broker.controller.cluster_calls import create
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "broker.session.timeout.ms=4000",
     "broker.heartbeat.interval.ms=200",

@@ -25,6 +25,8 @@ from tests.broker.controller.cluster_calls import create
 from tests.broker.replicas.replication.network_cuts import SETTINGS, Network
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 GROUP, TRANSACTION = 0, 1
 READ_COMMITTED = 1
 LATEST = -1

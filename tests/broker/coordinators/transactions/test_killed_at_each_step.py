@@ -39,6 +39,8 @@ from tests.broker.loaded_coordinators import NOT_YET, wait_until_loaded
 from tests.broker_process import BrokerProcess, start_broker
 from tests.wire import Wire
 
+pytestmark = pytest.mark.slow
+
 TOPIC, GROUP, TRANSACTION = "t", "g", "tx"
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 COMMITTED_OFFSET = 77

@@ -85,6 +85,7 @@ def test_while_markers_are_missing_the_retry_waits_and_then_gets_its_answer(hous
     assert house.journal.markers == [(A, following.epoch, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True])
 def test_used_up_epochs_lead_to_a_new_producer_id_at_the_end_of_a_transaction(house: House, restarts: bool) -> None:
     producer = begun(house)

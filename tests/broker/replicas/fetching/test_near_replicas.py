@@ -28,6 +28,8 @@ from tests.storage.forgetful_files import ForgetfulFiles
 from tests.storage.payloads import payload
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 LEADER = 1
 RACKS = {1: "west", 2: "east", 3: "east", 4: "north", 5: None}
 

@@ -22,6 +22,8 @@ from tests.broker.controller.cluster_calls import create, produce
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
 from tests.wire import produce_once_there_is_a_leader
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "broker.session.timeout.ms=4000",
     "broker.heartbeat.interval.ms=200",

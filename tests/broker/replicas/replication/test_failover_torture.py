@@ -36,6 +36,8 @@ from tests.broker.replicas.replication.replicated_copies import (
 from tests.broker.torture_producer import RECORDS_PER_BATCH
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster
 
+pytestmark = pytest.mark.slow
+
 OVERRIDES = (
     "broker.session.timeout.ms=1500",
     "broker.heartbeat.interval.ms=200",

@@ -23,6 +23,8 @@ from gregor.protocol.messages.list_partition_reassignments import ListPartitionR
 from tests.broker.controller.cluster_calls import create, fetched, produce
 from tests.cluster_of_processes import ClusterOfProcesses, running_cluster, until
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("broker.heartbeat.interval.ms=100", "replica.fetch.max.bytes=100000", "fetch.max.bytes=100000")
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1

@@ -28,6 +28,8 @@ from tests.broker.replicas.replication.network_cuts import ALL, SETTINGS, Networ
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster, until
 from tests.wire import Wire
 
+pytestmark = pytest.mark.slow
+
 ACTIONS = ("stall", "disconnect")
 EVERYBODY = [1, 2, 3]
 

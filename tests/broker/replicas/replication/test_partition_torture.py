@@ -26,6 +26,8 @@ from tests.broker.replicas.replication.replicated_copies import (
 from tests.broker.torture_producer import RECORDS_PER_BATCH
 from tests.cluster_of_processes import CONTROLLER, ClusterOfProcesses, running_cluster
 
+pytestmark = pytest.mark.slow
+
 DISPUTED = "disputed"
 TOPICS = {"exact-at-1": 2, "exact-at-3": 1, "old-at-2": 2, DISPUTED: 1}
 """Topics of the producers, with their `min.insync.replicas`."""
