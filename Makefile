@@ -40,8 +40,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 	@touch $@
 
 .venv/.spark: .venv/.run
-	@echo "gregor: installing PySpark, Delta Lake and a Java into .venv (800 MB)"
-	@$(INSTALL) '.[delta,jre]'
+	@echo "gregor: installing PySpark, Delta Lake, clients of stores and a Java into .venv (900 MB)"
+	@$(INSTALL) '.[spark-test,jre]'
 	@touch $@
 
 run: .venv/.run ## install into .venv and start a broker on localhost:9092

@@ -1,4 +1,7 @@
-"""Paths of users: paths of this machine's file system, plain or as `file:` URIs; other URIs are refused."""
+"""Paths of users on this machine's file system, plain or as `file:` URIs; other URIs are refused.
+
+For files that may be in other stores see `filesystems.locations`.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,9 @@ def local_path(text: str) -> Path:
 
     Raises OptionError for a URI of another scheme or host, which would otherwise become a folder of that name.
     """
-    found = _URI.fullmatch(text)
-    if found is None:
+    scheme = scheme_of(text)
+    if scheme is None:
         return Path(text)
-    scheme = found[1].lower()
     if scheme != "file":
         raise OptionError(f"{text}: {scheme} is not supported: a path of this machine, or file:///path, is needed")
     uri = urlsplit(text)
@@ -29,6 +31,12 @@ def local_path(text: str) -> Path:
     if uri.query or uri.fragment:
         raise OptionError(f"{text}: a file has no query and no fragment: write %3F for ? and %23 for #")
     return Path(unquote(uri.path))
+
+
+def scheme_of(text: str) -> str | None:
+    """Return the scheme of a URI in lower case; None for a path."""
+    found = _URI.fullmatch(text)
+    return None if found is None else found[1].lower()
 
 
 def path_argument(text: str) -> Path:

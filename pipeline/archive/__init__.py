@@ -13,7 +13,7 @@ A batch is valid when its manifest entry exists. `manifest` describes the commit
 the entries; `row_table` is the table of the rows: files as above, or `delta_tables`, tables of Delta Lake in `data` and
 `dead_letters`. The staged files of an interrupted run are committed or removed by the next writer (`archive.Archive`).
 
-`description` is archive.json, `durable_files` writes such files. `writing` archives rounds of ranges, in tasks:
+`description` is archive.json, `filesystems.files` writes such files. `writing` archives rounds of ranges, in tasks:
 `range_rows` reads their rows, `value_formats` decodes values, `part_files` writes the files; `waves` plans rounds from
 brokers, `log_rounds` from log directories. `compaction` merges small files. `reading` reads the rows, `replaying`
 writes them to topics, `restoring` appends stored batches at their original offsets.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from ..filesystems.locations import Location
 from .description import ArchiveDescription, TableFormat
 from .manifest import Manifest, ManifestError
-from .manifest_entry import ArchivedBatch
+from .manifest_entry import ArchivedBatch, empty_batch
 from .row_table import ParquetFiles, RowTable
+from .writer_lock import ArchiveLock
 
 if TYPE_CHECKING:
     from ..jobs.desk import Desk
@@ -17,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive. A process that changes it holds its WriterLock."""
+    """An archive. A process that changes it holds its lock."""
 
     description: ArchiveDescription
     manifest: Manifest
     table: RowTable
+    lock: ArchiveLock | None = None
 
     @classmethod
-    def open(cls, root: Path, desk: Desk) -> Self:
+    def open(cls, root: Location, desk: Desk) -> Self:
         """Open an existing archive for reading. Raises PipelineError."""
         description = ArchiveDescription.read(root)
         if description is None:
@@ -32,32 +35,42 @@ class Archive:
         return cls._of(description, root, desk)
 
     @classmethod
-    def establish(cls, root: Path, description: ArchiveDescription, desk: Desk) -> Self:
+    def establish(cls, root: Location, description: ArchiveDescription, desk: Desk, lock: ArchiveLock) -> Self:
         """Open the archive of this description for writing; create it if necessary. A pending batch becomes valid.
+
+        If the holder of the lock before may still write, an empty batch makes its next commit fail.
 
         Raises PipelineError, also where the archive was created with another description; OSError.
         """
-        archive = cls._of(description.establish(root), root, desk)
-        archive._finish_pending()
-        return archive
+        known = description.establish(root)
+        while True:
+            archive = cls._of(known, root, desk, lock)
+            archive._finish_pending()
+            if not lock.follows_a_crash:
+                return archive
+            with contextlib.suppress(FileExistsError):
+                archive.commit(empty_batch(archive.manifest.next_number))
+                return archive
 
     @classmethod
-    def _of(cls, description: ArchiveDescription, root: Path, desk: Desk) -> Self:
-        manifest = Manifest(root, has_files=description.table_format is TableFormat.PARQUET)
-        if description.table_format is TableFormat.PARQUET:
-            return cls(description, manifest, ParquetFiles(manifest))
+    def _of(cls, description: ArchiveDescription, root: Location, desk: Desk, lock: ArchiveLock | None = None) -> Self:
+        has_files = description.table_format is TableFormat.PARQUET
+        manifest = Manifest(root, has_files=has_files, epoch=lock.epoch if lock else 0)
+        if has_files:
+            return cls(description, manifest, ParquetFiles(manifest), lock)
         from .delta_tables import DeltaTables
 
-        return cls(description, manifest, DeltaTables(description, manifest, desk))
+        return cls(description, manifest, DeltaTables(description, manifest, desk), lock)
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Location:
         """The archive's directory."""
         return self.manifest.root
 
     def commit(self, batch: ArchivedBatch) -> None:
         """Commit a batch whose files are staged. Raises PipelineError, OSError."""
         self.manifest.stage(batch)
+        self._confirm_lock()
         self._finish_pending()
 
     def compact(self, desk: Desk) -> tuple[int, int]:
@@ -70,9 +83,14 @@ class Archive:
             self.commit(batch)
         return replaced, made
 
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[Location]:
         """Remove the files of batches that were never committed or were replaced; return them. Raises OSError."""
+        self._confirm_lock()
         return [*self.manifest.sweep(), *self.table.sweep()]
+
+    def _confirm_lock(self) -> None:
+        if self.lock is not None:
+            self.lock.confirm()
 
     def _finish_pending(self) -> None:
         pending = self.manifest.pending

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from ...protocol.topic_partition import AnyTopicPartition
+from ..filesystems.files import files_below, parquet_source
+from ..filesystems.locations import Location, name_below
 from ..spark_tasks import run_tasks
-from .manifest import Manifest
+from .manifest import DATA, Manifest
 from .manifest_entry import ArchivedBatch
-from .part_files import part_name, part_writer
+from .part_files import PartWriter, part_name
 
 if TYPE_CHECKING:
     from ..jobs.desk import Desk
@@ -30,8 +32,8 @@ WANTED_BYTES = 128 << 20
 class Merger:
     """The work of a merge: files of one folder, relative to `root`, that become one below `staging`."""
 
-    root: Path
-    staging: Path
+    root: Location
+    staging: Location
     number: int
     names: Sequence[str]
 
@@ -61,22 +63,24 @@ def merge_small_files(desk: Desk, manifest: Manifest) -> ArchivedBatch | None:
 
 def merge(work: Merger) -> str:
     """Write one file in the order of offsets; return its final name. Raises OSError."""
-    tables = [parquet.ParquetFile(work.root / name).read() for name in work.names]
+    tables = [parquet.ParquetFile(parquet_source(work.root / name)).read() for name in work.names]
     table = pa.concat_tables(tables)
     offset = "offset" if "offset" in table.column_names else "lastOffset"
     table = table.sort_by([("partition", "ascending"), (offset, "ascending")])
-    name = part_name(str(Path(work.names[0]).parent), work.number)
-    with part_writer(work.staging / name, table.schema) as writer:
-        writer.write_table(table)
+    name = part_name(str(PurePath(work.names[0]).parent), work.number)
+    writer = PartWriter(work.staging / name, table.schema)
+    writer.write_table(table)
+    writer.close()
     return name
 
 
 def _groups(manifest: Manifest) -> Iterator[list[str]]:
-    by_folder: defaultdict[Path, list[AnyTopicPartition]] = defaultdict(list)
+    by_folder: defaultdict[Location, list[AnyTopicPartition]] = defaultdict(list)
+    sizes = files_below(manifest.root / DATA)
     for path in manifest.files():
-        size = path.stat().st_size
+        size = sizes[path]
         if size < SMALL_BYTES:
-            by_folder[path.parent].append((path.relative_to(manifest.root).as_posix(), size))
+            by_folder[path.parent].append((name_below(path, manifest.root), size))
     for _, files in sorted(by_folder.items()):
         group: list[str] = []
         total = 0

@@ -8,12 +8,11 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
 from ..delta_lake import delta_session
 from ..errors import PipelineError
+from ..filesystems.locations import Location, location
 from .compaction import SMALL_BYTES, WANTED_BYTES
 from .description import ArchiveDescription, Period, Values
 from .manifest import DATA, DEAD_LETTERS, Manifest, ManifestError
@@ -51,12 +50,12 @@ class DeltaTables:
         self._append(DATA, columns, batch)
         self._append(DEAD_LETTERS, ["topic"], batch)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """Return the tables' current files, see RowTable.files."""
         if not self._exists(DATA):
             return []
         self._check_features()
-        return [Path(unquote(urlparse(uri).path)) for uri in sorted(self._load(DATA).inputFiles())]
+        return [location(uri) for uri in sorted(self._load(DATA).inputFiles())]
 
     def frame(self, session: SparkSession, names: Collection[str]) -> DataFrame:
         """Return the rows of files as a data frame, see RowTable.frame."""
@@ -69,7 +68,7 @@ class DeltaTables:
         found = [self._optimize(folder) for folder in (DATA, DEAD_LETTERS) if self._exists(folder)]
         return sum(removed for removed, _ in found), sum(added for _, added in found), None
 
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[Location]:
         """Return no files, see RowTable.sweep: the table itself records its valid files."""
         return []
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 
-from .durable_files import write_json
+from ..filesystems.files import create_json
+from ..filesystems.locations import Location
 from .manifest import ManifestError
 
 FILE_NAME = "archive.json"
@@ -55,7 +55,7 @@ class ArchiveDescription:
     table_format: TableFormat = TableFormat.PARQUET
 
     @classmethod
-    def read(cls, root: Path) -> ArchiveDescription | None:
+    def read(cls, root: Location) -> ArchiveDescription | None:
         """Return the description of the archive under `root`; None if there is none. Raises ManifestError."""
         path = root / FILE_NAME
         try:
@@ -72,11 +72,11 @@ class ArchiveDescription:
         except (OSError, ValueError, TypeError, KeyError) as fault:
             raise ManifestError(f"{path} is damaged: {fault}") from fault
 
-    def establish(self, root: Path) -> ArchiveDescription:
+    def establish(self, root: Location) -> ArchiveDescription:
         """Write this description, or check that the archive's existing one is equal. Raises ManifestError."""
         known = ArchiveDescription.read(root)
         if known is None:
-            write_json(root / FILE_NAME, asdict(self))
+            create_json(root / FILE_NAME, asdict(self))
             return self
         for name, ours, theirs in (
             ("values", self.values, known.values),

@@ -13,17 +13,25 @@ and the entries after it, or entries alone, as older versions wrote it.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import PipelineError
-from .durable_files import PART, sync, sync_folders, write_json
+from ..filesystems.files import (
+    PART,
+    create_json,
+    files_below,
+    make_durable,
+    move,
+    names_in,
+    remove_below,
+    sync,
+    write_json,
+)
+from ..filesystems.locations import Location, name_below
 from .manifest_entry import ArchivedBatch, OffsetRange
 from .manifest_state import ManifestState
 
@@ -52,15 +60,18 @@ class ManifestError(PipelineError):
 class Manifest:
     """The entries of one archive. One process at a time may write them (`writer_lock.WriterLock`)."""
 
-    def __init__(self, root: Path, *, has_files: bool = True) -> None:
+    def __init__(self, root: Location, *, has_files: bool = True, epoch: int = 0) -> None:
         """Read the manifest under `root`; an archive without one has no batches. Raises ManifestError.
 
         With `has_files` False the names of files are dropped, for an archive whose tables list their files
-        themselves.
+        themselves. `epoch` is the number of the writer's lease in a store.
         """
         self.root = root
-        self.staging = root / STAGED
-        """The directory where tasks write the files of the next batch, under their later names below the root."""
+        self.staging = root / STAGED / f"{epoch:020d}" if epoch else root / STAGED
+        """The directory where tasks write the files of the next batch, under their later names below the root.
+
+        In a store a writer that has lost its lease may still write, so that each lease has a directory of its own.
+        """
         self._directory = root / "manifest"
         self._has_files = has_files
         self.state = ManifestState()
@@ -97,7 +108,7 @@ class Manifest:
             parts.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.until_offset))
         return parts
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """Return every valid data file, in an archive whose rows are in Parquet files."""
         return [self.root / name for name in self.state.names if name.startswith(f"{DATA}/")]
 
@@ -113,29 +124,30 @@ class Manifest:
     def stage(self, batch: ArchivedBatch) -> None:
         """Stage the entry of `batch`, which makes its commit final; its staged files are synced first.
 
-        Raises ManifestError, OSError.
+        Raises ManifestError, OSError; FileExistsError if another writer of a store has staged the batch of this number.
         """
         if batch.number != self.next_number:
             raise ManifestError(f"batch {batch.number} is not the next one, {self.next_number}")
         staged = [self.staging / name for name in batch.files]
-        for path in staged:
-            sync(path)
         if staged:
-            sync_folders(self.staging, staged)
-        write_json(self._staged_entry(batch.number), asdict(batch))
+            make_durable(self.staging, staged)
+        batch = replace(batch, staged_in=name_below(self.staging, self.root))
+        create_json(self._staged_entry(batch.number), _entry_fields(batch))
         self.pending = batch
 
     def count(self, batch: ArchivedBatch) -> None:
-        """Make the staged batch valid after its rows are in the table. Raises OSError."""
-        path = self._directory / self._staged_entry(batch.number).name
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._staged_entry(batch.number).rename(path)
+        """Make the staged batch valid after its rows are in the table. Raises ManifestError, OSError."""
+        staged = self._staged_entry(batch.number)
+        try:
+            move(staged, self._directory / staged.name)
+        except FileNotFoundError as fault:
+            raise ManifestError(f"{fault}: another writer has taken the archive over") from fault
         sync(self._directory)
         self._take(batch)
         self.pending = None
         self._checkpoint_if_due()
 
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[Location]:
         """Remove staged files without a batch, and incomplete entries; return the removed files.
 
         The caller ensures that no batch is pending. Files that tasks of an ended run still write are removed by the
@@ -143,11 +155,25 @@ class Manifest:
         """
         self._checkpoint_if_due()
         self._remove_covered()
-        removed = [path for path in self.staging.rglob("*") if path.is_file()]
-        shutil.rmtree(self.staging, ignore_errors=True)
-        for leftover in self._directory.glob(f"*{PART}"):
-            leftover.unlink()
-            removed.append(leftover)
+        removed = self._remove_staged()
+        for name in names_in(self._directory):
+            if name.endswith(PART):
+                (self._directory / name).unlink(missing_ok=True)
+                removed.append(self._directory / name)
+        return removed
+
+    def _remove_staged(self) -> list[Location]:
+        """Remove the staged files of this writer and of those before it; return them."""
+        staged = self.root / STAGED
+        if self.staging == staged:
+            return remove_below(staged)
+        removed = []
+        for path in files_below(staged):
+            first = name_below(path, staged).partition("/")[0]
+            entry = _ENTRY_NAME.fullmatch(first)
+            if int(entry[1]) < self.next_number if entry else first <= self.staging.name:
+                path.unlink(missing_ok=True)
+                removed.append(path)
         return removed
 
     def _read_pending(self) -> ArchivedBatch | None:
@@ -156,8 +182,8 @@ class Manifest:
         except FileNotFoundError:
             return None
 
-    def _staged_entry(self, number: int) -> Path:
-        return self.staging / f"{number:020d}.json"
+    def _staged_entry(self, number: int) -> Location:
+        return self.root / STAGED / f"{number:020d}.json"
 
     # --- checkpoints ---
 
@@ -211,17 +237,14 @@ class Manifest:
         last = max(checkpoints, default=0)
         for number, path in self._numbered(_ENTRY_NAME).items():
             if number < last - 1:
-                path.unlink()
+                path.unlink(missing_ok=True)
         for number, path in checkpoints.items():
             if number < last:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
-    def _numbered(self, pattern: re.Pattern[str]) -> dict[int, Path]:
+    def _numbered(self, pattern: re.Pattern[str]) -> dict[int, Location]:
         """Return the files of the manifest whose names match the pattern, by their numbers."""
-        try:
-            names = os.listdir(self._directory)
-        except FileNotFoundError:
-            return {}
+        names = names_in(self._directory)
         return {int(found[1]): self._directory / name for name in names if (found := pattern.fullmatch(name))}
 
 
@@ -229,7 +252,15 @@ class _HoleError(Exception):
     """A missing entry, or a folder that was listed while a writer removed the entries of its checkpoint."""
 
 
-def _read_checkpoint(path: Path, number: int, *, has_files: bool) -> ManifestState:
+def _entry_fields(batch: ArchivedBatch) -> dict[str, Any]:
+    fields = asdict(batch)
+    if batch.staged_in == STAGED:
+        # Versions that know archives of this machine alone read the entry without this field.
+        del fields["staged_in"]
+    return fields
+
+
+def _read_checkpoint(path: Location, number: int, *, has_files: bool) -> ManifestState:
     try:
         state = ManifestState.from_fields(json.loads(path.read_text()), has_files=has_files)
     except FileNotFoundError:
@@ -241,7 +272,7 @@ def _read_checkpoint(path: Path, number: int, *, has_files: bool) -> ManifestSta
     return state
 
 
-def _read_entry(path: Path) -> ArchivedBatch:
+def _read_entry(path: Location) -> ArchivedBatch:
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
         fields["ranges"] = [OffsetRange(**each) for each in fields["ranges"]]

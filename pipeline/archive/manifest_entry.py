@@ -32,3 +32,10 @@ class ArchivedBatch:
     """The partition count of each topic."""
     replaces: Sequence[str] = ()
     """Files of earlier entries that this entry's files replace."""
+    staged_in: str = "staged"
+    """The folder below the root where the files were staged."""
+
+
+def empty_batch(number: int) -> ArchivedBatch:
+    """Return an entry without rows, which takes its number."""
+    return ArchivedBatch(number, ranges=(), files=(), rows=0, dead_letters=0, checksum=0, topic_ids={})

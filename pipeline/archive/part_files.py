@@ -6,7 +6,6 @@ import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from ..filesystems.files import open_output
+from ..filesystems.locations import Location
 from .description import Period
 
 NO_TIME = "__HIVE_DEFAULT_PARTITION__"
@@ -34,10 +35,24 @@ def part_name(folder: str, number: int) -> str:
     return f"{folder}/{number}-{uuid.uuid4().hex}.parquet"
 
 
-def part_writer(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
-    """Return a writer of a Parquet file with checksums, by which readers detect damage."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return parquet.ParquetWriter(path, schema, compression=CODEC, write_page_checksum=True)
+class PartWriter:
+    """A writer of a Parquet file with checksums, by which readers detect damage.
+
+    The file of a writer that is not closed, as after an error, does not appear in a store.
+    """
+
+    def __init__(self, path: Location, schema: pa.Schema) -> None:
+        self._output = open_output(path)
+        self._rows = parquet.ParquetWriter(self._output, schema, compression=CODEC, write_page_checksum=True)
+
+    def write_table(self, table: pa.Table) -> None:
+        """Write a row group. Raises OSError."""
+        self._rows.write_table(table)
+
+    def close(self) -> None:
+        """Complete the file. Raises OSError."""
+        self._rows.close()
+        self._output.close()
 
 
 @dataclass(slots=True)
@@ -45,7 +60,7 @@ class _Part:
     """A file that is being written, and the rows of its next row group."""
 
     name: str
-    writer: parquet.ParquetWriter
+    writer: PartWriter
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_bytes: int = 0
 
@@ -63,7 +78,7 @@ class PartFiles:
     """
 
     def __init__(
-        self, root: Path, folder: str, topic: str, number: int, schema: pa.Schema, period: Period | None
+        self, root: Location, folder: str, topic: str, number: int, schema: pa.Schema, period: Period | None
     ) -> None:
         self._root = root
         self._folder = f"{folder}/topic={topic}"
@@ -119,7 +134,7 @@ class PartFiles:
         if len(self._open) >= FILES_OPEN:
             self._close_oldest()
         name = part_name(f"{self._folder}{self._period_folder(number)}", self._number)
-        part = self._open[number] = _Part(name, part_writer(self._root / name, self._schema))
+        part = self._open[number] = _Part(name, PartWriter(self._root / name, self._schema))
         self.names.append(name)
         return part
 

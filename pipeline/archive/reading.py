@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,6 +13,8 @@ from pyarrow import parquet
 from ...protocol.topic_partition import AnyTopicPartition
 from ..columns.schemas import TIMESTAMP
 from ..errors import DamagedLogError, PipelineError
+from ..filesystems.files import parquet_source
+from ..filesystems.locations import Location, name_below
 from .archive import Archive
 from .description import Values
 from .manifest import DATA, ManifestError
@@ -35,7 +36,7 @@ class FileSpan(NamedTuple):
 class ArchivedPartition:
     """The rows of one partition: the files that may hold them, and its archived offsets by the manifest."""
 
-    root: Path
+    root: Location
     topic: str
     partition: int
     order_by: str
@@ -71,7 +72,9 @@ class ArchivedPartition:
     def _read(self, span: FileSpan, wanted: pc.Expression) -> pa.Table:
         path = self.root / span.name
         try:
-            return parquet.read_table(path, filters=wanted, partitioning=None, page_checksum_verification=True)
+            return parquet.read_table(
+                parquet_source(path), filters=wanted, partitioning=None, page_checksum_verification=True
+            )
         except (OSError, pa.ArrowException) as fault:
             raise DamagedLogError(self.topic, self.partition, span.first_offset, f"{path}: {fault}") from fault
 
@@ -89,7 +92,7 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
         raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
     files: dict[AnyTopicPartition, list[FileSpan]] = {}
     for path in archive.table.files():
-        name = path.relative_to(manifest.root).as_posix()
+        name = name_below(path, manifest.root)
         topic = topic_of(name)
         if not topics or topic in topics:
             for partition, span in _spans_of(path, name, order_by):
@@ -112,10 +115,10 @@ def _with_micros(rows: pa.Table) -> pa.Table:
     return rows.set_column(at, "timestamp", rows["timestamp"].cast(TIMESTAMP, safe=False))
 
 
-def _spans_of(path: Path, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
+def _spans_of(path: Location, name: str, order_by: str) -> Iterator[tuple[int, FileSpan]]:
     """Yield each partition's range of offsets in a file, by the statistics in its footer. Raises PipelineError."""
     try:
-        metadata = parquet.read_metadata(path)
+        metadata = parquet.read_metadata(parquet_source(path))
     except (OSError, pa.ArrowException) as fault:
         raise PipelineError(f"{topic_of(name)}: {path}: {fault}") from fault
     columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ..filesystems.files import files_below, make_durable, move
+from ..filesystems.locations import Location
 from .compaction import merge_small_files
-from .durable_files import sync_folders
 from .manifest import DATA, DEAD_LETTERS, Manifest, ManifestError
 from .manifest_entry import ArchivedBatch
 
@@ -29,7 +29,7 @@ class RowTable(Protocol):
     def publish(self, batch: ArchivedBatch) -> None:
         """Move a staged batch's rows into the table; a repeated call changes nothing. Raises PipelineError, OSError."""
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """Return the Parquet files below the root that have all valid rows, and perhaps rows about to become valid.
 
         Raises PipelineError.
@@ -44,7 +44,7 @@ class RowTable(Protocol):
         Raises PipelineError, OSError.
         """
 
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[Location]:
         """Remove files that are not valid any more; return them. Raises OSError."""
 
 
@@ -62,15 +62,14 @@ class ParquetFiles:
     def publish(self, batch: ArchivedBatch) -> None:
         """Move a staged batch's files, see RowTable.publish."""
         for name in batch.files:
-            staged, place = self._manifest.staging / name, self._root / name
-            if staged.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                staged.rename(place)
-            elif not place.exists():
-                raise ManifestError(f"{staged} is missing, which has the rows of batch {batch.number}")
-        sync_folders(self._root, (self._root / name for name in batch.files))
+            staged = self._root / batch.staged_in / name
+            try:
+                move(staged, self._root / name)
+            except FileNotFoundError:
+                raise ManifestError(f"{staged} is missing, which has the rows of batch {batch.number}") from None
+        make_durable(self._root, (self._root / name for name in batch.files), with_contents=False)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[Location]:
         """Return the valid files, see RowTable.files."""
         return self._manifest.files()
 
@@ -83,19 +82,21 @@ class ParquetFiles:
         batch = merge_small_files(desk, manifest)
         return (len(batch.replaces), len(batch.files), batch) if batch else (0, 0, None)
 
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[Location]:
         """Remove invalid files, see RowTable.sweep."""
         known = {self._root / name for name in self._manifest.state.names}
         removed = []
         for folder in (self._root / DATA, self._root / DEAD_LETTERS):
-            for path in sorted(folder.rglob("*")):
-                if path.is_file() and path not in known and _BATCH_FILE.fullmatch(path.name):
-                    path.unlink()
+            for path in files_below(folder):
+                found = _BATCH_FILE.fullmatch(path.name)
+                # Files of later batches belong to a writer that has taken the archive over.
+                if found and path not in known and int(found[1]) < self._manifest.next_number:
+                    path.unlink(missing_ok=True)
                     removed.append(path)
         return removed
 
 
-def parquet_frame(session: SparkSession, base: Path, paths: Collection[Path]) -> DataFrame:
+def parquet_frame(session: SparkSession, base: Location, paths: Collection[Location]) -> DataFrame:
     """Return files as one data frame, with text columns for the folders between `base` and them."""
     # A topic named 2020 must not become a number.
     session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")

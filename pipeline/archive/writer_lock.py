@@ -1,22 +1,59 @@
-"""One writer per archive: a lock file that the kernel releases when its process ends, in any way."""
+"""One writer per archive: a lock that the kernel releases when its process ends, or a lease in a store."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
+from ..filesystems.locations import Location
 from .manifest import ManifestError
+
+LOCK_NAME = "archive.lock"
+
+
+class ArchiveLock(Protocol):
+    """A context manager that holds an archive for writing. Raises ManifestError on entry if another process has it."""
+
+    epoch: int
+    """The number of the lease, which grows with each holder; 0 for a lock that the kernel holds."""
+    follows_a_crash: bool
+    """Whether the holder before may still write: it did not release the lease."""
+
+    def confirm(self) -> None:
+        """Raise ManifestError if the lease was lost, so that another process writes the archive now."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+def lock_for(root: Location, say: Callable[[str], None]) -> ArchiveLock:
+    """Return the lock of the archive under `root`; `say` gets a line for the user if the lock must be waited for."""
+    if isinstance(root, Path):
+        return WriterLock(root)
+    from .store_lease import StoreLease
+
+    return StoreLease(root, say)
 
 
 class WriterLock:
-    """A context manager that holds `ROOT/archive.lock`. Raises ManifestError on entry if another process has it."""
+    """A context manager that holds `ROOT/archive.lock` on this machine, see ArchiveLock."""
+
+    epoch = 0
+    follows_a_crash = False
 
     def __init__(self, root: Path) -> None:
-        self._path = root / "archive.lock"
+        self._path = root / LOCK_NAME
         self._descriptor = -1
+
+    def confirm(self) -> None:
+        """Do nothing: the kernel holds the lock as long as the process lives."""
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)

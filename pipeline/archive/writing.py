@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pyarrow as pa
 
 from ..columns.schemas import RECORDS
+from ..filesystems.locations import Location
 from ..spark_tasks import run_tasks
 from ..statistics.checksums import MODULUS, sum_of_places
 from .archive import Archive
@@ -41,7 +41,7 @@ class TopicFacts:
 class RangeWork:
     """The work of one task: a range, and the folder where its rows are staged."""
 
-    staging: Path
+    staging: Location
     number: int
     description: ArchiveDescription
     values: ValueFormat

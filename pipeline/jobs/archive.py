@@ -46,9 +46,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     plan = ReadPlan(SourceOptions(broker_options(options, **settings), KNOWN_OPTIONS))
     wave = WaveOptions(plan, options.max_bytes, options.group)
     done = Tally()
-    with lock_of(options), ClusterView(plan.settings) as cluster:
+    with lock_of(options, desk) as lock, ClusterView(plan.settings) as cluster:
         plan.choice.find(cluster)
-        writer = open_writer(options, cluster.cluster_id, desk)
+        writer = open_writer(options, cluster.cluster_id, desk, lock)
         try:
             while True:
                 done.add(archive_wave(wave, cluster, writer, desk))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.topic_partition import AnyTopicPartition
 from ..archive.description import ArchiveDescription, Period, TableFormat, Values
-from ..archive.writer_lock import WriterLock
-from ..local_paths import path_argument
+from ..archive.writer_lock import ArchiveLock, lock_for
+from ..filesystems.locations import location_argument
 from .desk import Desk, Summary
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MIB = 1 << 20
 def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the archive and its contents."""
     made = parser.add_argument_group("archive")
-    made.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
+    made.add_argument("--archive", type=location_argument, required=True, metavar="DIR", help="the archive's root")
     made.add_argument(
         "--format",
         type=TableFormat,
@@ -59,10 +59,10 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk) -> ArchiveWriter:
-    """Open the archive for writing, without the files of an ended run.
+def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk, lock: ArchiveLock) -> ArchiveWriter:
+    """Open the archive for writing, without the files of an ended run. The caller holds `lock`.
 
-    The caller holds its lock. Raises PipelineError.
+    Raises PipelineError.
     """
     from ..archive.archive import Archive
     from ..archive.value_formats import ValueFormat
@@ -75,16 +75,16 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk)
     table_format = options.format or (known.table_format if known else TableFormat.PARQUET)
     values = ValueFormat.from_options(kind, options.schema)
     description = ArchiveDescription(cluster_id, kind, period, str(values.arrow_type()), table_format)
-    archive = Archive.establish(root, description, desk)
+    archive = Archive.establish(root, description, desk, lock)
     removed = archive.sweep()
     if removed:
         desk.say(f"removed {len(removed)} files that a run which ended early has left")
     return ArchiveWriter(archive, values)
 
 
-def lock_of(options: argparse.Namespace) -> WriterLock:
+def lock_of(options: argparse.Namespace, desk: Desk) -> ArchiveLock:
     """Return the archive's lock."""
-    return WriterLock(options.archive.absolute())
+    return lock_for(options.archive.absolute(), desk.say)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import OptionError
-from ..local_paths import directory_argument, path_argument
+from ..filesystems.locations import location_argument
+from ..local_paths import directory_argument
 from ..spark_tasks import run_tasks
 from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
@@ -62,7 +63,7 @@ class Finding:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the audited place and the place to compare it with."""
     add_source_arguments(parser)
-    parser.add_argument("--archive", type=path_argument, metavar="DIR", help="audit this archive instead")
+    parser.add_argument("--archive", type=location_argument, metavar="DIR", help="audit this archive instead")
     parser.add_argument("--contents", action="store_true", help="also read records, and count equal ones")
     add_config_argument(parser, "--against-command-config", "of --against-bootstrap-server")
     against = parser.add_mutually_exclusive_group()
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="compare with this log directory",
     )
-    against.add_argument("--against-archive", type=path_argument, metavar="DIR", help="compare with this archive")
+    against.add_argument("--against-archive", type=location_argument, metavar="DIR", help="compare with this archive")
     parser.add_argument("--compacted", default="", metavar="NAME,...", help="compacted topics of the log directories")
 
 

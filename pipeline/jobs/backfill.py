@@ -36,9 +36,9 @@ def run(options: argparse.Namespace, desk: Desk) -> Summary:
     from ..archive.log_rounds import archive_logs, cluster_id_of, find_partitions
     from ..options import names_of
 
-    with lock_of(options):
+    with lock_of(options, desk) as lock:
         partitions = find_partitions(options.log_dir, names_of(options.topics or ""))
-        writer = open_writer(options, cluster_id_of(options.log_dir), desk)
+        writer = open_writer(options, cluster_id_of(options.log_dir), desk, lock)
         done = Tally()
         done.add(
             archive_logs(partitions, writer, desk, options.max_bytes, fails_on_data_loss=options.fail_on_data_loss)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import BrokerError, ErrorCode
 from ..errors import OptionError, PipelineError
+from ..filesystems.locations import location_argument
 from ..kafka.wire import WireSettings
-from ..local_paths import path_argument
 from ..spark_tasks import run_tasks
 from .cluster_options import add_config_argument, cluster_settings
 from .desk import Desk, Summary
@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name", default="mirror", help="name of the progress; a new name copies all again (%(default)s)"
     )
     parser.add_argument(
-        "--offsets-map", type=path_argument, metavar="DIR", help="keep a table of offsets in this directory, as Parquet"
+        "--offsets-map",
+        type=location_argument,
+        metavar="DIR",
+        help="keep a table of offsets in this directory, as Parquet",
     )
     add_data_loss_argument(parser)
     parser.add_argument(

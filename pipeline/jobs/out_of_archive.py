@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..filesystems.locations import location_argument
 from ..kafka.wire import WireSettings
-from ..local_paths import path_argument
 from .cluster_options import add_config_argument, cluster_settings
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_target_arguments(parser: argparse.ArgumentParser, brokers: str) -> None:
     """Add the arguments for the archive and the target; `brokers` is the help text of the target."""
-    parser.add_argument("--archive", type=path_argument, required=True, metavar="DIR", help="the archive's root")
+    parser.add_argument("--archive", type=location_argument, required=True, metavar="DIR", help="the archive's root")
     parser.add_argument("--topics", metavar="NAME,...", help="only these topics (default: all)")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...", help=brokers)
     add_config_argument(parser)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..local_paths import path_argument
+from ..filesystems.files import open_output
+from ..filesystems.locations import Location, location_argument
 from ..statistics.topic_statistics import TopicStatistics
 from .desk import Desk, Summary
 from .passes import make_pass
@@ -35,8 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
     parser.add_argument("--compression", action="store_true", help="inflate batches and replay KIP-126's estimator")
     parser.add_argument("--latency-header", metavar="NAME", help="a record header with the time of sending")
-    parser.add_argument("--parquet", type=path_argument, metavar="FILE", help="also write the table to this file")
-    parser.add_argument("--html", type=path_argument, metavar="FILE", help="write one self-contained page with plots")
+    parser.add_argument("--parquet", type=location_argument, metavar="FILE", help="also write the table to this file")
+    parser.add_argument(
+        "--html", type=location_argument, metavar="FILE", help="write one self-contained page with plots"
+    )
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
@@ -138,10 +140,11 @@ def _read_latencies(header: str, rows: Iterable[pa.RecordBatch]) -> Latencies:
     return latencies
 
 
-def _write_parquet(path: Path, columns: list[str], rows: list[tuple[object, ...]]) -> None:
+def _write_parquet(path: Location, columns: list[str], rows: list[tuple[object, ...]]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({name: [row[index] for row in rows] for index, name in enumerate(columns)})
-    parquet.write_table(table, path)
+    output = open_output(path)
+    parquet.write_table(table, output)
+    output.close()

@@ -7,10 +7,10 @@ the mapping of their offsets is stored with the progress until it is in the tabl
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from ...protocol.errors import BrokerError
 from ...protocol.records.batches import BatchView, iter_batches
 from ...protocol.topic_partition import AnyTopicPartition
 from ..errors import DamagedLogError
+from ..filesystems.files import write_whole
+from ..filesystems.locations import Location
 from ..kafka.cluster_view import ClusterView
 from ..kafka.fetching import FetchedPiece, FetchOptions, FetchRange, fetch_pieces
 from ..kafka.offset_options import EARLIEST
@@ -61,7 +63,7 @@ class MirrorWork:
     target: CopyTarget
     max_batch_bytes: int
     transaction_bytes: int
-    offsets_root: Path | None
+    offsets_root: Location | None
     fails_on_data_loss: bool = True
 
 
@@ -170,17 +172,16 @@ def runs_of(start: int, outgoing: Sequence[Outgoing], offsets: Sequence[int]) ->
     return runs
 
 
-def write_offsets(root: Path, place: AnyTopicPartition, runs: Sequence[Run]) -> None:
+def write_offsets(root: Location, place: AnyTopicPartition, runs: Sequence[Run]) -> None:
     """Write a file of the table, named by its first offset, so that a repeated write replaces the same file."""
     if not runs:
         return
     topic, number = place
     path = root / f"topic={topic}" / f"partition={number}" / f"{runs[0][0]:020d}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
     rows = [dict(zip(OFFSETS.names, run, strict=True)) for run in runs]
-    parquet.write_table(pa.Table.from_pylist(rows, OFFSETS), temporary)
-    temporary.replace(path)
+    contents = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows, OFFSETS), contents)
+    write_whole(path, contents.getvalue())
 
 
 def _noted(start: int, outgoing: Sequence[Outgoing], offsets: list[int]) -> list[Run] | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from ..filesystems.files import open_output
+from ..filesystems.locations import Location
 from .topic_statistics import TopicStatistics
 
 STYLE = """body{font-family:sans-serif;margin:2em}table{border-collapse:collapse}
@@ -19,7 +20,9 @@ PLOT_HEIGHT = 380
 LATENCY_POINTS = [step / 100 for step in range(100)] + [0.999]
 
 
-def write_page(path: Path, found: TopicStatistics, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def write_page(
+    path: Location, found: TopicStatistics, columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
     """Write the page; the script of its plots is part of it, about four megabytes. Raises OSError."""
     plots = _plots(found)
     figure = make_subplots(rows=len(plots), cols=1, subplot_titles=[title for title, _, _, _ in plots])
@@ -30,12 +33,14 @@ def write_page(path: Path, found: TopicStatistics, columns: Sequence[str], rows:
         figure.update_xaxes(title_text=x_name, row=row, col=1)
         figure.update_yaxes(title_text=y_name, row=row, col=1)
     figure.update_layout(height=PLOT_HEIGHT * len(plots), template="plotly_white", barmode="group")
-    path.parent.mkdir(parents=True, exist_ok=True)
     plot = figure.to_html(full_html=False, include_plotlyjs=True)
-    path.write_text(
+    page = (
         f"<!doctype html><html><head><meta charset='utf-8'><title>Topics</title><style>{STYLE}</style></head><body>"
         f"<h1>Topics</h1>{_table(columns, rows)}{plot}</body></html>\n"
     )
+    output = open_output(path)
+    output.write(page.encode())
+    output.close()
 
 
 Line = tuple[Sequence[object], Sequence[float], bool]

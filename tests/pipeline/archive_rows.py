@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import trio
 from pyarrow import parquet
 
 from gregor.client import Admin, Producer
 from gregor.client.admin import NewTopic
 from gregor.pipeline.archive.manifest import Manifest
+from gregor.pipeline.filesystems.files import parquet_source
+from gregor.pipeline.filesystems.locations import Location, name_below
 from gregor.pipeline.kafka.cluster_view import ClusterView
 from gregor.pipeline.kafka.offset_options import LATEST
 from gregor.pipeline.kafka.wire import WireSettings
@@ -51,21 +51,16 @@ def produce(
     trio.run(send)
 
 
-def rows_of(root: Path) -> list[dict[str, Any]]:
+def rows_of(root: Location) -> list[dict[str, Any]]:
     """Return all rows that count, in order."""
-    tables = [
-        parquet.ParquetFile(path)
-        .read()
-        .append_column(
-            "path", pa.array([path.relative_to(root).parent.as_posix()] * parquet.ParquetFile(path).metadata.num_rows)
-        )
-        for path in Manifest(root).files()
-    ]
-    rows = [row for table in tables for row in table.to_pylist()]
+    rows = []
+    for path in Manifest(root).files():
+        folder = name_below(path.parent, root)
+        rows += [{**row, "path": folder} for row in parquet.ParquetFile(parquet_source(path)).read().to_pylist()]
     return sorted(rows, key=lambda row: (row["partition"], row.get("offset", row.get("lastOffset"))))
 
 
-def arguments(broker: BrokerProcess, topic: str, root: Path, *more: str) -> list[str]:
+def arguments(broker: BrokerProcess, topic: str, root: Location, *more: str) -> list[str]:
     """Return arguments of the job `archive`."""
     return ["--bootstrap-server", broker.bootstrap, "--topics", topic, "--archive", str(root), *more]
 

@@ -158,7 +158,7 @@ def _crash_at(patch: pytest.MonkeyPatch, step: str) -> None:
     elif step == "after the tasks":
         patch.setattr(writing, "run_tasks", after(run_tasks_here))
     elif step == "before it is decided":
-        patch.setattr(manifest, "write_json", crash)
+        patch.setattr(manifest, "create_json", crash)
     elif step == "after it is decided":
         patch.setattr(Manifest, "stage", after(Manifest.stage))
     elif step == "between files":

@@ -18,6 +18,7 @@ from gregor.pipeline.archive.manifest_entry import ArchivedBatch, OffsetRange
 from gregor.pipeline.archive.manifest_state import ManifestState
 from gregor.pipeline.archive.row_table import ParquetFiles
 from gregor.pipeline.archive.writer_lock import WriterLock
+from gregor.pipeline.filesystems.locations import Location, name_below
 
 
 def batch(number: int, *ranges: OffsetRange, files: tuple[str, ...] = (), topic_id: str = "a") -> ArchivedBatch:
@@ -68,7 +69,7 @@ def test_files_of_a_batch_that_was_never_decided_are_swept(tmp_path: Path) -> No
     foreign = data_file(tmp_path, "data/README")
     manifest = Manifest(tmp_path)
     removed = [*manifest.sweep(), *ParquetFiles(manifest).sweep()]
-    assert {path.relative_to(tmp_path).as_posix() for path in removed} == leftovers
+    assert {name_below(path, tmp_path) for path in removed} == leftovers
     assert not (tmp_path / "staged").exists()
     assert (tmp_path / counted).exists()
     assert (tmp_path / foreign).exists()
@@ -258,7 +259,7 @@ def test_a_reader_is_not_disturbed_by_a_checkpoint(tmp_path: Path, monkeypatch: 
     listed = Manifest._numbered
     calls: list[str] = []
 
-    def list_and_sum_up(manifest: Manifest, pattern: re.Pattern[str]) -> dict[int, Path]:
+    def list_and_sum_up(manifest: Manifest, pattern: re.Pattern[str]) -> dict[int, Location]:
         found = listed(manifest, pattern)
         if not calls:
             calls.append(pattern.pattern)

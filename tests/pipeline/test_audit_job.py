@@ -152,7 +152,7 @@ def test_an_archive_that_was_changed_is_told(broker_process: BrokerProcess, tmp_
     make_topic(broker_process, "changed", 1)
     produce(broker_process, "changed", [b"%d" % number for number in range(40)], 1)
     run_job("archive", *arguments(broker_process, "changed", tmp_path))
-    pieces = Manifest(tmp_path).files()
+    pieces = [Path(str(path)) for path in Manifest(tmp_path).files()]
     pieces[0].write_bytes(pieces[1].read_bytes())
     summary = audit("--archive", str(tmp_path))
     assert [row["COMPARED"] for row in rows_by_name(summary)] == ["DIFFERS from the manifest's checksum"]

@@ -187,7 +187,7 @@ def test_a_damaged_archive_is_not_replayed(broker_process: BrokerProcess, tmp_pa
     make_topic(broker_process.bootstrap, topic)
     fill(broker_process, topic)
     archive(broker_process, topic, tmp_path, "--max-bytes", "2000")
-    path = Manifest(tmp_path).files()[-1]
+    path = Path(str(Manifest(tmp_path).files()[-1]))
     whole = path.read_bytes()
     if damage == "gone":
         path.unlink()

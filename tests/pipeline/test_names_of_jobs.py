@@ -135,10 +135,10 @@ def test_jobs_take_uris_of_files_and_refuse_others(
     run_job("backfill", "--log-dir", f"file:{logs}", "--topics", "there", "--archive", f"file:{tmp_path}/again")
     assert len(rows_of(tmp_path / "again")) == 2
     refused: list[Callable[[], Any]] = [
-        lambda: run_job("archive", *where, "--archive", "s3a://bucket/lake"),
+        lambda: run_job("archive", *where, "--archive", "ftp://bucket/lake"),
         lambda: run_job("backfill", "--log-dir", "hdfs:///logs", "--archive", "lake"),
-        lambda: run_job("stats", *where, "--html", "gs://bucket/page.html"),
-        lambda: run_job("audit", *where, "--against-archive", "s3://bucket/lake"),
+        lambda: run_job("stats", *where, "--html", "http://bucket/page.html"),
+        lambda: run_job("audit", *where, "--against-archive", "dbfs:/lake"),
     ]
     for attempt in refused:
         with pytest.raises(SystemExit):

@@ -1,0 +1,61 @@
+"""What users write for a file or folder: a path, `file:///path`, or the URI of a store such as `s3a://bucket/lake`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from ..errors import OptionError
+from ..local_paths import local_path, scheme_of
+from .remote_path import RemotePath
+from .stores import Store
+
+Location = Path | RemotePath
+
+OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "az")
+"""The schemes of S3, Google Cloud Storage and Azure Data Lake Storage, as Spark and others write them."""
+HDFS = ("hdfs", "viewfs")
+
+
+def location(text: str) -> Location:
+    """Return the file or folder that `text` names. Raises OptionError for a URI that is not supported."""
+    scheme = scheme_of(text)
+    if scheme is None or scheme == "file":
+        return local_path(text)
+    if scheme not in (*OBJECT_STORES, *HDFS):
+        known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES, *HDFS))
+        raise OptionError(f"{text}: {scheme} is not supported: a path of this machine, or one of {known} is needed")
+    uri = urlsplit(text)
+    if not uri.netloc:
+        raise OptionError(f"{text} has no host: write {scheme}://{'HOST:PORT' if scheme in HDFS else 'BUCKET'}/path")
+    if uri.query or uri.fragment:
+        raise OptionError(f"{text}: a file has no query and no fragment: write %3F for ? and %23 for #")
+    return RemotePath(_store(scheme, f"{scheme}://{uri.netloc}"), PurePosixPath(unquote(uri.path).strip("/")))
+
+
+def name_below(path: Location, folder: Location) -> str:
+    """Return the path of a file relative to a folder above it. Raises ValueError if it is not below."""
+    if isinstance(path, RemotePath) and isinstance(folder, RemotePath):
+        return path.relative_to(folder).as_posix()
+    if isinstance(path, Path) and isinstance(folder, Path):
+        return path.relative_to(folder).as_posix()
+    raise ValueError(f"{path} is not below {folder}")
+
+
+def location_argument(text: str) -> Location:
+    """Convert an argument of argparse as `location` does. Raises ArgumentTypeError."""
+    try:
+        return location(text)
+    except OptionError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from fault
+
+
+def _store(scheme: str, uri: str) -> Store:
+    if scheme in HDFS:
+        from .hdfs_store import HdfsStore
+
+        return HdfsStore.of(uri)
+    from .object_store import ObjectStore
+
+    return ObjectStore.of(uri)
