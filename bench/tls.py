@@ -26,6 +26,12 @@ from gregor.command_line import main as gregor
 from gregor.pipeline.kafka.wire import Wire, WireSettings
 from gregor.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from gregor.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from gregor.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from gregor.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gregor.protocol.records.record import Record
 from gregor.protocol.records.v2 import build_batch
@@ -81,11 +87,17 @@ def connect(broker: BenchBroker, protocol: str, certificates: Path) -> Wire:
 
 
 def create(wire: Wire, topic: str) -> None:
-    """Create a topic of one partition. Raises RuntimeError."""
+    """Create a topic of one partition, and wait until its broker serves it. Raises RuntimeError."""
     request = CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
     answer = wire.request(request, CreateTopicsResponse, version=4)
     if answer.topics[0].error_code:
         raise RuntimeError(f"CreateTopics: {answer.topics[0]}")
+    partition = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    while True:
+        offsets = wire.request(ListOffsetsRequest(topics=[partition]), ListOffsetsResponse, version=4)
+        if not offsets.topics[0].partitions[0].error_code:
+            return
+        time.sleep(0.01)
 
 
 def produce(wire: Wire, topic: str, batch: bytes, count: int) -> int:

@@ -69,6 +69,7 @@ class Dispatcher:
     def __init__(self, services: Services, apis: Mapping[int, Api] = APIS, route: Route = own_handler) -> None:
         self.services = services
         self._route = route
+        self._errors = services.metrics.response_errors
         self.serve(apis)
 
     def serve(self, apis: Mapping[int, Api]) -> None:
@@ -134,6 +135,8 @@ class Dispatcher:
             raise UnanswerableError(f"unknown API key {header.api_key}")
         if api.key is ApiKey.API_VERSIONS:
             refusal = unsupported_version(api.min_version, api.max_version)
+            if self._errors is not None:
+                self._errors.add(api.key, refusal)
             return _answer(refusal, api, 0, header.correlation_id)
         raise UnanswerableError(f"unsupported version {header.api_version} of {api.key.name}")
 
@@ -176,6 +179,8 @@ class Dispatcher:
         except Exception as error:
             return self._encoded(_failed(error, None, context), None, context)
         if isinstance(response, plain.response_class):
+            if self._errors is not None:
+                self._errors.add_success(context.api.key)
             return [plain.encode(response, context.api_version, context.correlation_id)]
         return then(response, lambda response: self._encoded(response, None, context))
 
@@ -185,6 +190,8 @@ class Dispatcher:
             raise UnanswerableError(f"{api.key.name} v{version} failed and expects no answer")
         if response is None:
             return None
+        if self._errors is not None:
+            self._errors.add(api.key, response)
         try:
             return _answer(response, api, version, context.correlation_id)
         except EncodeError as error:

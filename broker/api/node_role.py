@@ -35,6 +35,10 @@ class NodeRole(Protocol):
         """Return the most records by which a partition that this broker follows was behind its leader's high
         watermark at the last fetch; 0 if this broker follows none (Kafka `ReplicaFetcherManager` `MaxLag`)."""
 
+    def least_fetch_rate(self) -> float:
+        """Return the lowest rate of the tasks that copy partitions from a leader, in Fetch requests per second; 0 if
+        this broker follows none (Kafka `ReplicaFetcherManager` `MinFetchRate`)."""
+
     def observers(self, now_ms: int) -> list[ReplicaState]:
         """Return the brokers that follow the metadata log, as DescribeQuorum lists them."""
 

@@ -200,7 +200,9 @@ class SaslLogin:
             )
             self._refuse_again()
         elif self.is_complete:
-            self._client.activity.successful_reauthentication.record()
+            activity = self._client.activity
+            activity.successful_reauthentication.record()
+            activity.reauthentication_latency_ms.record((trio.current_time() - self._last_began_at) * 1000)
         return response
 
     # --- both

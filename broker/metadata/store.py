@@ -426,6 +426,8 @@ class MetadataStore:
         self.pace.commit_ms.record((perf_counter() - began_s) * 1000)
         self.pace.appended_records.record(len(records))
         self._apply(records)
+        self.pace.commits_ms.append((perf_counter() - began_s) * 1000)
+        self.pace.commit_count += 1
 
     def take(self, batches: Buffer) -> None:
         """Append batches of the controller's log to a follower's log, and apply each. Raises BrokerError."""

@@ -17,6 +17,7 @@ from ...protocol.records.produced import Produced, ProducedBatch
 from ..server.client_connection import ConversionCost
 from ..server.request_times import RequestTimes
 from .request_conversions import RequestConversions
+from .response_errors import ResponseErrors
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,8 @@ class Metrics:
     def __init__(self, request_times: RequestTimes | None = None) -> None:
         self.request_times = request_times
         """The times of requests; None unless the metrics are served."""
+        self.response_errors = ResponseErrors() if request_times is not None else None
+        """The errors in answers; None unless the metrics are served."""
         self.topics: defaultdict[str, TopicCounters] = defaultdict(TopicCounters)
         self.fetch_conversions = RequestConversions()
         self.refused_conversions: Counter[str] = Counter()

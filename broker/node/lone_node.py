@@ -59,6 +59,10 @@ class LoneNode:
         """Return 0: a lone broker follows no other."""
         return 0
 
+    def least_fetch_rate(self) -> float:
+        """Return 0: a lone broker follows no other."""
+        return 0.0
+
     def observers(self, now_ms: int) -> list[ReplicaState]:
         """Return no observers."""
         return []

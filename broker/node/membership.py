@@ -156,6 +156,10 @@ class Membership:
         """Return the most records by which a followed partition was behind at its last fetch."""
         return self.replication.max_lag
 
+    def least_fetch_rate(self) -> float:
+        """Return the lowest rate of the tasks that copy partitions, in Fetch requests per second."""
+        return self.replication.least_fetch_rate
+
     def observers(self, now_ms: int) -> list[ReplicaState]:
         """Return the brokers that follow this controller. Raises BrokerError NOT_CONTROLLER."""
         return self.controller_here.observers(now_ms)

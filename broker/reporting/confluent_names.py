@@ -17,6 +17,7 @@ METERS = (
     "kafka_controller_controllerstats_",
     "kafka_network_requestmetrics_requests_",
     "kafka_network_requestmetrics_deprecatedrequests_",
+    "kafka_network_requestmetrics_errors_",
 )
 """The beginnings of names of meters, whose counters end in ``_total`` here and in ``persec`` there."""
 RENAMED = {

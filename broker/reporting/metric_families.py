@@ -23,7 +23,7 @@ from .coordinator_families import coordinator_families, waiting_families
 from .log_families import log_families
 from .partition_families import partition_families, place_of
 from .quorum_families import quorum_families
-from .request_families import request_time_families
+from .request_families import request_time_families, response_error_families
 
 CONSUMER_GROUP = "consumer"
 REFUSALS = (REFUSED_BY_CONFIG, REFUSED_ZSTD)
@@ -37,6 +37,8 @@ def broker_families(services: Services) -> Iterator[Family]:
     yield from request_families(services.clients)
     if services.metrics.request_times is not None:
         yield from request_time_families(services.metrics.request_times)
+    if services.metrics.response_errors is not None:
+        yield from response_error_families(services.metrics.response_errors)
     yield from _conversion_families(services)
     yield from client_families(services.clients)
     yield from listener_families(services.serving.activity)
@@ -102,6 +104,7 @@ def _in_sync_families(services: Services) -> Iterator[Family]:
     # One rule file keeps the label's name, another one writes it in lower case.
     copier = {"clientId": "Replica", "clientid": "Replica"}
     yield Family("kafka_server_replicafetchermanager_maxlag", [(copier, services.node.replica_lag())])
+    yield Family("kafka_server_replicafetchermanager_minfetchrate", [(copier, services.node.least_fetch_rate())])
 
 
 def _controller_families(services: Services) -> Iterator[Family]:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterator
 
 from ..api.services import Services
+from ..metadata.log_pace import LogPace
 from ..monitoring.metrics import NO_LABELS, Family
+from ..monitoring.request_conversions import QUANTILES, quantile
 from ..peers.peer_connection import Traffic
 
 NO_VOTE = -1
@@ -66,3 +68,16 @@ def _controller_families(services: Services, applied: int) -> Iterator[Family]:
         ("metadataerrorcount", 0),
     ):
         yield Family(f"kafka_controller_kafkacontroller_{name}", [(NO_LABELS, value)])
+    yield from _event_families(services.metadata.pace)
+
+
+def _event_families(pace: LogPace) -> Iterator[Family]:
+    """Yield `kafka.controller:type=ControllerEventManager`: each commit to the metadata log is an event.
+
+    The event loop handles a request as it arrives, so that there is no queue of events.
+    """
+    processing_ms = sorted(pace.commits_ms)
+    for name, values_ms in (("eventqueuetimems", [0.0]), ("eventqueueprocessingtimems", processing_ms)):
+        family = f"kafka_controller_controllereventmanager_{name}"
+        yield Family(family, [({"quantile": share}, quantile(values_ms, float(share))) for share in QUANTILES])
+        yield Family(f"{family}_count", [(NO_LABELS, pace.commit_count)])

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
-import trio
+from .meter import Meter
+from .recent_values import RecentValues
+from .sampled_rate import Window
 
-from .sampled_rate import SampledRate, Window
-
-WINDOW = Window(sample_count=2, sample_ms=30_000)
-"""The window of rates: Kafka's defaults of ``metrics.num.samples`` and ``metrics.sample.window.ms``."""
-
-
-class Meter:
-    """A count of events with their rate (Kafka ``Meter``)."""
-
-    __slots__ = ("_rate", "total")
-
-    def __init__(self) -> None:
-        self.total = 0
-        """The number of events since the start."""
-        self._rate = SampledRate(WINDOW)
-
-    def record(self) -> None:
-        """Count an event that happens now."""
-        self.total += 1
-        self._rate.record(1, _now_ms())
-
-    def per_second(self) -> float:
-        """Return the rate of the last 30 to 60 seconds, in events per second."""
-        return self._rate.per_second(_now_ms())
+ACCEPT_WINDOW = Window(sample_count=11, sample_ms=1000)
+"""The window of rates of accepted connections: Kafka's defaults of ``quota.window.num`` and
+``quota.window.size.seconds``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +25,15 @@ class ListenerActivity:
     failed_authentication: Meter = field(default_factory=Meter)
     successful_reauthentication: Meter = field(default_factory=Meter)
     failed_reauthentication: Meter = field(default_factory=Meter)
+    reauthentication_latency_ms: RecentValues = field(default_factory=RecentValues)
+    """The time of each successful login on a live connection, from its SaslHandshake on."""
+    connection_accept: Meter = field(default_factory=partial(Meter, ACCEPT_WINDOW))
+    accept_throttle_ms: RecentValues = field(default_factory=RecentValues)
+    """The times for which new connections waited because of ``max.connection.creation.rate``, without zeros."""
+    ip_accept_throttle_ms: RecentValues = field(default_factory=RecentValues)
+    """The same because of the quotas of addresses."""
+    acceptor_blocked_s: Meter = field(default_factory=Meter)
+    """The seconds in which no connection was accepted because of ``max.connections`` or the rate."""
     successful_authentication_no_reauth_total: int = 0
     """First logins of clients that cannot authenticate again (KIP-368)."""
     expired_connections_killed_count: int = 0
@@ -51,8 +42,4 @@ class ListenerActivity:
     @property
     def connection_count(self) -> int:
         """The number of open connections."""
-        return self.connection_creation.total - self.connection_close.total
-
-
-def _now_ms() -> int:
-    return int(trio.current_time() * 1000)
+        return int(self.connection_creation.total - self.connection_close.total)

@@ -169,22 +169,34 @@ class Server:
 
     async def _accept(self, listening: socket.socket, endpoint: Endpoint, serving: trio.Nursery) -> None:
         while True:
-            while not self._has_slot(endpoint.name):
-                await self._waiting_for_slots.park()
+            await self._wait_for_slot(endpoint.name)
             client_socket = await _next_client(listening)
             if client_socket is None:
                 continue
             with _closing_if_cancelled(client_socket):
                 # Another listener may have taken the slot meanwhile.
-                while not self._has_slot(endpoint.name):
-                    await self._waiting_for_slots.park()
+                await self._wait_for_slot(endpoint.name)
+            activity = self.activity[endpoint.name]
+            activity.connection_accept.record()
             wait_ms = self._throttle.connected(endpoint.name, is_protected=endpoint.name == self._protected)
             if wait_ms:
+                activity.accept_throttle_ms.record(wait_ms)
+                activity.acceptor_blocked_s.record(wait_ms / 1000)
                 with _closing_if_cancelled(client_socket):
                     await trio.sleep(wait_ms / 1000)
             self._admit(client_socket, endpoint, serving)
             # A flood of connections must not keep the loop: there may always be another one to accept.
             await trio.lowlevel.checkpoint()
+
+    async def _wait_for_slot(self, listener: str) -> None:
+        if self._has_slot(listener):
+            return
+        began = trio.current_time()
+        try:
+            while not self._has_slot(listener):
+                await self._waiting_for_slots.park()
+        finally:
+            self.activity[listener].acceptor_blocked_s.record(trio.current_time() - began)
 
     def _has_slot(self, listener: str) -> bool:
         """Return whether a listener may have one more connection (Kafka `ConnectionQuotas.connectionSlotAvailable`)."""
@@ -215,6 +227,7 @@ class Server:
             return
         throttle_ms = self._throttle.connected_from(peer[0])
         if throttle_ms:
+            self.activity[endpoint.name].ip_accept_throttle_ms.record(throttle_ms)
             serving.start_soon(self._close_later, client_socket, throttle_ms)
             return
         guard = self._guards.get(endpoint.name)

@@ -33,6 +33,7 @@ from ....protocol.schema import NO_UUID, Message
 from ....storage.log.leader_epochs import UNDEFINED_OFFSET
 from ...config import BrokerConfig
 from ...peers.peers import Peers
+from ...server.meter import Meter
 from ..partition import Partition
 from .fetch_lane import FetchLane, GivenUpError
 from .fetch_session import PartitionId, ReplicaFetchSession
@@ -74,6 +75,8 @@ class ReplicaFetcher:
         self._lane = FetchLane(f"broker-{here.node_id}-fetcher-{number}", here.peers.security)
         self._followed: dict[PartitionId, Followed] = {}
         self._session = ReplicaFetchSession(here.config.replica_fetch_max_bytes)
+        self.requests = Meter()
+        """The Fetch requests of this task."""
         self._failures = 0
         self._news = trio.Event()
 
@@ -144,6 +147,7 @@ class ReplicaFetcher:
             gregor_with_tag_runs=True,
         )
         asked = self._session.fill(request, due.items())
+        self.requests.record()
         try:
             answer = await self._ask(request, FetchResponse, FETCH_VERSION)
             if answer.error_code:
@@ -275,6 +279,11 @@ class ReplicaFetchers:
     def max_lag(self) -> int:
         """The largest lag of a followed partition, in records."""
         return max((fetcher.max_lag for fetcher in self._fetchers.values()), default=0)
+
+    @property
+    def least_fetch_rate(self) -> float:
+        """The lowest rate of the tasks, in Fetch requests per second, 0 without tasks."""
+        return min((fetcher.requests.per_second() for fetcher in self._fetchers.values()), default=0.0)
 
     def follow(self, partition: Partition, leader_id: int) -> None:
         """Copy a partition, which has become a follower, from this leader only."""

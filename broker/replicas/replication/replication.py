@@ -59,6 +59,11 @@ class Replication:
         """The most records by which a followed partition was behind at its last fetch."""
         return self._fetchers.max_lag
 
+    @property
+    def least_fetch_rate(self) -> float:
+        """The lowest rate of the fetching tasks, in Fetch requests per second (Kafka ``MinFetchRate``)."""
+        return self._fetchers.least_fetch_rate
+
     def _may_join(self, node_id: int, broker_epoch: int) -> bool:
         broker = self._metadata.broker(node_id)
         return broker is not None and broker.is_active and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)

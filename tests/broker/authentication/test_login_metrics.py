@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import pytest
@@ -21,12 +22,12 @@ SCRAM = f'{SCRAM_MODULE} required username="scrammer" password="scram-secret";'
 
 
 def counts(secured: SecuredBroker, listener: str) -> dict[str, float]:
-    """Return the metrics of a listener that are not 0, without their common prefix and without rates."""
+    """Return the metrics of a listener that are not 0 or NaN, without their common prefix and without rates."""
     found = {}
     for family in listener_families(secured.broker.services.serving.activity):
         for labels, value in family.samples:
-            if labels.get("listener") == listener and value and not family.name.endswith("_rate"):
-                assert labels["networkProcessor"] == "0"
+            is_counted = labels.get("listener") == listener and labels.get("networkProcessor") == "0"
+            if is_counted and value and not math.isnan(value) and not family.name.endswith("_rate"):
                 found[family.name.removeprefix("kafka_server_socket_server_metrics_")] = value
     return found
 
@@ -107,20 +108,18 @@ async def test_logins_that_are_repeated_are_counted(
     assert found["failed_reauthentication_total"] == 1
     assert found["expired_connections_killed_count"] == 1
     assert "failed_authentication_total" not in found
+    latency_ms = secured.broker.services.serving.activity["SASL_PLAINTEXT"].reauthentication_latency_ms
+    assert 0 <= latency_ms.average() <= latency_ms.maximum()
 
 
 async def test_rates_are_kafkas(secured: SecuredBroker, autojump_clock: MockClock) -> None:
     """A rate covers the last 30 to 60 seconds."""
 
-    def rate() -> float:
-        (family,) = [
-            family
-            for family in listener_families(secured.broker.services.serving.activity)
-            if family.name == "kafka_server_socket_server_metrics_connection_creation_rate"
-        ]
-        return next(value for labels, value in family.samples if labels["listener"] == "SSL")
-
     activity = secured.broker.services.serving.activity["SSL"]
+
+    def rate() -> float:
+        return metric(secured, "kafka_server_socket_server_metrics_connection_creation_rate")
+
     assert rate() == 0
     for _ in range(60):
         activity.connection_creation.record()
@@ -129,3 +128,46 @@ async def test_rates_are_kafkas(secured: SecuredBroker, autojump_clock: MockCloc
     assert rate() == pytest.approx(60 / 45)
     await trio.sleep(20)
     assert rate() == 0
+
+
+def metric(secured: SecuredBroker, name: str) -> float:
+    """Return a metric of the listener SSL."""
+    families = listener_families(secured.broker.services.serving.activity)
+    (family,) = [family for family in families if family.name == name]
+    return next(value for labels, value in family.samples if labels["listener"] == "SSL")
+
+
+async def connect_and_leave(secured: SecuredBroker, count: int) -> None:
+    for _ in range(count):
+        await (await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))).aclose()
+    await eventually(partial(is_quiet, secured, "SSL"))
+
+
+async def test_accepted_connections_have_a_rate_of_eleven_seconds(
+    secured: SecuredBroker, autojump_clock: MockClock
+) -> None:
+    """The window is that of quotas; nothing is throttled or blocked without a limit."""
+    await connect_and_leave(secured, 10)
+    assert metric(secured, "kafka_server_socket_server_metrics_connection_accept_rate") == pytest.approx(1, rel=0.2)
+    await trio.sleep(30)
+    assert metric(secured, "kafka_server_socket_server_metrics_connection_accept_rate") == 0
+    assert math.isnan(metric(secured, "kafka_server_socket_server_metrics_connection_accept_throttle_time"))
+    assert metric(secured, "kafka_network_acceptor_acceptorblockedpercent_count") == 0
+
+
+@pytest.mark.parametrize("properties", [{"listener.name.ssl.max.connection.creation.rate": "2"}])
+async def test_throttled_connections_block_the_acceptor(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+    await connect_and_leave(secured, 40)
+    assert metric(secured, "kafka_server_socket_server_metrics_connection_accept_throttle_time") > 0
+    assert metric(secured, "kafka_network_acceptor_acceptorblockedpercent_count") > 0
+    assert 0 < metric(secured, "kafka_network_acceptor_acceptorblocked_percent") <= 1
+
+
+@pytest.mark.parametrize("properties", [{"listener.name.ssl.max.connections": "1"}])
+async def test_missing_slots_block_the_acceptor(secured: SecuredBroker, autojump_clock: MockClock) -> None:
+    first = await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))
+    second = await trio.open_tcp_stream("127.0.0.1", secured.port("SSL"))
+    await trio.sleep(5)
+    await first.aclose()
+    await eventually(lambda: metric(secured, "kafka_network_acceptor_acceptorblockedpercent_count") > 4e9)
+    await second.aclose()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from gregor.protocol.apis import ApiKey
-from gregor.protocol.messages.metadata import MetadataRequest
+from gregor.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker_process import running_broker
 from tests.command_line.test_client_tools import run
 from tests.waiting import PATIENCE_S
@@ -113,6 +113,11 @@ CONFLUENT = {
     },
     "kafka_server_socketservermetrics_connections": OF_LISTENER | {"client_software_name", "client_software_version"},
     "kafka_network_requestmetrics_requestspersec": frozenset({"request", "version"}),
+    "kafka_network_requestmetrics_errorspersec": frozenset({"request", "error"}),
+    "kafka_network_acceptor_acceptorblockedpercent_count": frozenset({"listener"}),
+    "kafka_controller_controllereventmanager_eventqueuetimems": frozenset({"quantile"}),
+    "kafka_controller_controllereventmanager_eventqueueprocessingtimems": frozenset({"quantile"}),
+    "kafka_server_replicafetchermanager_minfetchrate": frozenset({"clientId", "clientid"}),
     "kafka_controller_controllerstats_uncleanleaderelectionspersec": OF_ONE,
     "kafka_server_replicamanager_isrshrinkspersec": OF_ONE,
     "kafka_server_replicamanager_isrexpandspersec": OF_ONE,
@@ -142,6 +147,8 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scrape]:
         Wire(broker.address, client_id="stays") as wire,
     ):
         wire.ask(ApiKey.METADATA, 9, MetadataRequest(topics=[]))
+        missing = MetadataRequest(topics=[MetadataRequestTopic(name="missing")], allow_auto_topic_creation=False)
+        wire.ask(ApiKey.METADATA, 9, missing)
         run(broker, "topics", "--create", "--topic", "orders", "--partitions", "3")
         assert (
             run(broker, "produce", "--topic", "orders", "--property", "parse.key=true", text="k\ta\nk\tb\nk\tc\n").code
@@ -193,6 +200,14 @@ def test_the_values_are_those_of_the_broker(scrape: Scrape) -> None:
     assert scrape["kafka_server_raftmetrics_current_state", frozenset({("current_state", "leader")})] == 1
     assert scrape["kafka_server_raftmetrics_append_records_rate", frozenset()] > 0
     assert scrape["kafka_server_raftmetrics_commit_latency_avg", frozenset()] > 0
+    errors = {
+        (labels["request"], labels["error"]): value
+        for (name, pairs), value in scrape.items()
+        if name == "kafka_network_requestmetrics_errors_total" and (labels := dict(pairs))
+    }
+    assert errors["CreateTopics", "NONE"] >= 1
+    assert errors["Produce", "NONE"] >= 1
+    assert errors["Metadata", "UNKNOWN_TOPIC_OR_PARTITION"] == 1
     for name in JMX_EXPORTER:
         if name.endswith("idle_percent"):
             assert 0 <= scrape[name, frozenset()] <= 1
