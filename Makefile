@@ -47,9 +47,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 run: .venv/.run ## install into .venv and start a broker on localhost:9092
 	$(BIN)/gregor serve $(ARGS)
 
-# Three test files at a time, as many tests wait for a broker. The tests of one file run together, as they share brokers.
+# Four test files at a time, as many tests wait for a broker. The tests of one file run together, as they share brokers.
 test: .venv/.dev ## all tests that need no other broker, in a few minutes
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.dev ## ruff: style and mistakes
 	$(BIN)/ruff check .

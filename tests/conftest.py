@@ -2,9 +2,10 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,9 @@ ROOMS_WITH_COMPILED_MODULES = ("broker/server", "protocol", "protocol/records")
 COMPILED_SOURCES = sorted(
     source for room in ROOMS_WITH_COMPILED_MODULES for source in (PACKAGE_FOLDER / room).glob("*_cy.py")
 )
+
+LONGEST_FILES = ("test_broker_of_tests.py", "test_consumer_transactions.py", "test_packaging.py", "test_rebalances.py")
+"""The names of files whose tests, which run one after the other, take about half a minute or more."""
 
 # No property is about speed, and what holds here holds on any machine: `--hypothesis-profile exploring` looks further.
 settings.register_profile("exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--job-kills", type=int, default=2, help="how often a job of the pipeline, or its broker, is killed"
     )
     parser.addoption("--failover-seed", type=int, default=6, help="another seed makes other troubles")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest: at the end of a run other workers would wait for them."""
+    items.sort(key=lambda item: item.path.name not in LONGEST_FILES)
 
 
 def module_name(source: Path) -> str:
@@ -73,21 +83,49 @@ def record_build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         if missing:
             pytest.skip(f"no compiled {', '.join(missing)} of today: `pip install -e .` with a C compiler builds them")
     else:
-        for source, module in modules.items():
-            replace_everywhere(monkeypatch, module, pure_twin(source))
+        replace_everywhere(monkeypatch, {module: pure_twin(source) for source, module in modules.items()})
     return str(request.param)
 
 
-def replace_everywhere(monkeypatch: pytest.MonkeyPatch, compiled: ModuleType, pure: ModuleType) -> None:
-    """Replace `compiled` and its attributes by `pure` and those of `pure`, in the package and in tests."""
+class Use(NamedTuple):
+    """An attribute of a module that holds a compiled module, or something of one, and its value in pure Python."""
+
+    attribute: str
+    compiled: object
+    pure: object
+
+
+uses_found: dict[str, tuple[ModuleType, int, list[Use]]] = {}
+"""Uses by the name of the module that has them; with that module and the number of its attributes at the search."""
+
+
+def replace_everywhere(monkeypatch: pytest.MonkeyPatch, twins: Mapping[ModuleType, ModuleType]) -> None:
+    """Replace compiled modules and their attributes by `twins` and those of `twins`, in the package and in tests.
+
+    A search of all modules takes 30 ms, so a module is searched again only if the number of its attributes has changed.
+    """
     for name, user in list(sys.modules.items()):
-        if not name.startswith(("gregor.", "tests.")) or user in (compiled, pure):
+        if not name.startswith(("gregor.", "tests.")):
             continue
-        for attribute, value in list(vars(user).items()):
-            if value is compiled:
-                monkeypatch.setattr(user, attribute, pure)
-            elif getattr(value, "__module__", None) == compiled.__name__ and hasattr(pure, attribute):
-                monkeypatch.setattr(user, attribute, getattr(pure, attribute))
+        found = uses_found.get(name)
+        if found is None or found[0] is not user or found[1] != len(vars(user)):
+            found = uses_found[name] = (user, len(vars(user)), list(uses(user, twins)))
+        for use in found[2]:
+            if vars(user).get(use.attribute) is use.compiled:
+                monkeypatch.setattr(user, use.attribute, use.pure)
+
+
+def uses(user: ModuleType, twins: Mapping[ModuleType, ModuleType]) -> Iterator[Use]:
+    """Iterate over the uses of compiled modules in a module other than themselves and their twins."""
+    by_name = {compiled.__name__: (compiled, pure) for compiled, pure in twins.items() if user not in (compiled, pure)}
+    for attribute, value in list(vars(user).items()):
+        if isinstance(value, ModuleType):
+            if value in twins and value.__name__ in by_name:
+                yield Use(attribute, value, twins[value])
+            continue
+        origin = getattr(value, "__module__", None)
+        if isinstance(origin, str) and origin in by_name and hasattr(by_name[origin][1], attribute):
+            yield Use(attribute, value, getattr(by_name[origin][1], attribute))
 
 
 @pytest.fixture(scope="module")

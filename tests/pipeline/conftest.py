@@ -1,6 +1,7 @@
 """One Spark session for the whole run, and jobs in it."""
 
 import contextlib
+import fcntl
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,8 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+@contextlib.contextmanager
+def one_at_a_time(factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let one process of this run into the block at a time: two downloads of Delta Lake might disturb each other."""
+    with (factory.getbasetemp().parent / "spark-start.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Provide a Spark on two cores, which tries tasks three times; with Delta Lake if that is installed."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("the pipeline needs gregor-broker[spark]: `make pipeline` installs it")
@@ -36,10 +45,11 @@ def spark() -> Iterator["SparkSession"]:
     from gregor.pipeline.session import spark_session
 
     config = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
-    try:
-        session = spark_session("gregor-tests", master="local[2,3]", config=config | delta_settings())
-    except (PipelineError, PySparkRuntimeError):
-        session = spark_session("gregor-tests", master="local[2,3]", config=config)
+    with one_at_a_time(tmp_path_factory):
+        try:
+            session = spark_session("gregor-tests", master="local[2,3]", config=config | delta_settings())
+        except (PipelineError, PySparkRuntimeError):
+            session = spark_session("gregor-tests", master="local[2,3]", config=config)
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
