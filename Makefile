@@ -40,7 +40,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 	@touch $@
 
 .venv/.spark: .venv/.run
-	@echo "gregor: installing PySpark, Delta Lake, clients of stores and a Java into .venv (900 MB)"
+	@echo "gregor: installing PySpark, Delta Lake, clients of stores, readers of schemas and a Java into .venv (900 MB)"
 	@$(INSTALL) '.[spark-test,jre]'
 	@touch $@
 

@@ -15,6 +15,13 @@ class OptionError(PipelineError):
     """An option that is unknown or has an invalid value; the message names the option, and the nearest known one."""
 
 
+class RegistryError(PipelineError):
+    """The schema registry cannot be reached, refuses a request, or has a schema that cannot be used.
+
+    No record is at fault, so that this error ends a task, where an undecodable value becomes a dead letter.
+    """
+
+
 class DamagedLogError(PipelineError):
     """Stored bytes that violate their format, or a CRC that does not match."""
 

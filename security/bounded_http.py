@@ -49,6 +49,8 @@ def fetch(
         target = urljoin(address, location)
         if form is not None or urlsplit(target).scheme != urlsplit(address).scheme:
             raise HttpError(f"it redirects to {_shown(target)}: set that URL if it is right", is_final=True)
+        if urlsplit(target).netloc != urlsplit(address).netloc:
+            headers = {}
         address = target
     else:
         raise HttpError(f"more than {MOST_REDIRECTS} redirects", is_final=True)

@@ -42,6 +42,7 @@ NO_VERBS = re.compile(
 QUESTIONS = re.compile(r"(?:how|what|where|when|why|who|which)\b", re.IGNORECASE)
 """Words with which the docstring of a constant or attribute does not begin: it is a noun phrase ("Time in ms ...")."""
 JUNK_DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "stuff", "tools"}
+IN_DOCUMENTS = re.compile(r"from (gregor\.pipeline[\w.]*) import")
 
 
 def python_files() -> list[Path]:
@@ -166,7 +167,9 @@ def test_verbs_are_recognised() -> None:
 
 
 def loaded_by_name() -> set[str]:
-    """Return the modules that no import statement names: programs, entry points, commands, jobs, schemas of APIs."""
+    """Return the modules that no import statement names: programs, entry points, commands, jobs, schemas of APIs, and
+    what the programs of the documents import.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     entry_points = [project["scripts"], *project["entry-points"].values()]
     programs = {path for path in python_files() if 'if __name__ == "__main__":' in path.read_text()}
@@ -178,6 +181,7 @@ def loaded_by_name() -> set[str]:
         *(f"gregor.command_line.{module}" for module in COMMANDS.values()),
         *(f"gregor.pipeline.jobs.{module}" for module in ("table", *JOBS.values())),
         *(f"gregor.protocol.messages.{key.name.lower()}" for key in keys),
+        *(name for path in (ROOT / "docs").glob("*.md") for name in IN_DOCUMENTS.findall(path.read_text())),
     }
 
 

@@ -24,6 +24,10 @@ class Values(StrEnum):
     """Text that is JSON; typed columns if there is a schema."""
     AVRO = "avro"
     """Typed columns of a schema, decoded from Confluent's wire format."""
+    PROTOBUF = "protobuf"
+    """Typed columns of a registered schema's message, decoded from Confluent's wire format."""
+    JSON_SCHEMA = "json-schema"
+    """Typed columns of a registered JSON Schema, checked and decoded from Confluent's wire format."""
     BATCHES = "batches"
     """Stored batches instead of records, byte for byte, so that a topic can be restored exactly."""
 

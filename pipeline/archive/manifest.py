@@ -108,9 +108,9 @@ class Manifest:
             parts.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.until_offset))
         return parts
 
-    def files(self) -> list[Location]:
-        """Return every valid data file, in an archive whose rows are in Parquet files."""
-        return [self.root / name for name in self.state.names if name.startswith(f"{DATA}/")]
+    def files(self, folder: str = DATA) -> list[Location]:
+        """Return every valid file of data, or of another folder, in an archive whose rows are in Parquet files."""
+        return [self.root / name for name in self.state.names if name.startswith(f"{folder}/")]
 
     def check_topic_ids(self, topic_ids: dict[str, str]) -> None:
         """Raise ManifestError if a topic was deleted and created again since it was last archived."""

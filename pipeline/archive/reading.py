@@ -17,7 +17,7 @@ from ..filesystems.files import parquet_source
 from ..filesystems.locations import Location, name_below
 from .archive import Archive
 from .description import Values
-from .manifest import DATA, ManifestError
+from .manifest import ManifestError
 
 WINDOW_OFFSETS = 100_000
 """The number of offsets that are sorted at once."""
@@ -79,8 +79,13 @@ class ArchivedPartition:
             raise DamagedLogError(self.topic, self.partition, span.first_offset, f"{path}: {fault}") from fault
 
 
-def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[ArchivedPartition]:
-    """Return the partitions of these topics, or of all. Raises PipelineError, also for a topic without rows."""
+def archived_partitions(
+    archive: Archive, topics: Collection[str] = (), *, files: Collection[Location] | None = None
+) -> list[ArchivedPartition]:
+    """Return the partitions of these topics, or of all; with `files` those that have rows in these files.
+
+    Raises PipelineError, also for a topic without rows.
+    """
     manifest = archive.manifest
     order_by = "lastOffset" if archive.description.values is Values.BATCHES else "offset"
     spans: dict[AnyTopicPartition, list[tuple[int, int]]] = {}
@@ -90,23 +95,23 @@ def archived_partitions(archive: Archive, topics: Collection[str] = ()) -> list[
     unknown = set(topics) - {topic for topic, _ in spans}
     if unknown:
         raise ManifestError(f"{manifest.root} has no topic {min(unknown)}")
-    files: dict[AnyTopicPartition, list[FileSpan]] = {}
-    for path in archive.table.files():
+    found: dict[AnyTopicPartition, list[FileSpan]] = {}
+    for path in archive.table.files() if files is None else files:
         name = name_below(path, manifest.root)
         topic = topic_of(name)
         if not topics or topic in topics:
             for partition, span in _spans_of(path, name, order_by):
-                files.setdefault((topic, partition), []).append(span)
+                found.setdefault((topic, partition), []).append(span)
     return [
-        ArchivedPartition(manifest.root, *place, order_by, tuple(files.get(place, ())), tuple(covered))
+        ArchivedPartition(manifest.root, *place, order_by, tuple(found.get(place, ())), tuple(covered))
         for place, covered in sorted(spans.items())
-        if not topics or place[0] in topics
+        if (not topics or place[0] in topics) and (files is None or place in found)
     ]
 
 
 def topic_of(name: str) -> str:
-    """Return the topic in the name of a data file."""
-    return name.removeprefix(f"{DATA}/").split("/", 1)[0].removeprefix(_TOPIC_FOLDER)
+    """Return the topic in the name of a file of data or of dead letters."""
+    return name.split("/", 2)[1].removeprefix(_TOPIC_FOLDER)
 
 
 def _with_micros(rows: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
-"""The decoding of values for a table: text, JSON or Avro; undecodable values are separated, with the reason.
+"""The decoding of values for a table: text, JSON, Avro, Protobuf; undecodable values are separated, with the reason.
 
-A schema is Avro's, for JSON too (`json_values` has the rules). Avro values have Confluent's header: a zero byte and
-the schema's id, four bytes, big-endian. Source: Confluent Schema Registry, "Wire format".
+A schema in a file is Avro's, for JSON too (`json_values` has the rules). Values in Avro, Protobuf and JSON Schema have
+Confluent's header (`values.wire_format`), and their schemas come from a registry; those of Avro may be in files.
 
 In a column with a schema null always means a tombstone: a value that decodes to null is undecodable.
 """
@@ -13,23 +13,58 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from struct import Struct
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 
 from ..errors import OptionError
 from ..local_paths import local_path
+from ..values.decoder import ValueByValue, ValueDecoder, not_null
+from ..values.registered_avro import RegisteredAvroDecoder, avro_column, with_uuids_as_text
+from ..values.registered_json import RegisteredJsonDecoder, json_column
+from ..values.registered_protobuf import RegisteredProtobufDecoder, protobuf_type
+from ..values.registry import LATEST, RegisteredSchema, SchemaKind, UnknownSchemaError, shared_registry
+from ..values.registry_settings import RegistrySettings
+from ..values.wire_format import split_header
 from .avro_types import AvroColumn, column_of
 from .description import Values
 from .json_values import MismatchError, reader_of
 
-HEADER = Struct(">bi")
 ANY_ID = -1
 """The key of the schema for values with any other id."""
 
-LONGEST_REASON = 300
+REGISTERED_KINDS = {
+    Values.AVRO: SchemaKind.AVRO,
+    Values.PROTOBUF: SchemaKind.PROTOBUF,
+    Values.JSON_SCHEMA: SchemaKind.JSON,
+}
+"""The kinds of values whose schemas a registry has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredValues:
+    """A registry with the schemas of the writers, and the reader's schema, which makes the columns.
+
+    `message` is the name of a Protobuf message, None for the first of the reader's schema.
+    """
+
+    settings: RegistrySettings
+    reader: RegisteredSchema
+    message: str | None = None
+
+    @classmethod
+    def of_subject(cls, settings: RegistrySettings, subject: str, message: str | None = None) -> RegisteredValues:
+        """Return the values of a subject, `NAME` for its latest version or `NAME:VERSION`.
+
+        Raises OptionError for a subject that the registry does not have, RegistryError.
+        """
+        name, colon, version = subject.rpartition(":")
+        named = bool(colon) and (version.isdigit() or version == LATEST)
+        try:
+            found = shared_registry(settings).latest(name if named else subject, version if named else LATEST)
+        except UnknownSchemaError as fault:
+            raise OptionError(f"subject {subject}: {fault}") from None
+        return cls(settings, found, message)
 
 
 @dataclass(frozen=True)
@@ -38,10 +73,24 @@ class ValueFormat:
 
     kind: Values
     schemas: Mapping[int, Any]
+    registered: RegisteredValues | None = None
+
+    @classmethod
+    def from_registry(cls, kind: Values, registered: RegisteredValues) -> ValueFormat:
+        """Return the format of values whose schemas a registry has. Raises OptionError, RegistryError."""
+        if kind not in REGISTERED_KINDS:
+            raise OptionError(f"values as {kind} have no schemas in a registry")
+        if registered.reader.kind is not REGISTERED_KINDS[kind]:
+            raise OptionError(f"the subject's schema is of kind {registered.reader.kind}, and values are {kind}")
+        found = cls(kind, {}, registered)
+        found.decoder()
+        return found
 
     @classmethod
     def from_options(cls, kind: Values, files: list[str]) -> ValueFormat:
         """Parse the options; `files` are `FILE` or `ID=FILE`. Raises OptionError."""
+        if kind in (Values.PROTOBUF, Values.JSON_SCHEMA):
+            raise OptionError(f"values in {kind} need --schema-registry")
         schemas: dict[int, Any] = {}
         for text in files:
             number, equals, path = text.rpartition("=")
@@ -52,7 +101,7 @@ class ValueFormat:
             except (OSError, ValueError) as fault:
                 raise OptionError(f"schema {path}: {fault}") from fault
         if kind is Values.AVRO and not schemas:
-            raise OptionError("values in Avro need a schema")
+            raise OptionError("values in Avro need a schema: --schema-registry or --schema")
         if schemas and kind not in (Values.AVRO, Values.JSON):
             raise OptionError(f"values as {kind} take no schema")
         if kind is Values.JSON and len(schemas) > 1:
@@ -63,6 +112,11 @@ class ValueFormat:
 
     def arrow_type(self) -> pa.DataType:
         """Return the type of the column `value`. Raises OptionError for a schema without a column type."""
+        if self.registered is not None:
+            reader = self.registered.reader
+            if self.kind is Values.PROTOBUF:
+                return protobuf_type(reader, self.registered.message)
+            return json_column(reader)[0] if self.kind is Values.JSON_SCHEMA else avro_column(reader).arrow_type
         if self.schemas:
             return column_of(self._reader_schema).arrow_type
         return pa.string() if self.kind in (Values.STRING, Values.JSON) else pa.binary()
@@ -72,7 +126,17 @@ class ValueFormat:
         return list(self.schemas.values())[-1]
 
     def decoder(self) -> ValueDecoder:
-        """Return the decoder of values, in a task. Raises OptionError for a schema without a column type."""
+        """Return the decoder of values, in a task.
+
+        Raises OptionError for a schema without a column type, RegistryError for one that cannot be used.
+        """
+        if self.registered is not None:
+            registry, reader = shared_registry(self.registered.settings), self.registered.reader
+            if self.kind is Values.PROTOBUF:
+                return RegisteredProtobufDecoder(registry, reader, self.registered.message)
+            return (RegisteredJsonDecoder if self.kind is Values.JSON_SCHEMA else RegisteredAvroDecoder)(
+                registry, reader
+            )
         if self.kind is Values.STRING:
             return TextDecoder(pa.string())
         if self.kind is Values.JSON:
@@ -82,49 +146,7 @@ class ValueFormat:
         return ValueDecoder(pa.binary())
 
 
-class ValueDecoder:
-    """A decoder that leaves values unchanged; its subclasses decode one value at a time."""
-
-    def __init__(self, arrow_type: pa.DataType) -> None:
-        self._type = arrow_type
-
-    def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """Return the decoded column, null for undecodable values, and the reasons by index."""
-        return values, {}
-
-
-class _ValueByValue(ValueDecoder):
-    def parse(self, value: bytes) -> Any:
-        """Return the decoded value, which is never None; raises any exception."""
-        raise NotImplementedError
-
-    def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        decoded: list[Any] = []
-        reasons: dict[int, str] = {}
-        for index, value in enumerate(values.to_pylist()):
-            try:
-                decoded.append(None if value is None else self.parse(value))
-            except Exception as fault:  # what parsers raise for hostile bytes is written nowhere
-                decoded.append(None)
-                reasons[index] = _reason(fault)
-        try:
-            return pa.array(decoded, self._type), reasons
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return self._column_by_column(decoded, reasons), reasons
-
-    def _column_by_column(self, decoded: list[Any], reasons: dict[int, str]) -> pa.Array:
-        """Convert decoded values one by one, where some value does not fit the type."""
-        pieces = []
-        for index, value in enumerate(decoded):
-            try:
-                pieces.append(pa.array([value], self._type))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as fault:
-                pieces.append(pa.array([None], self._type))
-                reasons[index] = _reason(fault)
-        return pa.concat_arrays(pieces)
-
-
-class TextDecoder(_ValueByValue):
+class TextDecoder(ValueByValue):
     """A decoder of UTF-8 text."""
 
     def decode(self, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
@@ -139,7 +161,7 @@ class TextDecoder(_ValueByValue):
         return value.decode()
 
 
-class JsonTextDecoder(_ValueByValue):
+class JsonTextDecoder(ValueByValue):
     """A decoder of JSON that remains text."""
 
     def parse(self, value: bytes) -> str:
@@ -149,7 +171,7 @@ class JsonTextDecoder(_ValueByValue):
         return text
 
 
-class JsonDecoder(_ValueByValue):
+class JsonDecoder(ValueByValue):
     """A decoder of JSON to typed columns; members that the schema lacks are left out."""
 
     def __init__(self, column: AvroColumn) -> None:
@@ -162,7 +184,7 @@ class JsonDecoder(_ValueByValue):
 
     def parse(self, value: bytes) -> Any:
         """Decode JSON by the schema. Raises ValueError."""
-        return _not_null(self._read(_load_json(value.decode())))
+        return not_null(self._read(_load_json(value.decode())))
 
 
 def _load_json(text: str) -> Any:
@@ -174,13 +196,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _not_null(decoded: Any) -> Any:
-    if decoded is None:
-        raise MismatchError("null could not be told from a tombstone, a record without a value")
-    return decoded
-
-
-class AvroDecoder(_ValueByValue):
+class AvroDecoder(ValueByValue):
     """A decoder of Avro in Confluent's wire format."""
 
     def __init__(self, column: AvroColumn, schemas: Mapping[int, Any], reader: Any) -> None:
@@ -198,30 +214,13 @@ class AvroDecoder(_ValueByValue):
 
     def parse(self, value: bytes) -> Any:
         """Decode Avro by the schema id in the header. Raises fastavro's errors, and ValueError."""
-        if len(value) < HEADER.size or value[0] != 0:
-            raise ValueError("no header of Confluent's wire format")
-        _, number = HEADER.unpack_from(value)
+        number, at = split_header(value)
         schema = self._schemas.get(number, self._schemas.get(ANY_ID))
         if schema is None:
             raise ValueError(f"schema id {number} was not given")
         body = io.BytesIO(value)
-        body.seek(HEADER.size)
+        body.seek(at)
         decoded = self._read(body, schema, self._reader)
         if body.tell() != len(value):
             raise ValueError(f"{len(value) - body.tell()} bytes too many")
-        return _not_null(_with_uuids_as_text(decoded) if self._has_uuids else decoded)
-
-
-def _with_uuids_as_text(decoded: Any) -> Any:
-    """Convert the UUIDs in a decoded value to text, the type of their column."""
-    if isinstance(decoded, UUID):
-        return str(decoded)
-    if isinstance(decoded, dict):
-        return {name: _with_uuids_as_text(each) for name, each in decoded.items()}
-    if isinstance(decoded, list):
-        return [_with_uuids_as_text(each) for each in decoded]
-    return decoded
-
-
-def _reason(fault: Exception) -> str:
-    return f"{type(fault).__name__}: {fault}"[:LONGEST_REASON]
+        return not_null(with_uuids_as_text(decoded) if self._has_uuids else decoded)

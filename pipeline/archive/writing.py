@@ -141,9 +141,9 @@ def archive_range(work: RangeWork) -> RangeReceipt:
         decoder = work.values.decoder()
         for batch in work.source.records():
             decoded, reasons = decoder.decode(batch["value"])
-            table_rows = _with_values(batch, decoded, schema)
+            table_rows = with_values(batch, decoded, schema)
             if reasons:
-                letters.add(_dead_letters(batch, reasons))
+                letters.add(dead_letters_of(batch, reasons))
                 is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
                 table_rows, batch = table_rows.filter(is_good), batch.filter(is_good)
             files.add(table_rows)
@@ -174,12 +174,14 @@ def known_ids(ids: Mapping[str, UUID | None]) -> dict[str, str]:
     return {name: str(topic_id) for name, topic_id in ids.items() if topic_id is not None and topic_id.int}
 
 
-def _with_values(batch: pa.RecordBatch, values: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+def with_values(batch: pa.RecordBatch, values: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of the schema with other values."""
     columns = [values if field.name == "value" else batch[field.name] for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _dead_letters(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+def dead_letters_of(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+    """Return the rows with these indexes as dead letters."""
     chosen = batch.take(pa.array(list(reasons), pa.int64()))
     columns = [
         pa.array(list(reasons.values()), pa.string()) if field.name == "reason" else chosen[field.name]

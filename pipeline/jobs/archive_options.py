@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...protocol.topic_partition import AnyTopicPartition
 from ..archive.description import ArchiveDescription, Period, TableFormat, Values
 from ..archive.writer_lock import ArchiveLock, lock_for
+from ..errors import OptionError
 from ..filesystems.locations import location_argument
 from .desk import Desk, Summary
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..archive.archive import Archive
+    from ..archive.value_formats import ValueFormat
     from ..archive.writing import ArchiveWriter, RangeReceipt
 
 MIB = 1 << 20
@@ -39,13 +41,7 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
         help="how values are stored; batches archives stored batches instead of records, for `restore` "
         "(default: as the archive has it, raw for a new one)",
     )
-    made.add_argument(
-        "--schema",
-        action="append",
-        default=[],
-        metavar="[ID=]FILE",
-        help="an Avro schema, also for JSON; with the writer's id (repeatable; the last one is the table's)",
-    )
+    add_value_arguments(made)
     made.add_argument(
         "--by", type=Period, choices=list(Period), help="a folder for each date (default) or hour of the records"
     )
@@ -59,13 +55,35 @@ def add_archive_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_value_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the arguments for the schemas of values."""
+    parser.add_argument(
+        "--schema",
+        action="append",
+        default=[],
+        metavar="[ID=]FILE",
+        help="an Avro schema, also for JSON; with the writer's id (repeatable; the last one is the table's)",
+    )
+    parser.add_argument("--schema-registry", metavar="URL,...", help="take the schemas by the ids in values from here")
+    parser.add_argument(
+        "--registry-config", metavar="FILE", help="properties file for the registry: basic.auth.user.info, ssl.* ..."
+    )
+    parser.add_argument(
+        "--subject",
+        metavar="NAME[:VERSION]",
+        help="the registered schema that makes the columns (default: the latest version of TOPIC-value)",
+    )
+    parser.add_argument(
+        "--message", metavar="NAME", help="the Protobuf message (default: the first one of the subject)"
+    )
+
+
 def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk, lock: ArchiveLock) -> ArchiveWriter:
     """Open the archive for writing, without the files of an ended run. The caller holds `lock`.
 
     Raises PipelineError.
     """
     from ..archive.archive import Archive
-    from ..archive.value_formats import ValueFormat
     from ..archive.writing import ArchiveWriter
 
     root = options.archive.absolute()
@@ -73,13 +91,33 @@ def open_writer(options: argparse.Namespace, cluster_id: str | None, desk: Desk,
     kind = options.values or (known.values if known else Values.RAW)
     period = options.by or (known.period if known else Period.DATE)
     table_format = options.format or (known.table_format if known else TableFormat.PARQUET)
-    values = ValueFormat.from_options(kind, options.schema)
+    values = value_format(options, kind)
     description = ArchiveDescription(cluster_id, kind, period, str(values.arrow_type()), table_format)
     archive = Archive.establish(root, description, desk, lock)
     removed = archive.sweep()
     if removed:
         desk.say(f"removed {len(removed)} files that a run which ended early has left")
     return ArchiveWriter(archive, values)
+
+
+def value_format(options: argparse.Namespace, kind: Values) -> ValueFormat:
+    """Return the format of values in the options. Raises OptionError, RegistryError."""
+    from ..archive.value_formats import RegisteredValues, ValueFormat
+    from ..options import names_of
+    from ..values.registry_settings import RegistrySettings
+
+    if options.schema_registry is None and options.registry_config is None:
+        if options.subject or options.message:
+            raise OptionError("--subject and --message need --schema-registry")
+        return ValueFormat.from_options(kind, options.schema)
+    if options.schema:
+        raise OptionError("give --schema or --schema-registry, not both")
+    settings = RegistrySettings.from_file(options.schema_registry, options.registry_config)
+    topics = names_of(options.topics or "")
+    subject = options.subject or (f"{topics[0]}-value" if len(topics) == 1 else None)
+    if subject is None:
+        raise OptionError("--schema-registry needs --subject, unless --topics names one topic")
+    return ValueFormat.from_registry(kind, RegisteredValues.of_subject(settings, subject, options.message))
 
 
 def lock_of(options: argparse.Namespace, desk: Desk) -> ArchiveLock:

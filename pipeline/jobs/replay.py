@@ -3,6 +3,7 @@
 Every transaction also commits the position in the archive, as offsets of the group pipeline.NAME at the target. An
 interrupted replay continues there; a completed one does nothing. Missing topics are created with their former number of
 partitions. The archive's values must be raw, string, or JSON without a schema; for an archive of batches see restore.
+With --dead-letters the values that could not be decoded are copied, whatever the archive's values are.
 
 --where takes a condition in Spark SQL over the columns key, value, partition, offset, timestamp, headers ...
 """
@@ -43,33 +44,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=0.0, metavar="N", help="records per second in total (default: no limit)"
     )
+    parser.add_argument(
+        "--dead-letters",
+        action="store_true",
+        help="the dead letters instead of the rows, with reason and place in the headers of Kafka Connect",
+    )
     parser.add_argument("--codec", choices=[codec.name.lower() for codec in Codec], default="none")
 
 
 def run(options: argparse.Namespace, desk: Desk) -> Summary:
     """Replay the rows that are not replayed yet."""
     from ..archive.archive import Archive
+    from ..archive.dead_letters import dead_letter_files
     from ..archive.description import Values
     from ..archive.reading import archived_partitions
     from ..archive.replaying import ReplayOptions
     from ..options import names_of
 
     # Wrong settings are refused before any work.
+    if options.dead_letters and options.where:
+        raise PipelineError("--where takes rows, not dead letters")
     target_settings(options)
     archive = Archive.open(options.archive.absolute(), desk)
     description = archive.description
     if description.values is Values.BATCHES:
         raise PipelineError("an archive of batches has no records to replay: use `gregor pipeline restore`")
-    if description.value_type not in ("binary", "string"):
+    if description.value_type not in ("binary", "string") and not options.dead_letters:
         raise PipelineError(f"values were decoded to {description.value_type}: their bytes are not in the archive")
-    partitions = archived_partitions(archive, names_of(options.topics or ""))
+    chosen_files = dead_letter_files(archive) if options.dead_letters else None
+    partitions = archived_partitions(archive, names_of(options.topics or ""), files=chosen_files)
     make_target_topics(options, archive.manifest, partitions)
     _check_targets_differ(options, archive.manifest, {each.topic for each in partitions})
     rate = options.rate / max(len(partitions), 1)
     chosen = ReplayOptions(options.since, options.until, rate, Codec[options.codec.upper()])
     work = [(each, _target(options, each)) for each in partitions]
     with desk.progress(len(work), "partitions") as progress:
-        if options.where:
+        if options.dead_letters:
+            done = run_tasks(desk.session(), work, partial(_replay_letters, chosen), progress)
+        elif options.where:
             from ..archive.filtered_replay import replay_where
 
             done = replay_where(desk.session(), archive.table, work, chosen, options.where)
@@ -106,7 +118,8 @@ def milliseconds(text: str) -> int:
 def _target(options: argparse.Namespace, source: ArchivedPartition) -> CopyTarget:
     from ..sink.exact_copy import CopyTarget
 
-    purpose = f"replay {source.topic} since {options.since} until {options.until} where {options.where}"
+    what = f"dead letters of {source.topic}" if options.dead_letters else source.topic
+    purpose = f"replay {what} since {options.since} until {options.until} where {options.where}"
     place = (options.prefix + source.topic, source.partition)
     return CopyTarget(target_settings(options), f"pipeline.{options.name}", place, purpose)
 
@@ -116,3 +129,11 @@ def _replay_partition(options: ReplayOptions, work: tuple[ArchivedPartition, Cop
 
     source, target = work
     return replay(target, options, source.rows)
+
+
+def _replay_letters(options: ReplayOptions, work: tuple[ArchivedPartition, CopyTarget]) -> ReplayReceipt:
+    from ..archive.dead_letters import letters_with_places
+    from ..archive.replaying import replay
+
+    source, target = work
+    return replay(target, options, partial(letters_with_places, source))

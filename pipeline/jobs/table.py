@@ -5,6 +5,7 @@ JOBS = {
     "audit": "audit",
     "backfill": "backfill",
     "convert": "convert",
+    "dead-letters": "dead_letters",
     "generate": "generate",
     "mirror": "mirror",
     "replay": "replay",

@@ -182,3 +182,30 @@ def test_what_the_user_told_spark_is_what_counts(tmp_path: Path, way: str) -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "found local[1] mine Asia/Tokyo 777m false" in done.stdout
+
+
+def test_values_of_a_registry_are_decoded_in_a_data_frame(
+    spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path
+) -> None:
+    pytest.importorskip("grpc_tools", reason="schemas of a registry need gregor-broker[registry]")
+    from gregor.pipeline.errors import OptionError
+    from gregor.pipeline.values.frames import decode_values
+    from gregor.pipeline.values.wire_format import write_header
+    from tests.pipeline.schema_registry import running_registry
+
+    with running_registry() as server:
+        proto = 'syntax = "proto3"; message C { string page = 1; map<string, int32> tags = 2; }'
+        number = server.register("clicks-value", proto, "PROTOBUF")
+        good = write_header(number, (0,)) + b"\x0a\x04home\x12\x05\x0a\x01k\x10\x07"
+        rows = spark.createDataFrame([(1, good), (2, b"no"), (3, None)], "id int, value binary").repartition(2)
+        registry = {"schema.registry.url": server.url}
+        decoded = decode_values(rows, registry, "clicks-value", values="protobuf")
+        found = {row.id: row for row in decoded.collect()}
+        assert (found[1].value.page, found[1].value.tags, found[1].reason) == ("home", {"k": 7}, None)
+        assert (found[2].value, found[2].reason) == (None, "WireFormatError: no header of Confluent's wire format")
+        assert (found[3].value, found[3].reason) == (None, None)
+        assert decoded.where("reason IS NULL").select("value.page").count() == 2
+        with pytest.raises(OptionError, match="id is no binary column"):
+            decode_values(rows, registry, "clicks-value", values="protobuf", column="id")
+        with pytest.raises(OptionError, match="Subject 'other' not found"):
+            decode_values(rows, registry, "other")

@@ -1,0 +1,171 @@
+"""The dead letters of an archive: their numbers by reason, their copies to topics, and their decoding once more.
+
+Dead letters that can be decoded later (a schema was registered, a decoder was mended) become rows of the archive by one
+entry of its manifest, which replaces their files: each record is a row or a dead letter at any moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from ..columns.schemas import HEADERS
+from ..errors import PipelineError
+from ..filesystems.files import parquet_source
+from ..filesystems.locations import Location, name_below
+from ..spark_tasks import run_tasks
+from ..statistics.checksums import MODULUS, sum_of_places
+from .archive import Archive
+from .description import ArchiveDescription, TableFormat
+from .manifest import DATA, DEAD_LETTERS
+from .manifest_entry import ArchivedBatch
+from .part_files import PartFiles
+from .reading import ArchivedPartition, topic_of
+from .value_formats import ValueFormat
+from .writing import DEAD_LETTER, dead_letters_of, row_schema, with_values
+
+if TYPE_CHECKING:
+    from ..jobs.desk import Desk
+
+LONGEST_SHOWN = 80
+"""The length of a reason in a table of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWork:
+    """The work of one task: the files of dead letters of one topic, relative to `root`."""
+
+    root: Location
+    staging: Location
+    number: int
+    topic: str
+    names: Sequence[str]
+    description: ArchiveDescription
+    values: ValueFormat
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReceipt:
+    """The result of one task: the rows that were decoded, the dead letters that are left, and the files of both."""
+
+    topic: str
+    files: Sequence[str]
+    rows: int
+    left: int
+    checksum: int
+
+
+def dead_letter_files(archive: Archive) -> list[Location]:
+    """Return the files of dead letters. Raises PipelineError for an archive in Delta Lake."""
+    if archive.description.table_format is not TableFormat.PARQUET:
+        raise PipelineError(
+            f"{archive.root}: dead letters in Delta Lake are a table, {archive.root / DEAD_LETTERS}: read it with Spark"
+        )
+    return archive.manifest.files(DEAD_LETTERS)
+
+
+def count_by_reason(archive: Archive, topics: Sequence[str] = ()) -> list[tuple[str, int, str, int]]:
+    """Return topic, partition, reason and the number of dead letters. Raises PipelineError, OSError."""
+    counts: Counter[tuple[str, int, str]] = Counter()
+    for path in dead_letter_files(archive):
+        topic = topic_of(name_below(path, archive.root))
+        if topics and topic not in topics:
+            continue
+        columns = parquet.ParquetFile(parquet_source(path)).read(["partition", "reason"])
+        pairs = zip(columns["partition"].to_pylist(), columns["reason"].to_pylist(), strict=True)
+        counts.update((topic, partition, reason[:LONGEST_SHOWN]) for partition, reason in pairs)
+    return [(*key, count) for key, count in sorted(counts.items())]
+
+
+def letters_with_places(source: ArchivedPartition, from_offset: int) -> Iterator[tuple[pa.Table, int]]:
+    """Yield dead letters as `ArchivedPartition.rows` does, with topic, partition, offset and reason as headers.
+
+    Source of the names: `org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter`.
+    """
+    for rows, next_offset in source.rows(from_offset):
+        if not rows.num_rows:
+            yield rows, next_offset
+            continue
+        told = [
+            [
+                *(given or ()),
+                {"key": "__connect.errors.topic", "value": source.topic.encode()},
+                {"key": "__connect.errors.partition", "value": b"%d" % source.partition},
+                {"key": "__connect.errors.offset", "value": b"%d" % offset},
+                {"key": "__connect.errors.exception.message", "value": (reason or "").encode()},
+            ]
+            for given, offset, reason in zip(
+                rows["headers"].to_pylist(), rows["offset"].to_pylist(), rows["reason"].to_pylist(), strict=True
+            )
+        ]
+        at = rows.schema.get_field_index("headers")
+        yield rows.set_column(at, "headers", pa.array(told, HEADERS)).drop_columns("reason"), next_offset
+
+
+def retry(archive: Archive, values: ValueFormat, desk: Desk, topics: Sequence[str] = ()) -> list[RetryReceipt]:
+    """Decode the dead letters once more; return the receipt of each topic. Raises PipelineError, OSError.
+
+    The caller holds the archive's lock.
+    """
+    manifest = archive.manifest
+    by_topic: dict[str, list[str]] = {}
+    for path in dead_letter_files(archive):
+        name = name_below(path, archive.root)
+        if not topics or topic_of(name) in topics:
+            by_topic.setdefault(topic_of(name), []).append(name)
+    work = [
+        RetryWork(archive.root, manifest.staging, manifest.next_number, topic, names, archive.description, values)
+        for topic, names in sorted(by_topic.items())
+    ]
+    with desk.progress(len(work), "topics") as progress:
+        done = run_tasks(desk.session(), work, retry_topic, progress)
+    better = [(each, receipt) for each, receipt in zip(work, done, strict=True) if receipt.rows]
+    if better:
+        archive.commit(
+            ArchivedBatch(
+                number=manifest.next_number,
+                ranges=(),
+                files=[name for _, receipt in better for name in receipt.files],
+                rows=sum(receipt.rows for _, receipt in better),
+                dead_letters=-sum(receipt.rows for _, receipt in better),
+                checksum=sum(receipt.checksum for _, receipt in better) % MODULUS,
+                topic_ids={},
+                replaces=[name for each, _ in better for name in each.names],
+            )
+        )
+    archive.sweep()
+    return done
+
+
+def retry_topic(work: RetryWork) -> RetryReceipt:
+    """Decode the dead letters of one topic, in a task. Raises PipelineError, OSError."""
+    schema = row_schema(work.description, work.values)
+    files = PartFiles(work.staging, DATA, work.topic, work.number, schema, work.description.period)
+    letters = PartFiles(work.staging, DEAD_LETTERS, work.topic, work.number, DEAD_LETTER, None)
+    decoder = work.values.decoder()
+    rows = left = checksum = 0
+    for batch in _batches(work):
+        decoded, reasons = decoder.decode(batch["value"])
+        is_good = pa.array([index not in reasons for index in range(batch.num_rows)])
+        if reasons:
+            letters.add(dead_letters_of(batch, reasons))
+        good = batch.filter(is_good)
+        files.add(with_values(batch, decoded, schema).filter(is_good))
+        rows += good.num_rows
+        left += len(reasons)
+        for partition in sorted(set(good["partition"].to_pylist())):
+            of_partition = good.filter(pc.equal(good["partition"], partition))
+            places = of_partition["offset"], [of_partition["key"], of_partition["value"]]
+            checksum += sum_of_places(work.topic, partition, *places)
+    return RetryReceipt(work.topic, [*files.close(), *letters.close()], rows, left, checksum % MODULUS)
+
+
+def _batches(work: RetryWork) -> Iterable[pa.RecordBatch]:
+    for name in work.names:
+        yield from parquet.ParquetFile(parquet_source(work.root / name), page_checksum_verification=True).iter_batches()
