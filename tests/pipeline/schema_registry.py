@@ -20,7 +20,8 @@ FIRST_ID = 100
 class SchemaRegistry:
     """The schemas of a registry by id, and the ids of each subject's versions; a schema has one id in all subjects.
 
-    `refusal` is a status with which all requests are answered; `asked` are the paths of the requests.
+    `refusal` is a status with which all requests are answered, `moved_to` the URL of a registry to which all are
+    redirected; `asked` are the paths of the requests, `authorizations` their headers of that name.
     """
 
     url: str = ""
@@ -28,7 +29,9 @@ class SchemaRegistry:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     user_info: str | None = None
     refusal: int | None = None
+    moved_to: str | None = None
     asked: list[str] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
 
     def register(self, subject: str, schema: object, kind: str = "AVRO", references: Any = ()) -> int:
         """Add a version of a subject; return the schema's id."""
@@ -47,6 +50,9 @@ class SchemaRegistry:
     def answer(self, method: str, path: str, body: bytes, authorization: str | None) -> tuple[int, object]:
         """Return the status and the JSON of an answer."""
         self.asked.append(path)
+        self.authorizations.append(authorization)
+        if self.moved_to is not None:
+            return 307, {}
         if self.refusal is not None:
             return self.refusal, {"error_code": self.refusal, "message": "as told"}
         if self.user_info is not None:
@@ -95,6 +101,8 @@ def running_registry(context: ssl.SSLContext | None = None) -> Iterator[SchemaRe
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(encoded)))
+            if registry.moved_to is not None:
+                self.send_header("Location", registry.moved_to + self.path)
             self.end_headers()
             self.wfile.write(encoded)
 

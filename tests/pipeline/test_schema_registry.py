@@ -419,6 +419,15 @@ def test_names_and_passwords(server: SchemaRegistry) -> None:
     assert by_url.shown_url == server.url
 
 
+def test_credentials_are_not_sent_to_another_server(server: SchemaRegistry) -> None:
+    with running_registry() as old:
+        number = server.register("t-value", PLAIN)
+        old.moved_to = server.url
+        assert Registry(settings(old, basic_auth_user_info="me:pw")).schema(number).number == number
+        assert (len(old.authorizations), server.authorizations) == (1, [None])
+        assert str(old.authorizations[0]).startswith("Basic ")
+
+
 @pytest.mark.usefixtures("_impatient")
 def test_a_registry_with_tls(tmp_path: Any) -> None:
     import ssl
