@@ -12,17 +12,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import trio
 
-from gregor.client.admin import Admin
-from gregor.client.admin.security import ScramMechanism, ScramUpsertion
-from gregor.command_line import main
-from tests.broker_process import BrokerProcess, start_broker
-from tests.free_ports import free_address
+from tests.conformance.secured_gregor import MODULES, Secured, secured_gregor
 
 pytestmark = pytest.mark.peer
 
@@ -31,12 +25,6 @@ BUILDS = Path.home() / ".cache/gregor-secured-clients"
 JAXB = "javax.xml.bind:jaxb-api:2.3.1"
 ZOO = Path(os.environ.get("ZOO_HOME", Path.home() / ".cache/client-zoo"))
 JACKSON = sorted((Path.home() / ".cache/peer-kafka39/lib").glob("jackson-*.jar"))
-MODULES = {
-    "PLAIN": "plain.PlainLoginModule",
-    "SCRAM-SHA-256": "scram.ScramLoginModule",
-    "SCRAM-SHA-512": "scram.ScramLoginModule",
-    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
-}
 CERTIFICATE = "certificate"
 SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 EVERYTHING = (CERTIFICATE, *SASL, "OAUTHBEARER")
@@ -59,55 +47,11 @@ CLIENTS = {
 """Logins that are tested with each client: a certificate on the listener SSL, or a SASL mechanism on SASL_SSL."""
 
 
-@dataclass
-class Secured:
-    """A broker that the files of `gregor dev-certs` secure."""
-
-    files: Path
-    sasl: str
-    ssl: str
-    password: str
-    store_password: str
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Provide a broker as a developer starts it, with OAUTHBEARER besides."""
-    directory = tmp_path_factory.mktemp("secured")
-    files = directory / "certs"
-    assert main(["dev-certs", "--dir", str(files), "--user", "user"]) == 0
-    settings = [
-        line
-        for line in (files / "server.properties").read_text().splitlines()
-        if not line.startswith(("#", "listeners", "advertised", "sasl.enabled"))
-    ]
-    sasl, ssl = (f"localhost:{free_address()[1]}" for _ in range(2))
-    broker: BrokerProcess = start_broker(
-        directory,
-        *settings,
-        "listener.security.protocol.map=OPEN:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,PLAINTEXT:PLAINTEXT",
-        program=("-m", "gregor.command_line"),
-    )
-    broker.stop()
-    broker.overrides = (
-        *broker.overrides,
-        f"listeners=OPEN://{broker.bootstrap},SASL_SSL://{sasl},SSL://{ssl}",
-        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-    )
-    broker.start_again()
-    login = (files / "client.properties").read_text()
-    password = login.partition('password="')[2].partition('"')[0]
-    java = (files / "client-java.properties").read_text()
-    store_password = java.partition("truststore.password=")[2].splitlines()[0]
-
-    async def add_scram() -> None:
-        async with Admin(broker.bootstrap) as admin:
-            for mechanism in ScramMechanism:
-                await admin.alter_scram_credentials([ScramUpsertion("user", mechanism, password.encode())])
-
-    trio.run(add_scram)
-    yield Secured(files, sasl, ssl, password, store_password)
-    assert broker.stop() == 0
+    """Provide a broker as a developer starts it."""
+    with secured_gregor(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
 
 
 GO_CLIENTS = ("franz-go", "sarama")
