@@ -39,6 +39,11 @@ INSTALL = $(BIN)/python -m pip install --quiet --no-build-isolation --editable
 	@$(INSTALL) '.[dev]'
 	@touch $@
 
+.venv/.release: .venv/.run
+	@echo "gregor: installing what builds a release into .venv"
+	@$(INSTALL) '.[release]'
+	@touch $@
+
 .venv/.spark: .venv/.run
 	@echo "gregor: installing PySpark, Delta Lake, clients of stores, readers of schemas and a Java into .venv (900 MB)"
 	@$(INSTALL) '.[spark-test,jre]'
@@ -67,7 +72,7 @@ pipeline: .venv/.spark ## install PySpark, Delta Lake and a Java for them into .
 
 # The tests of the pipeline come first: `make test` skips most of them where Spark is not installed. pytest exits with 5 if ARGS
 # selects no test of the pipeline.
-peers: .venv/.dev .venv/.spark ## tests with Spark, real clients and Apache Kafka 3.9.1 (needs ../shared; the first run builds clients for some minutes)
+peers: .venv/.dev .venv/.release .venv/.spark ## tests with Spark, real clients and Apache Kafka 3.9.1 (needs ../shared; the first run builds clients for some minutes)
 	$(BIN)/python -m pytest -m 'spark and not peer' -n 2 --dist loadfile --no-loadscope-reorder $(ARGS) || test $$? = 5
 	$(BIN)/python -m pytest -m peer $(ARGS)
 
@@ -94,8 +99,7 @@ index: .venv/.dev ## each API with its schema file, handler and tests
 bench: .venv/.dev ## measure Gregor and Apache Kafka 3.9.1 side by side (needs ../shared)
 	$(BIN)/python -m bench $(ARGS)
 
-dist: .venv/.dev ## sdist, a compiled wheel for $(PYTHON) and a pure wheel, into dist/
-	@$(BIN)/python -m pip install --quiet 'build>=1.2' 'twine>=6'
+dist: .venv/.dev .venv/.release ## sdist, a compiled wheel for $(PYTHON) and a pure wheel, into dist/
 	$(BIN)/python release/build.py --python $(PYTHON)
 
 clean: ## remove all files that were built here

@@ -52,7 +52,7 @@ def pythons() -> Iterator[Path]:
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Return the files that `release/build.py` makes, with a compiled wheel for this Python."""
     if subprocess.run([sys.executable, "-c", "import build, twine"], capture_output=True, check=False).returncode:
-        pytest.skip("building a release needs `pip install build twine` (`make dist` installs them)")
+        pytest.skip("building a release needs gregor-broker[release] (`make dist` and `make peers` install it)")
     folder = tmp_path_factory.mktemp("release") / "dist"
     run(sys.executable, ROOT / "release" / "build.py", "--out", folder, GREGOR_PROJECT_URL="https://example.org/gregor")
     return sorted(folder.iterdir())
