@@ -36,7 +36,7 @@ OVERRIDES = (
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(40, marks=pytest.mark.peer)])
-def test_what_is_acknowledged_survives(tmp_path: Path, kills: int) -> None:
+def test_acknowledged_records_survive_kills(tmp_path: Path, kills: int) -> None:
     producers = [TortureProducer("plain", is_idempotent=False), TortureProducer("exact", is_idempotent=True)]
     with running_broker(tmp_path, *OVERRIDES) as broker:
         make_topics(broker, producers)

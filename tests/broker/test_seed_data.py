@@ -103,7 +103,7 @@ async def test_an_interrupted_load_begins_again(tmp_path: Path) -> None:
     assert [record.value for record in found["t"]] == [b"mended"]
 
 
-async def test_what_an_interrupted_load_left_is_kept_by_a_start_without_it(
+async def test_records_of_an_interrupted_load_are_kept_by_a_start_without_seed_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await contents(config(tmp_path / "logs", lines(tmp_path / "t.jsonl", {"value": "kept"})))
@@ -157,7 +157,7 @@ async def test_a_bad_line_ends_the_start_in_one_line(tmp_path: Path, line: str, 
     assert "\n" not in str(caught.value)
 
 
-async def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_seed_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gregor\.load: .*missing\.jsonl: No such file"):
         await start_in_vain(config(tmp_path / "logs", tmp_path / "missing.jsonl"))
     (tmp_path / "empty").mkdir()

@@ -14,7 +14,7 @@ from gregor.broker.server.worker_threads import run_in_worker
 from tests.waiting import PATIENCE_S
 
 
-async def test_it_returns_what_the_function_returns() -> None:
+async def test_a_worker_thread_returns_the_result_of_the_function() -> None:
     assert await run_in_worker(divmod, 17, 5) == (3, 2)
 
 
@@ -22,7 +22,7 @@ class Memory:
     """An object that a failing function was using."""
 
 
-async def test_what_the_function_raises_keeps_nothing_once_it_was_caught() -> None:
+async def test_a_caught_exception_of_a_worker_thread_keeps_no_objects_alive() -> None:
     kept: list[weakref.ref[Memory]] = []
 
     def fail() -> None:
@@ -58,7 +58,7 @@ async def test_a_thread_that_hangs_does_not_keep_its_task() -> None:
         await given_back.wait()
 
 
-async def test_what_was_given_comes_back_if_the_thread_never_began() -> None:
+async def test_arguments_are_given_back_if_the_thread_never_began() -> None:
     limiter = trio.CapacityLimiter(1)
     await limiter.acquire()
     given_back = trio.Event()

@@ -111,7 +111,7 @@ async def test_a_batch_above_the_request_size_still_goes() -> None:
     assert len(scene.drain(max_bytes=1)) == 1
 
 
-async def test_what_comes_back_goes_first_and_after_its_back_off() -> None:
+async def test_a_requeued_batch_is_first_and_waits_for_its_backoff() -> None:
     scene = Scene()
     scene.append()
     (batch,) = scene.drain()

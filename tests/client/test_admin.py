@@ -92,7 +92,7 @@ async def test_offsets_and_deleting_records(broker_process: BrokerProcess) -> No
         assert earliest.offset == 4
 
 
-async def test_what_the_broker_speaks_and_stores(broker_process: BrokerProcess) -> None:
+async def test_api_versions_and_log_dirs_are_described(broker_process: BrokerProcess) -> None:
     async with Admin(broker_process.bootstrap) as admin:
         versions = await admin.api_versions()
         assert versions[ApiKey.FETCH] >= 11
@@ -100,7 +100,7 @@ async def test_what_the_broker_speaks_and_stores(broker_process: BrokerProcess) 
         assert [directory.error_code for directories in described.values() for directory in directories] == [0]
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_broker_fails_after_the_api_timeout() -> None:
     async with Admin("127.0.0.1:1", default_api_timeout_ms=2_000) as admin:
         with pytest.raises(DeadlineExceededError, match="cannot connect"):
             await admin.list_topics()

@@ -54,7 +54,7 @@ def test_both_builds_make_the_same(records: list[Row]) -> None:
 
 
 @BUILDS
-def test_what_is_no_record_leaves_no_trace(build: ModuleType) -> None:
+def test_a_refused_record_leaves_the_batch_unchanged(build: ModuleType) -> None:
     batch = filled(build, [(7, None, b"v", [])])
     body = bytes(batch.body)
     with pytest.raises((TypeError, AttributeError)):
@@ -62,7 +62,7 @@ def test_what_is_no_record_leaves_no_trace(build: ModuleType) -> None:
     assert (batch.body, batch.record_count, batch.reserved_bytes, batch.max_timestamp) == (body, 1, 100, 7)
 
 
-async def test_who_catches_an_error_is_not_kept_alive() -> None:
+async def test_errors_of_deliveries_keep_no_frames_alive() -> None:
     batch = ProducerBatch("t", 0, codec=Codec.NONE, ratio=1.0, size_limit=100, created_at=0.0)
     deliveries = [batch.append(0, None, b"v", ()), batch.append(0, None, b"v", ())]
     batch.failed(AbandonedError("gone"), {1: BrokerError(ErrorCode.INVALID_RECORD, "bad")})

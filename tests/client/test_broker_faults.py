@@ -126,7 +126,7 @@ async def let_go_on(broker: BrokerProcess) -> None:
     broker.process.send_signal(signal.SIGCONT)
 
 
-async def test_who_left_before_the_transaction_had_ended_is_told(
+async def test_close_warns_of_a_transaction_whose_end_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_module, "CLOSE_GRACE_SECONDS", 0.05)
@@ -247,7 +247,7 @@ async def test_a_consumer_goes_at_once_to_the_leader_that_a_refusal_names(broker
         assert cluster.refusals == 3
 
 
-async def test_who_waits_for_a_leader_goes_on_when_there_is_one(broker_process: BrokerProcess) -> None:
+async def test_records_are_sent_once_their_partition_has_a_leader(broker_process: BrokerProcess) -> None:
     async with two_addresses(broker_process) as cluster:
         topic = await new_topic(cluster.bootstrap)
         async with Producer(cluster.bootstrap, **QUICK) as producer:

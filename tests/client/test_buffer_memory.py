@@ -8,7 +8,7 @@ from gregor.client.errors import RecordTooLargeError
 from gregor.client.producer.buffer_memory import BufferMemory
 
 
-async def test_who_waits_is_served_in_turn() -> None:
+async def test_waiting_reservations_are_granted_in_order() -> None:
     memory = BufferMemory(100)
     await memory.reserve(90)
     order: list[int] = []
@@ -64,6 +64,6 @@ async def test_a_cancelled_giant_lets_the_small_ones_pass() -> None:
     assert memory.used_bytes == 60
 
 
-async def test_what_never_fits_is_refused() -> None:
+async def test_a_reservation_larger_than_the_memory_is_refused() -> None:
     with pytest.raises(RecordTooLargeError):
         await BufferMemory(100).reserve(101)

@@ -64,7 +64,7 @@ async def test_a_record_in_hand_is_not_committed_on_failure(broker_process: Brok
 
 @pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("is_iterating", [False, True])
-async def test_what_was_committed_is_not_in_hand_any_more(
+async def test_a_commit_covers_all_records_that_were_handed_out(
     broker_process: BrokerProcess, is_named: bool, is_iterating: bool
 ) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
@@ -111,7 +111,7 @@ async def test_a_commit_that_is_repeated_does_not_come_after_a_later_one(tmp_pat
                 assert await admin.group_offsets(config["group_id"]) == {(topic, 0): 2}
 
 
-async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: BrokerProcess) -> None:
+async def test_a_member_that_was_removed_from_its_group_commits_nothing(broker_process: BrokerProcess) -> None:
     """Kafka's coordinators accept offsets without a generation from any client once a group has no members."""
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
     config = settings(topic, auto_commit_interval_ms=NEVER_MS)
@@ -142,7 +142,7 @@ async def test_who_was_put_out_of_the_group_commits_nothing(broker_process: Brok
             assert await admin.group_offsets(config["group_id"]) == {}
 
 
-async def test_who_left_for_not_polling_commits_nothing(broker_process: BrokerProcess) -> None:
+async def test_a_member_that_exceeded_max_poll_interval_ms_commits_nothing(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, count=COUNT)
     config = settings(topic, enable_auto_commit=False, group_protocol="consumer", max_poll_interval_ms=300)
     with trio.fail_after(PATIENCE_S):

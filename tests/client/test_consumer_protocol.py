@@ -82,7 +82,9 @@ async def test_a_group_goes_on_where_it_has_committed(quick_broker: BrokerProces
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_who_does_not_poll_leaves_until_he_does(quick_broker: BrokerProcess, protocol: str) -> None:
+async def test_a_member_that_does_not_poll_leaves_and_rejoins_at_its_next_poll(
+    quick_broker: BrokerProcess, protocol: str
+) -> None:
     topic = await new_topic(quick_broker.bootstrap, 2)
     config = settings(topic, group_protocol=protocol, heartbeat_interval_ms=50)
     with trio.fail_after(PATIENCE_S):

@@ -118,7 +118,7 @@ class _killed_at_last:  # noqa: N801 (a context manager that reads like a word)
         self._process.wait()
 
 
-async def test_what_an_aborted_transaction_has_read_comes_again(quick_broker: BrokerProcess) -> None:
+async def test_records_read_by_an_aborted_transaction_are_read_again(quick_broker: BrokerProcess) -> None:
     source, target = await filled_topic(quick_broker.bootstrap, count=10), await new_topic(quick_broker.bootstrap)
 
     async def fail(consumer: Consumer, producer: Producer) -> None:
@@ -150,7 +150,9 @@ async def test_what_an_aborted_transaction_has_read_comes_again(quick_broker: Br
 
 
 @pytest.mark.parametrize("is_written_out", [False, True])
-async def test_who_was_put_out_of_the_group_commits_nothing(quick_broker: BrokerProcess, is_written_out: bool) -> None:
+async def test_a_member_that_was_removed_from_its_group_commits_no_transaction(
+    quick_broker: BrokerProcess, is_written_out: bool
+) -> None:
     source, target = await filled_topic(quick_broker.bootstrap, count=10), await new_topic(quick_broker.bootstrap)
     config = settings(source, heartbeat_interval_ms=60_000, session_timeout_ms=100_000)
 

@@ -58,7 +58,7 @@ async def test_a_wrong_port_is_told(caplog: pytest.LogCaptureFixture) -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "a Kafka broker does not answer with b'SSH-2.0-Open'"),
     ],
 )
-async def test_what_is_no_broker_is_told_and_not_waited_for(
+async def test_a_server_that_is_no_broker_is_reported_at_once(
     says: bytes, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(stream: trio.SocketStream) -> None:

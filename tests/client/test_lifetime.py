@@ -57,7 +57,7 @@ async def test_a_producer_cancelled_while_it_initializes_leaves_no_nursery() -> 
     assert open_nurseries() == before
 
 
-async def test_what_fails_at_the_start_closes_the_nursery_and_is_raised() -> None:
+async def test_an_error_during_the_start_closes_the_nursery_and_is_raised() -> None:
     before = open_nurseries()
 
     async def start_tasks(nursery: trio.Nursery) -> None:

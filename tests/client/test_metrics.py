@@ -43,7 +43,7 @@ async def test_traffic_is_counted_by_broker_and_in_all(autojump_clock: trio.test
     assert metrics.snapshot().value("outgoing-byte-total") == 260
 
 
-async def test_what_is_not_measured_is_named() -> None:
+async def test_unknown_metrics_are_named_in_the_error() -> None:
     values = Metrics("producer").snapshot()
     with pytest.raises(KeyError, match="fetch-rate"):
         values.value("fetch-rate")

@@ -38,7 +38,7 @@ WAYS: list[Callable[[Consumer], Awaitable[int]]] = [_iterate, _poll, _poll_batch
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("wait_for_offset", WAYS)
-async def test_who_waits_for_records_is_polling(
+async def test_waiting_for_records_counts_as_polling(
     broker_process: BrokerProcess, wait_for_offset: Callable[[Consumer], Awaitable[int]], protocol: str
 ) -> None:
     topic = await new_topic(broker_process.bootstrap)
@@ -121,7 +121,7 @@ async def test_a_cancelled_call_takes_nothing(
             assert await take(consumer) == 1
 
 
-async def test_nothing_of_a_paused_partition_is_handed_out_while_iterating(broker_process: BrokerProcess) -> None:
+async def test_iteration_returns_no_records_of_paused_partitions(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap, partitions=2, count=200)
     seen: list[tuple[int, int]] = []
     async with Consumer(broker_process.bootstrap, auto_offset_reset="earliest") as consumer:
@@ -171,7 +171,7 @@ async def test_a_consumer_that_is_closed_hands_out_nothing_more(broker_process: 
             await take(consumer)
 
 
-async def test_what_no_poll_can_change_is_raised_by_each_until_the_user_acts(broker_process: BrokerProcess) -> None:
+async def test_a_missing_offset_is_raised_by_each_poll_until_the_user_acts(broker_process: BrokerProcess) -> None:
     topic = await filled_topic(broker_process.bootstrap)
     async with Consumer(broker_process.bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([(topic, 0)])

@@ -62,7 +62,7 @@ async def until_assigned(consumer: Consumer, count: int) -> None:
 
 @each_protocol
 @pytest.mark.parametrize("is_iterating", [False, True])
-async def test_what_was_finished_does_not_come_again(
+async def test_committed_records_are_not_read_again_after_rebalances(
     quick_broker: BrokerProcess, protocol: str, is_iterating: bool
 ) -> None:
     """Members join and leave while they read; offsets are committed only by rebalances and at the close."""
@@ -167,7 +167,9 @@ async def test_a_slow_listener_does_not_lose_the_session(impatient_broker: Broke
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
-async def test_who_was_put_out_is_told_at_the_next_poll(quick_broker: BrokerProcess, protocol: str) -> None:
+async def test_a_removed_member_loses_its_partitions_at_the_next_poll(
+    quick_broker: BrokerProcess, protocol: str
+) -> None:
     topic = await filled_topic(quick_broker.bootstrap)
     config = settings(topic, protocol)
     calls: list[str] = []
@@ -197,7 +199,7 @@ async def test_who_was_put_out_is_told_at_the_next_poll(quick_broker: BrokerProc
     assert calls == ["assigned 1", "lost 1", "assigned 1", "revoked 1"]
 
 
-async def test_what_a_listener_raises_the_poll_raises(quick_broker: BrokerProcess) -> None:
+async def test_exceptions_of_rebalance_listeners_are_raised_by_poll(quick_broker: BrokerProcess) -> None:
     topic = await filled_topic(quick_broker.bootstrap)
 
     async def on_assigned(_: object) -> None:

@@ -106,7 +106,7 @@ async def test_a_wrong_topic_is_refused_and_the_next_ones_go(
 
 
 @pytest.mark.parametrize("chosen", [-1, 1, "0", None, 0.5])
-async def test_what_a_partitioner_chooses_is_checked(broker_process: BrokerProcess, chosen: Any) -> None:
+async def test_the_partition_chosen_by_a_partitioner_is_checked(broker_process: BrokerProcess, chosen: Any) -> None:
     topic = await new_topic(broker_process.bootstrap)
     choices = iter([chosen, 0])
     async with Producer(broker_process.bootstrap, partitioner_class=lambda *_: next(choices)) as producer:

@@ -64,7 +64,7 @@ async def test_every_format_goes_with_its_records_untouched(
     assert await read(broker_process.bootstrap, topic, 4) == [*VALUES, b"after"]
 
 
-async def test_what_is_not_one_batch_is_refused(broker_process: BrokerProcess, topic: str) -> None:
+async def test_send_batch_refuses_payloads_that_are_not_one_batch(broker_process: BrokerProcess, topic: str) -> None:
     raw = v2.build_batch(RECORDS)
     control = v2.build_batch([Record(0, 5, b"\0\0\0\1", b"\0" * 6)], is_control=True, producer_id=1)
     mixed = v0.build_message(0, b"k", b"v") + v1.build_message(1, 5, b"k", b"v")

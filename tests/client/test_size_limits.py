@@ -11,7 +11,7 @@ class Scene:
         self.limits = SizeLimits(300.0, lambda: self.now)
 
 
-def test_nothing_is_known_before_a_refusal() -> None:
+def test_no_size_limit_is_known_before_a_refusal() -> None:
     limits = Scene().limits
     limits.accepted("t", 5_000)
     limits.told("t", 100)

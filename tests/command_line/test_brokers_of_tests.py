@@ -74,7 +74,7 @@ def test_an_ephemeral_broker_leaves_nothing_behind(tmp_path: Path) -> None:
     assert (data.exists(), port_file.exists()) == (False, False)
 
 
-def test_what_a_killed_one_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_directories_of_killed_ephemeral_brokers_are_removed_by_the_next(tmp_path: Path) -> None:
     with served(tmp_path, "--ephemeral") as (facts, process):
         process.kill()
         process.wait()
@@ -122,7 +122,7 @@ def test_a_snapshot_replaces_all_that_is_there(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "seed.tar"]
 
 
-def test_what_is_no_snapshot_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_snapshots_change_nothing(tmp_path: Path) -> None:
     data, snapshot = tmp_path / "data", tmp_path / "seed.tar"
     data.mkdir()
     with pytest.raises(SnapshotError, match=r"is not a log directory: it has no meta\.properties"):

@@ -180,7 +180,7 @@ def test_perf_test(broker_process: BrokerProcess, topic: str, tmp_path: Path) ->
     assert int(figures.split(", ")[4]) >= 2000
 
 
-def test_nobody_there() -> None:
+def test_an_unreachable_broker_is_an_error_of_one_line() -> None:
     command = [sys.executable, "-m", "gregor.command_line", "groups", "--list", "--timeout", "200"]
     command += ["--bootstrap-server", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)

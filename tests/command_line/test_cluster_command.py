@@ -90,7 +90,7 @@ def test_a_broker_that_cannot_start_ends_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("override", ["listeners=PLAINTEXT://:1", "node.id=5", "controller.quorum.voters=1@a:1"])
-def test_what_every_broker_has_of_its_own_cannot_be_overridden(tmp_path: Path, override: str) -> None:
+def test_settings_that_differ_between_brokers_cannot_be_overridden(tmp_path: Path, override: str) -> None:
     with pytest.raises(ClusterFailedError, match="each broker of a cluster needs its own value"):
         LocalCluster(2, tmp_path, host="127.0.0.1", first_port=0, overrides=[override])
 

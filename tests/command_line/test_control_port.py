@@ -64,7 +64,7 @@ async def values(port: ControlPort, topic: str) -> list[bytes | None]:
         return [record.value for record in await consumer.poll()]
 
 
-def test_it_says_where_the_broker_is(port: ControlPort) -> None:
+def test_the_control_port_tells_the_address_of_the_broker(port: ControlPort) -> None:
     status, facts = port.ask("GET", "/v1/broker")
     assert (status, facts) == (200, {key: value for key, value in port.facts.items() if key != "control"})
     assert socket.gethostbyname(port.address.removeprefix("http://").partition(":")[0]) == "127.0.0.1"
@@ -107,7 +107,7 @@ async def test_topics_and_records(port: ControlPort) -> None:
         ("PATCH", "/v1/states/none", None, 404, "there are: GET /v1/broker"),
     ],
 )
-def test_what_cannot_be_done_is_refused(
+def test_invalid_requests_to_the_control_port_are_refused(
     port: ControlPort, method: str, path: str, body: object, status: int, text: str
 ) -> None:
     answer = port.ask(method, path, body)

@@ -235,7 +235,7 @@ def test_keys_that_may_be_there_are_no_difference(capsys: pytest.CaptureFixture[
     assert summary.endswith("batches: 0, batches without keys that count as keyed: 10")
 
 
-def test_what_cannot_be_verified(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
+def test_files_that_dump_log_cannot_verify(capsys: pytest.CaptureFixture[str], all_kinds: Path) -> None:
     segment, index = all_kinds / "kinds-0" / f"{FIRST}.log", all_kinds / "kinds-0" / f"{FIRST}.gindex"
     assert "--verify is for --enriched" in fails(capsys, "--verify", segment)
     assert "--verify is for --enriched" in fails(capsys, "--enriched", "--verify", "--output", all_kinds / "o", segment)

@@ -30,7 +30,7 @@ ASKING = [
 
 
 @pytest.mark.parametrize("words", ASKING, ids=lambda words: words[0])
-def test_who_waits_for_a_broker_says_so_and_why(words: tuple[str, ...]) -> None:
+def test_tools_that_wait_for_a_broker_print_the_reason(words: tuple[str, ...]) -> None:
     address = f"localhost:{free_address()[1]}"
     servers = ["--from", address, "--to", address] if words[0] == "mirror" else ["--bootstrap-server", address]
     command = [sys.executable, "-m", "gregor.command_line", *words, *servers]
@@ -114,7 +114,7 @@ def test_a_key_that_does_not_exist_is_an_error() -> None:
     assert (accepted.code, accepted.err) == (1, "gregor: num.io.threads: accepted for Kafka's sake, without effect\n")
 
 
-def test_what_a_file_says_in_vain_is_named_by_its_line(tmp_path: Path) -> None:
+def test_ignored_lines_of_a_properties_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("# a comment\nnum.partitions=\\\n  2\nwhatever this is\n")
     config = BrokerConfig.load(path, ["num.partitons=3"])

@@ -35,7 +35,9 @@ def test_a_good_partition(capsys: pytest.CaptureFixture[str], partition: Path) -
     assert capsys.readouterr().out == f"{partition}: 1 partition, {size_bytes:,} bytes checked: no problem found\n"
 
 
-def test_it_says_what_is_wrong_and_what_would_come_of_it(capsys: pytest.CaptureFixture[str], partition: Path) -> None:
+def test_log_verify_prints_the_damage_and_what_recovery_would_do(
+    capsys: pytest.CaptureFixture[str], partition: Path
+) -> None:
     damaged = sorted(partition.glob("*.log"))[1]
     data = bytearray(damaged.read_bytes())
     data[v2.RECORDS_AT] ^= 1

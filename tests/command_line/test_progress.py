@@ -138,7 +138,7 @@ def test_the_bar_stays_while_output_goes_to_a_file(clock: Clock) -> None:
     assert output.getvalue() == "a line\n"
 
 
-def test_nothing_is_drawn_or_loaded_without_a_terminal() -> None:
+def test_no_progress_bar_is_drawn_without_a_terminal() -> None:
     program = (
         "import sys\n"
         "from gregor.command_line.progress import ProgressBar\n"

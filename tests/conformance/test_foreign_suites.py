@@ -94,7 +94,7 @@ def python_with(suite: Suite) -> Path:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.checkout)
-def test_it_passes_where_it_passes_against_kafka(suite: Suite, tmp_path: Path) -> None:
+def test_tests_of_a_foreign_suite_pass_that_pass_with_kafka(suite: Suite, tmp_path: Path) -> None:
     checkouts = os.environ.get("GREGOR_FOREIGN_SUITES")
     if not checkouts or not (Path(checkouts) / suite.checkout).is_dir():
         pytest.skip(f"no checkout of {suite.checkout} in GREGOR_FOREIGN_SUITES")

@@ -150,7 +150,7 @@ EXPECTED = {
 }
 
 
-def test_its_page_shows_topics_groups_and_lag(console: Path, zoo_broker: str, tmp_path: Path) -> None:
+def test_the_page_of_each_console_shows_topics_groups_and_lag(console: Path, zoo_broker: str, tmp_path: Path) -> None:
     leave_a_lag(zoo_broker)
     expected = EXPECTED[console.name]
     with running(console, zoo_broker, tmp_path) as page:

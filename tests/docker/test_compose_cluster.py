@@ -16,7 +16,7 @@ DEFAULT = re.compile(r"\$\{\w+:-(\d+)\}")
 COMPOSE = Path(__file__).resolve().parents[2] / "docker" / "compose-cluster.yaml"
 
 
-def test_its_nodes_are_one_controller_and_three_brokers() -> None:
+def test_the_nodes_of_the_compose_file_are_one_controller_and_three_brokers() -> None:
     yaml = pytest.importorskip("yaml", reason="no PyYAML here: `pip install .[faults]` has it")
     services = yaml.safe_load(DEFAULT.sub(r"\1", COMPOSE.read_text()))["services"]
     configs = []

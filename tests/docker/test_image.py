@@ -96,7 +96,9 @@ def test_variables_make_topics_a_cluster_id_and_a_log_level(engine: Engine) -> N
     [("--user", "1000770000:0"), ("--read-only",), ("--read-only", "--user", "1000770000:0", "--tmpfs", "/tmp")],
     ids=["arbitrary user", "read-only root", "both"],
 )
-def test_it_serves_any_user_of_group_0_and_with_a_read_only_root(engine: Engine, options: tuple[str, ...]) -> None:
+def test_the_image_runs_as_any_user_of_group_0_and_with_a_read_only_root(
+    engine: Engine, options: tuple[str, ...]
+) -> None:
     name = engine.serving(*options)
     script = (
         "date | kafka-console-producer --topic t && kafka-console-consumer --topic t --from-beginning --max-messages 1"
@@ -124,7 +126,7 @@ def test_a_stop_is_in_order_and_mounted_files_are_merged(engine: Engine) -> None
     assert "SIGTERM: stopping" in engine.docker("logs", name)
 
 
-def test_its_layers_above_the_base_are_small(engine: Engine) -> None:
+def test_the_layers_above_the_base_image_are_small(engine: Engine) -> None:
     sizes = [
         int(engine.docker("image", "inspect", "--format", "{{.Size}}", image)) for image in (IMAGE, "python:3.12-slim")
     ]

@@ -30,7 +30,7 @@ VALID = {"listeners": "PLAINTEXT://:9092", "gregor.gateway.upstream": "kafka:909
         ),
     ],
 )
-def test_what_cannot_serve_is_refused(changes: Mapping[str, str], words: str) -> None:
+def test_settings_that_a_gateway_cannot_serve_are_refused(changes: Mapping[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_settings(BrokerConfig({**VALID, **changes}))
 
@@ -45,5 +45,5 @@ def test_what_cannot_serve_is_refused(changes: Mapping[str, str], words: str) ->
         {"gregor.gateway.sasl.pass.through": "true"},
     ],
 )
-def test_what_can_serve_is_not_refused(changes: Mapping[str, str]) -> None:
+def test_settings_that_a_gateway_can_serve_are_accepted(changes: Mapping[str, str]) -> None:
     check_settings(BrokerConfig({**VALID, **changes}))

@@ -13,7 +13,7 @@ from gregor.pipeline.kafka.answer_memory import LEAST_BYTES, MOST_BLOCKS, Answer
 SIZE = 2 * LEAST_BYTES + 5
 
 
-def test_what_is_looked_at_is_nobody_elses() -> None:
+def test_blocks_in_use_are_not_handed_out_again() -> None:
     memory = AnswerMemory()
     taken = [memory.take(SIZE) for _ in range(2 * MOST_BLOCKS)]
     for number, view in enumerate(taken):
@@ -27,7 +27,7 @@ def test_what_is_looked_at_is_nobody_elses() -> None:
     assert [buffer.to_pybytes()[-1] for buffer in arrow] == list(range(2 * MOST_BLOCKS))
 
 
-def test_what_nobody_looks_at_is_used_again() -> None:
+def test_released_blocks_are_used_again() -> None:
     memory = AnswerMemory()
     view = memory.take(SIZE)
     view[:4] = b"left"

@@ -148,7 +148,7 @@ STEPS: dict[str, tuple[Any, str, bool]] = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_step_it_dies_at_nothing_is_lost_or_doubled(
+def test_a_crash_at_each_step_loses_and_doubles_no_records(
     server: S3Server, broker_process: BrokerProcess, step: str
 ) -> None:
     owner, name, is_after = STEPS[step]

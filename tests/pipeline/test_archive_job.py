@@ -115,7 +115,7 @@ STEPS = (
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("kind", ["raw", "batches"])
-def test_whatever_step_it_dies_at_nothing_is_lost_or_doubled(
+def test_a_crash_at_each_step_loses_and_doubles_no_records(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, kind: str
 ) -> None:
     topic = f"killed-{kind}-{step.replace(' ', '-')}"
@@ -190,7 +190,7 @@ def test_compaction_keeps_every_row(broker_process: BrokerProcess, tmp_path: Pat
     assert summary.notes[0] == "no small files to compact"
 
 
-def test_whoever_follows_for_long_compacts_meanwhile(
+def test_archive_with_follow_compacts_its_files_regularly(
     broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "followed", 1)

@@ -42,7 +42,7 @@ def data_file(root: Path, name: str) -> str:
     return name
 
 
-def test_what_is_committed_is_there_when_opened_again(tmp_path: Path) -> None:
+def test_committed_entries_are_read_back(tmp_path: Path) -> None:
     assert Manifest(tmp_path).next_number == 0
     entries = [batch(0, OffsetRange("t", 0, 0, 5)), batch(1, OffsetRange("t", 0, 5, 9), OffsetRange("t", 1, 0, 3))]
     for entry in entries:
@@ -140,7 +140,7 @@ def test_a_topic_that_was_made_again_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6), st.integers(0, 20), st.integers(0, 20))
-def test_what_is_missing_is_what_nobody_covers(
+def test_missing_ranges_are_those_that_no_entry_covers(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]], start: int, end: int
 ) -> None:
     manifest = Manifest(tmp_path_factory.mktemp("archive"))

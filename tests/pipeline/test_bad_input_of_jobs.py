@@ -152,7 +152,7 @@ def records_of_mended(broker: BrokerProcess, topic: str) -> list[bytes]:
     return [row["value"] for row in records_of(broker, topic, 0)]
 
 
-def test_what_is_no_batch_is_not_archived(tmp_path: Path) -> None:
+def test_segments_with_garbage_are_not_archived(tmp_path: Path) -> None:
     with running_broker(tmp_path / "source", *OVERRIDES) as broker:
         make_topic(broker.bootstrap, "framed", segment_bytes="2000")
         fill(broker, "framed")

@@ -166,7 +166,7 @@ def test_options_that_cannot_be(broker_process: BrokerProcess, tmp_path: Path, m
         run_job("archive", "--bootstrap-server", broker_process.bootstrap, "--archive", str(tmp_path / "a"), *more)
 
 
-def test_what_dead_letters_cannot_do(tmp_path: Path) -> None:
+def test_dead_letters_refuses_invalid_arguments(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="is not an archive"):
         run_job("dead_letters", "--archive", str(tmp_path))
     with pytest.raises(OptionError, match="schemas are for --retry"):

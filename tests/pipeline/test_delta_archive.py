@@ -108,7 +108,7 @@ STEPS: tuple[tuple[object, str, Callable[..., Any]], ...] = (
 )
 
 
-def test_whatever_step_it_dies_at_nothing_is_lost_or_doubled(
+def test_a_crash_at_each_step_loses_and_doubles_no_records(
     in_spark: Run, spark: SparkSession, broker_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(broker_process, "torn")

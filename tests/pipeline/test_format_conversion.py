@@ -53,7 +53,7 @@ def converted(stored: bytes, conversion: Conversion) -> tuple[bytes, Account]:
 
 
 @given(stored_batches(), st.integers(0, 2))
-def test_what_the_format_can_hold_stays(stored: bytes, to_magic: int) -> None:
+def test_fields_that_the_target_format_has_are_kept(stored: bytes, to_magic: int) -> None:
     before = records_of(stored)
     made, account = converted(stored, Conversion("t", 0, to_magic))
     assert {batch.magic for batch in iter_batches(made)} == {to_magic}

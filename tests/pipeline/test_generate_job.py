@@ -33,7 +33,9 @@ def test_a_topic_in_each_format(broker_process: BrokerProcess, magic: int) -> No
     assert [row[3] for row in summary.rows] == [0, 0, 0]
 
 
-def test_it_goes_on_where_it_was(broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_continues_after_an_interruption(
+    broker_process: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["--bootstrap-server", broker_process.bootstrap, "--topic", "grown", "--batch-records", "100"]
     with monkeypatch.context() as patch:
         patch.setattr(Recipe, "partition_records", lambda recipe: [300, 100, 0])

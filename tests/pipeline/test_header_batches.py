@@ -89,7 +89,7 @@ def test_a_row_says_what_the_header_says(chosen: list[Sample]) -> None:
     ]
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_header_fields_are_null() -> None:
     stored = v2.build_batch([Record(0, -1, None, b"")])
     (row,) = rows(stored)
     assert row["crcOk"] is None

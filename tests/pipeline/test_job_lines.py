@@ -66,7 +66,7 @@ def java_error(text: str, thrown: str) -> Py4JJavaError:
     return error
 
 
-def test_what_spark_raises_is_one_line() -> None:
+def test_errors_of_spark_become_one_line() -> None:
     damaged = IN_A_TASK.format(raised="gregor.pipeline.errors.DamagedLogError: t-0 offset 7: a wrong CRC")
     chained = IN_A_TASK.format(raised="x: gregor.pipeline.errors.PipelineError: t-0 offset 7: a wrong CRC")
     foreign = IN_A_TASK.format(raised="OSError: [Errno 28] No space left on device")
@@ -108,7 +108,7 @@ def test_json_has_standard_output_to_itself(
     assert told.err.startswith("Error: path ")
 
 
-def test_what_java_writes_is_kept_aside_and_shown_on_demand(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_java_goes_to_a_file_and_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
     log = JavaLog()
     with log.taken():
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('WARN everything')"], check=True)

@@ -166,7 +166,7 @@ session.stop()
 
 
 @pytest.mark.parametrize("way", ["spark-submit", "the environment"])
-def test_what_the_user_told_spark_is_what_counts(tmp_path: Path, way: str) -> None:
+def test_settings_given_to_spark_submit_take_precedence(tmp_path: Path, way: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(SUBMITTED)
     told = ["--master", "local[1]", "--name", "mine", "--conf", "spark.sql.session.timeZone=Asia/Tokyo"]

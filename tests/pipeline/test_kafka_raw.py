@@ -47,7 +47,7 @@ def topic(broker_process: BrokerProcess) -> str:
 ALL = [*range(100), *range(1000, 1050)]
 
 
-def test_all_that_is_there(broker_process: BrokerProcess, topic: str) -> None:
+def test_all_records_of_a_topic_are_read(broker_process: BrokerProcess, topic: str) -> None:
     found = rows(broker_process, subscribe=topic)
     assert [int(row["value"]) for row in found] == ALL
     assert [row["offset"] for row in found] == [*range(100), *range(50)]
@@ -58,7 +58,7 @@ def test_all_that_is_there(broker_process: BrokerProcess, topic: str) -> None:
     assert "headers" not in rows(broker_process, subscribe=topic, includeHeaders="false")[0]
 
 
-def test_which_topics(broker_process: BrokerProcess, topic: str) -> None:
+def test_topics_are_selected_by_name_list_and_pattern(broker_process: BrokerProcess, topic: str) -> None:
     other = new_topic(broker_process.bootstrap)
     fill(broker_process.bootstrap, other, 3)
     assert len(rows(broker_process, subscribe=f"{topic}, {other}")) == len(ALL) + 3
@@ -68,7 +68,9 @@ def test_which_topics(broker_process: BrokerProcess, topic: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 100), (5, 95), (10, 20), (33, 34), (50, 50)])
-def test_which_offsets(broker_process: BrokerProcess, topic: str, first: int, end: int) -> None:
+def test_records_are_limited_by_starting_and_ending_offsets(
+    broker_process: BrokerProcess, topic: str, first: int, end: int
+) -> None:
     wanted = {
         "startingOffsets": json.dumps({topic: {"0": first, "1": 50}}),
         "endingOffsets": json.dumps({topic: {"0": end, "1": -1}}),
@@ -76,7 +78,7 @@ def test_which_offsets(broker_process: BrokerProcess, topic: str, first: int, en
     assert numbers(broker_process, subscribe=topic, **wanted) == list(range(first, end))
 
 
-def test_which_times(broker_process: BrokerProcess, topic: str) -> None:
+def test_records_are_limited_by_starting_and_ending_timestamps(broker_process: BrokerProcess, topic: str) -> None:
     only = {"assign": json.dumps({topic: [0]})}
     times = {"startingTimestamp": str(START_MS + 30), "endingTimestamp": str(START_MS + 60)}
     assert numbers(broker_process, **only, **times) == list(range(30, 60))
@@ -187,7 +189,7 @@ def test_a_stream_begins_at_the_end_unless_told(broker_process: BrokerProcess, t
     assert reader.reportLatestOffset() == end
 
 
-def test_what_comes_later_is_left_to_the_next_run(broker_process: BrokerProcess, topic: str) -> None:
+def test_records_after_the_prepared_end_are_left_to_the_next_run(broker_process: BrokerProcess, topic: str) -> None:
     reader = stream(broker_process, subscribe=topic, startingOffsets="earliest")
     reader.prepareForTriggerAvailableNow()
     fill(broker_process.bootstrap, topic, 5, first=100)

@@ -164,7 +164,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_offset(plain: Path) -> None:
         rows(reader(plain))
 
 
-def test_what_is_no_batch_in_a_segment_that_is_not_the_last(plain: Path) -> None:
+def test_garbage_in_a_segment_before_the_last_is_an_error(plain: Path) -> None:
     middle = sorted((plain / "events-0").glob("*.log"))[1]
     middle.write_bytes(middle.read_bytes() + b"garbage that is no batch at all")
     for mode in ("records", "batches", "raw"):
@@ -202,7 +202,7 @@ def test_a_path_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "missing", "flipped", "zeros"])
-def test_whatever_the_index_says(indexed: Path, damage: str) -> None:
+def test_a_damaged_or_missing_index_does_not_change_the_rows(indexed: Path, damage: str) -> None:
     for index in indexed.rglob("*.gindex"):
         if damage == "missing":
             index.unlink()

@@ -147,7 +147,9 @@ def _die(offsets: list[int]) -> None:
     raise CrashError
 
 
-def test_what_cannot_be_mirrored_is_told(broker_process: BrokerProcess, target: BrokerProcess) -> None:
+def test_topics_that_cannot_be_mirrored_are_refused_with_a_reason(
+    broker_process: BrokerProcess, target: BrokerProcess
+) -> None:
     make_topic(broker_process, "wide", 2)
     make_topic(target, "wide", 3)
     with pytest.raises(PipelineError, match="wide has 3 partitions at the target and 2 at the source"):

@@ -112,7 +112,9 @@ def _die(offsets: list[int]) -> None:
     raise CrashError
 
 
-def test_what_cannot_be_replayed_is_told(broker_process: BrokerProcess, tmp_path: Path) -> None:
+def test_archives_that_cannot_be_replayed_are_refused_with_a_reason(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     make_topic(broker_process, "refused", 2)
     produce(broker_process, "refused", [b"1", b"2"])
     run_job("archive", *arguments(broker_process, "refused", tmp_path / "rows"))

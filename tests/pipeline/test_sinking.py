@@ -72,7 +72,7 @@ def values(broker: BrokerProcess, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_what_a_row_says_is_kept(broker_process: BrokerProcess, topic: str, codec: str) -> None:
+def test_each_column_of_a_row_is_kept_in_its_record(broker_process: BrokerProcess, topic: str, codec: str) -> None:
     headers = pa.array([[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, []] * 2, HEADERS)
     rows = table(
         range(6),
@@ -210,7 +210,7 @@ def test_rows_that_cannot_go(broker_process: BrokerProcess, topic: str) -> None:
         ("raw binary", {}, "a column partition is missing"),
     ],
 )
-def test_what_is_refused_before_anything_runs(schema: str, given: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_refused_before_any_task_runs(schema: str, given: dict[str, str], complaint: str) -> None:
     named = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", **given}
     with pytest.raises(OptionError, match=complaint):
         sink_options(schema_of(schema), SourceOptions(named, SINK_OPTIONS))

@@ -30,7 +30,7 @@ def test_the_same_at_every_run_and_other_with_another_seed() -> None:
 
 
 @given(st.integers(0, 400))
-def test_it_can_begin_anywhere(from_offset: int) -> None:
+def test_records_can_be_made_from_any_offset(from_offset: int) -> None:
     rest = records_of(SMALL, 1, from_offset)
     first = from_offset - from_offset % SMALL.batch_records
     assert rest == [record for record in records_of(SMALL, 1) if record.offset >= first]
@@ -82,6 +82,6 @@ def test_the_repetitive_share_is_what_compresses() -> None:
     "options",
     [{"partitions": 0}, {"records": -1}, {"repetitive": 1.1}, {"batch_records": 0}, {"magic": 1, "codec": Codec.ZSTD}],
 )
-def test_what_cannot_be_made_is_refused(options: dict[str, int]) -> None:
+def test_invalid_recipes_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(RecipeError):
         Recipe(**{"seed": 1, "records": 1, "partitions": 1, "value_bytes": 1, **options})  # type: ignore[arg-type]

@@ -161,7 +161,7 @@ def test_the_letters_own_null_is_no_tombstone() -> None:
         assert "null" in reasons[0]
 
 
-def test_what_is_no_json_text_in_utf_8_is_a_dead_letter() -> None:
+def test_values_that_are_no_json_in_utf_8_are_dead_letters() -> None:
     values = [b"", b"{", b'{"v": 1} x', '{"v": 1}'.encode("utf-16"), b"[" * 100_000, b"\xef\xbb\xbf{}"]
     decoded, reasons = decode(record("int"), *values)
     assert decoded == [None] * len(values)
@@ -225,7 +225,7 @@ kinds = st.sampled_from(
 
 
 @given(kinds, json_values)
-def test_whatever_json_says_it_is_stored_exactly_or_not_at_all(kind: Any, value: Any) -> None:
+def test_json_values_are_stored_exactly_or_are_dead_letters(kind: Any, value: Any) -> None:
     (decoded,), reasons = decode(record(kind), json.dumps({"v": value}).encode())
     if reasons:
         assert decoded is None

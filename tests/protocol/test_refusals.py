@@ -174,7 +174,7 @@ def commit(*places: tuple[str, int]) -> OffsetCommitRequest:
     )
 
 
-def test_what_is_left_of_a_request_goes_on_and_the_answers_become_one() -> None:
+def test_a_request_is_split_at_refused_partitions_and_its_responses_are_merged() -> None:
     request = commit(("a", 0), ("a", 1), ("b", 0))
     taken = take_out(request, lambda topic, partition: (topic, partition) in {("a", 1), ("b", 0)}, nobody)
     assert list(places_in(request, nobody)) == [("a", 0)]

@@ -28,7 +28,7 @@ def test_every_field_has_a_default_and_lists_are_never_shared() -> None:
     assert FetchRequest().replica_state is not FetchRequest().replica_state
 
 
-def test_what_is_given_is_kept() -> None:
+def test_given_field_values_are_not_copied() -> None:
     words = ["a"]
     assert Greeting(words=words).words is words
     state = ReplicaState(replica_id=1)

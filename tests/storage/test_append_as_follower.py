@@ -61,7 +61,7 @@ def test_offsets_may_be_missing_and_are_found_over_a_restart() -> None:
     assert append(log, b"next") == 3_000_000_006
 
 
-def test_what_does_not_follow_is_refused_and_nothing_of_it_written() -> None:
+def test_batches_that_do_not_follow_the_log_are_refused_and_not_written() -> None:
     log = open_log()
     append(log, b"a", b"b")
 

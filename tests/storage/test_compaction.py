@@ -268,7 +268,7 @@ class TestTombstones:
 
 
 class TestMerging:
-    def test_what_is_left_of_neighbours_is_one_batch_with_holes(self) -> None:
+    def test_retained_records_of_a_batch_stay_one_batch_with_offset_gaps(self) -> None:
         bench = Bench()
         for number in range(10):
             bench.put(("a", "x"), (f"k{number}", str(number)))

@@ -340,7 +340,7 @@ def test_a_copied_directory_keeps_its_times(written: Path, tmp_path: Path) -> No
     log.close()
 
 
-def test_what_recovery_did_is_said(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_recovery_logs_each_truncation(written: Path, caplog: pytest.LogCaptureFixture) -> None:
     active = segment_files(written)[-1]
     edit(active, lambda data: data.extend(b"x"))
     with caplog.at_level(logging.WARNING):

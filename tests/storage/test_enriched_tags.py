@@ -71,7 +71,7 @@ def test_tags_of_every_kind(log: PartitionLog) -> None:
     assert all_tags(log) == EXPECTED
 
 
-def test_they_survive_a_kill(log: PartitionLog) -> None:
+def test_tags_survive_a_kill(log: PartitionLog) -> None:
     again = PartitionLog.open("/logs/topic-0", LogConfig(), ManualClock(), pool=log.segment_list._pool)
     assert all_tags(again) == EXPECTED
 

@@ -59,7 +59,7 @@ def test_space_comes_back(tmp_path: Path, magic: int, is_finished: bool) -> None
     log.close()
 
 
-def test_what_is_left_is_an_empty_batch_over_the_old_offsets(tmp_path: Path) -> None:
+def test_a_reclaimed_head_is_an_empty_batch_over_the_old_offsets(tmp_path: Path) -> None:
     log = PartitionLog.open(str(tmp_path / "topic-0"), LogConfig(), ManualClock(1000))
     fill(log)
     log.advance_log_start(30)

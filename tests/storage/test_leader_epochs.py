@@ -25,7 +25,7 @@ def test_the_first_record_of_an_epoch_does_not_wait_for_the_disk() -> None:
 
 
 @pytest.mark.parametrize("kept_unsynced_bytes", [0, 10, 1 << 20])
-def test_what_was_flushed_is_believed_after_a_power_cut(kept_unsynced_bytes: int) -> None:
+def test_flushed_leader_epochs_survive_a_power_cut(kept_unsynced_bytes: int) -> None:
     files = ForgetfulFiles()
     log = open_log(files)
     log.append(payload([b"a"]), leader_epoch=4)
@@ -61,7 +61,7 @@ def test_a_log_without_epochs_knows_where_none_ended(epoch: int) -> None:
     ("epoch", "found"),
     [(-2, (-2, 0)), (-1, (-1, -1)), (3, (3, 0)), (4, (4, 1)), (6, (4, 1)), (7, (7, 2)), (8, (-1, -1))],
 )
-def test_where_an_epoch_ended(epoch: int, found: tuple[int, int]) -> None:
+def test_the_end_offset_of_each_leader_epoch(epoch: int, found: tuple[int, int]) -> None:
     log = open_log(ForgetfulFiles())
     log.append(payload([b"a"]), leader_epoch=4)
     log.append(payload([b"b"]), leader_epoch=7)

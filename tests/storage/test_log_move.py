@@ -97,7 +97,7 @@ def emptied(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("prepare", [fill, of_old_formats, of_several_epochs, begun_in_a_batch, emptied])
-def test_it_is_the_same_afterwards_and_after_a_restart(disks: Disks, prepare: Callable[[PartitionLog], None]) -> None:
+def test_a_moved_log_is_unchanged_also_after_a_restart(disks: Disks, prepare: Callable[[PartitionLog], None]) -> None:
     prepare(disks.log)
     before = everything(disks.log)
     facts = disks.log.log_start_offset, disks.log.log_end_offset, disks.log.topic_id
@@ -147,7 +147,7 @@ def test_producers_and_transactions_come_along(disks: Disks) -> None:
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_what_the_log_gives_up_meanwhile_is_given_up_there(disks: Disks) -> None:
+def test_records_deleted_during_a_move_are_deleted_in_the_copy(disks: Disks) -> None:
     fill(disks.log)
     move = disks.manager.begin_move(disks.log, disks.manager.directories[1])
     move.step()

@@ -19,7 +19,7 @@ class User:
             self.file.close()
 
 
-def test_whoever_opens_a_file_keeps_it_even_if_all_others_are_busy(tmp_path: Path) -> None:
+def test_the_newest_file_stays_open_even_if_all_others_are_in_use(tmp_path: Path) -> None:
     pool = OpenFiles(OsFiles(), max_open=3)
     users: list[User] = []
     for number in range(10):
@@ -33,7 +33,7 @@ def test_whoever_opens_a_file_keeps_it_even_if_all_others_are_busy(tmp_path: Pat
         user.release_file()
 
 
-def test_who_was_used_stays_longer(tmp_path: Path) -> None:
+def test_recently_used_files_are_closed_last(tmp_path: Path) -> None:
     pool = OpenFiles(OsFiles(), max_open=3)
     users = [User(pool, tmp_path / str(number)) for number in range(3)]
     for user in users:

@@ -261,7 +261,7 @@ class TestRestart:
         log.producers.expire(NOW_MS + PRODUCER_ID_EXPIRATION_MS)
         assert send(log, 9).base_offset == 1
 
-    def test_who_writes_old_records_is_not_silent(self, log: PartitionLog) -> None:
+    def test_producers_of_records_with_old_timestamps_do_not_expire(self, log: PartitionLog) -> None:
         for days in range(3):
             send(log, days, timestamp=1000)
             log.producers.expire(NOW_MS + days * PRODUCER_ID_EXPIRATION_MS)

@@ -147,7 +147,7 @@ def test_a_compacted_topic_is_not_aged() -> None:
     assert apply_retention(log, 10_000) == 0
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_retention_keeps_segments_above_the_high_watermark() -> None:
     log = open_log(LogConfig(retention_ms=100), ManualClock())
     log.sole_replica = False
     append(log, b"old", timestamp=10)

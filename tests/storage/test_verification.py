@@ -166,7 +166,7 @@ def test_a_segment_that_retention_takes_meanwhile(directory: Path) -> None:
         list(verify_partition(files, str(directory)))
 
 
-def test_nothing_can_be_written_through_read_only_files(directory: Path) -> None:
+def test_read_only_files_refuse_each_write(directory: Path) -> None:
     files = ReadOnlyFiles()
     path = str(min(directory.glob("*.log")))
     refused: list[Callable[[], object]] = [

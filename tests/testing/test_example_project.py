@@ -18,7 +18,9 @@ CLIENTS = ("confluent-kafka", "aiokafka", "pytest-asyncio")
 
 @pytest.mark.peer
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
-def test_its_tests_pass(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...]) -> None:
+def test_the_tests_of_the_example_project_pass(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...]
+) -> None:
     site = tmp_path_factory.getbasetemp() / "example-clients"
     if not site.exists():
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(site), *CLIENTS]

@@ -356,7 +356,7 @@ async def test_limits_refuse_and_leave_the_session(client: Client, service: ZooK
         Client(service).connect()
 
 
-async def test_what_is_not_served_or_not_understood(client: Client) -> None:
+async def test_unimplemented_and_malformed_requests(client: Client) -> None:
     reply = await client.send(16, b"?")
     assert reply is not None
     assert kazoo.ReplyHeader.deserialize(reply.frame, 0)[0].err == KeeperCode.UNIMPLEMENTED

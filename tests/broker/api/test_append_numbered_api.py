@@ -70,7 +70,9 @@ async def test_offsets_are_kept_and_repeats_do_nothing(asking: Asking, topic: st
     ],
     ids=["overlap", "transactional", "control", "damaged", "no batch"],
 )
-async def test_what_is_refused_changes_nothing(asking: Asking, topic: str, data: bytes, code: ErrorCode) -> None:
+async def test_a_refused_append_leaves_the_log_unchanged(
+    asking: Asking, topic: str, data: bytes, code: ErrorCode
+) -> None:
     await append(asking, numbered(0, *[b"v"] * 10))
     answer = await append(asking, data)
     assert (ErrorCode(answer.error_code), answer.log_end_offset) == (code, 10)

@@ -109,7 +109,9 @@ async def test_a_broker_shows_its_keys_but_no_secrets(asking: Asking) -> None:
         (16, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
     ],
 )
-async def test_what_cannot_be_described(asking: Asking, kind: int, name: str, code: ErrorCode, message: str) -> None:
+async def test_describe_configs_refuses_unknown_resources(
+    asking: Asking, kind: int, name: str, code: ErrorCode, message: str
+) -> None:
     result = await described(asking, kind, name)
     assert (result.error_code, result.error_message, result.configs) == (code, message, [])
 
@@ -179,14 +181,14 @@ async def test_a_list_can_be_added_to_and_taken_from(asking: Asking) -> None:
         (1, "x", [], ErrorCode.INVALID_REQUEST, "Unknown resource type 1"),
     ],
 )
-async def test_what_cannot_be_changed(
+async def test_incremental_alter_configs_refuses_invalid_changes(
     asking: Asking, kind: int, name: str, changes: list[tuple[str, int, str | None]], code: ErrorCode, message: str
 ) -> None:
     asking.broker.services.metadata.create_topic("a")
     assert await change(asking, kind, name, *changes) == (code, message)
 
 
-async def test_nothing_changes_where_one_of_the_changes_is_bad(asking: Asking) -> None:
+async def test_one_invalid_change_rejects_all_changes_of_the_resource(asking: Asking) -> None:
     topic = asking.broker.services.metadata.create_topic("a")
     code, _ = await change(asking, 2, "a", ("retention.ms", SET, "5"), ("segment.bytes", SET, "x"))
     assert (code, topic.configs) == (ErrorCode.INVALID_CONFIG, {})
@@ -249,7 +251,9 @@ async def test_a_subscription_to_metrics_is_kept(asking: Asking) -> None:
         ("max.connections.per.ip.overrides", "127.0.0.1:"),
     ],
 )
-async def test_nobody_is_locked_out_at_run_time(asking: Asking, key: str, value: str) -> None:
+async def test_dynamic_changes_that_would_lock_out_all_clients_are_refused(
+    asking: Asking, key: str, value: str
+) -> None:
     """As in Kafka 3.9.1 each change is refused (42): no client could connect to undo it."""
     config = asking.broker.services.config
     before = config.text(key)

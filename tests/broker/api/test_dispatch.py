@@ -100,7 +100,7 @@ def failing(error: Exception, *, in_task: bool) -> Any:
         (OSError("a disk"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_what_a_handler_raises_becomes_the_responses_error(
+async def test_an_exception_of_a_handler_becomes_the_error_code_of_the_response(
     asking: Asking, error: Exception, code: ErrorCode, in_task: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = failing(error, in_task=in_task)

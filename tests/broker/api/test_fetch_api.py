@@ -53,7 +53,7 @@ async def test_each_version_gets_the_format_that_its_clients_read(
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("version", [0, 3, 4])
-async def test_what_old_producers_wrote_reaches_everybody(asking: Asking, version: int, magic: int) -> None:
+async def test_records_of_old_formats_are_fetched_with_each_version(asking: Asking, version: int, magic: int) -> None:
     asking.broker.services.metadata.create_topic("t")
     await produced(asking, produce(message_set(magic, b"a", b"b")), magic + 1)
     (answer,) = await fetched(asking, fetch((0, 0)), version)
@@ -192,7 +192,7 @@ def paused_clock(autojump_clock: MockClock) -> MockClock:
     return autojump_clock
 
 
-async def test_it_waits_for_min_bytes(
+async def test_a_fetch_waits_for_min_bytes(
     asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
 ) -> None:
     waiting = Waiting(asking, fetch((0, 3), (1, 3), min_bytes=2 * BATCH_BYTES, max_wait_ms=30_000))
@@ -218,7 +218,7 @@ async def test_it_waits_for_min_bytes(
     ],
     ids=["nothing wanted", "no wait", "negative wait", "error", "one has data", "no partitions"],
 )
-async def test_it_does_not_wait_without_a_reason(
+async def test_a_fetch_with_an_immediate_response_does_not_wait(
     asking: Asking, topic: str, request_: FetchRequest, paused_clock: MockClock
 ) -> None:
     waiting = Waiting(asking, request_)
@@ -226,7 +226,7 @@ async def test_it_does_not_wait_without_a_reason(
     assert waiting.took_s == 0
 
 
-async def test_it_answers_with_what_there_is_when_the_time_is_up(
+async def test_a_fetch_returns_fewer_than_min_bytes_after_max_wait_ms(
     asking: Asking, topic: str, autojump_clock: MockClock
 ) -> None:
     waiting = Waiting(asking, fetch((0, 2), min_bytes=10_000, max_wait_ms=20_000))
@@ -236,7 +236,7 @@ async def test_it_answers_with_what_there_is_when_the_time_is_up(
     assert [offset for offset, _ in await values_of(waiting.response.responses[0].partitions[0])] == [2]
 
 
-async def test_it_gives_up_when_the_client_does(
+async def test_a_delayed_fetch_ends_when_its_client_disconnects(
     asking: Asking, topic: str, nursery: trio.Nursery, paused_clock: MockClock
 ) -> None:
     waiting = Waiting(asking, fetch((0, 3), max_wait_ms=30_000))
@@ -285,7 +285,7 @@ async def test_reads_are_counted_and_failures_apart(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-async def test_nothing_is_refused_that_would_not_be_converted(asking: Asking, version: int) -> None:
+async def test_disabled_down_conversion_does_not_refuse_batches_that_need_none(asking: Asking, version: int) -> None:
     asking.broker.services.metadata.create_topic("t", configs={"message.downconversion.enable": "false"})
     (empty,) = await fetched(asking, fetch((0, 0)), version)
     assert empty.error_code == ErrorCode.NONE

@@ -115,7 +115,9 @@ async def following(asking: Asking, paused_clock: MockClock) -> Following:
     return Following(asking, partitions)
 
 
-async def test_it_is_answered_with_all_that_one_turn_appends(following: Following) -> None:
+async def test_a_delayed_follower_fetch_returns_all_batches_appended_in_one_turn_of_the_event_loop(
+    following: Following,
+) -> None:
     late = following.delay(following.request())
     for value, partition in ((b"a", 0), (b"b", 0), (b"c", 1)):
         await following.append(value, partition)
@@ -142,7 +144,9 @@ async def test_the_next_one_tells_that_it_was_copied(following: Following) -> No
     assert following.take(late).responses[0].partitions[0].high_watermark == 1
 
 
-async def test_its_time_is_over(following: Following, paused_clock: MockClock) -> None:
+async def test_a_delayed_follower_fetch_is_completed_after_max_wait_ms(
+    following: Following, paused_clock: MockClock
+) -> None:
     late = following.delay(following.request(max_wait_ms=500))
     paused_clock.jump(0.4)
     await wait_all_tasks_blocked()

@@ -115,7 +115,9 @@ async def test_a_topic_may_be_deleted_while_it_moves(asking: Asking, directories
     assert await described(asking) == {path: [] for path in directories}
 
 
-async def test_what_cannot_be_moved(asking: Asking, directories: list[str]) -> None:
+async def test_alter_replica_log_dirs_refuses_unknown_topics_and_directories(
+    asking: Asking, directories: list[str]
+) -> None:
     asking.broker.services.metadata.create_topic(TOPIC)
     assert await moved(asking, directories[0], "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await moved(asking, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND

@@ -139,7 +139,7 @@ async def test_records_are_deleted_up_to_an_offset(
     assert (await listed(asking, EARLIEST)).offset == max(low_watermark, 0)
 
 
-async def test_where_records_are_not_deleted(asking: Asking) -> None:
+async def test_delete_records_refuses_compacted_unknown_and_internal_topics(asking: Asking) -> None:
     asking.broker.services.metadata.create_topic("compact", configs={"cleanup.policy": "compact"})
     assert (await deleted(asking, 0, "compact")).error_code == ErrorCode.POLICY_VIOLATION
     assert (await deleted(asking, 0, "none")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

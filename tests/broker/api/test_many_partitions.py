@@ -98,7 +98,7 @@ async def turns_during(work: Callable[[], Awaitable[Any]]) -> int:
     return turns
 
 
-async def test_others_are_served_while_a_topic_gets_its_partitions(asking: Asking) -> None:
+async def test_other_requests_are_served_while_a_topic_with_many_partitions_is_created(asking: Asking) -> None:
     turns = await turns_during(lambda: create(asking, ("big", 400)))
     assert turns > 10
     assert len(asking.broker.services.partitions) == 400, "the answer is sent once all partitions exist"
@@ -136,7 +136,7 @@ async def test_a_log_that_cannot_be_made_is_made_later(asking: Asking, monkeypat
     assert len(asking.broker.services.partitions) == 250
 
 
-async def test_others_are_served_while_many_partitions_are_described_or_elected(asking: Asking) -> None:
+async def test_other_requests_are_served_while_many_partitions_are_described_or_elected(asking: Asking) -> None:
     services = asking.broker.services
     for number in range(60):
         topic = services.metadata.create_topic(f"t{number}")

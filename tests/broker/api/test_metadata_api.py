@@ -72,7 +72,7 @@ BY_GATEWAY = {"gregor.gateway.advertised.listeners": "PLAINTEXT://localhost:1909
 
 
 @pytest.mark.parametrize("properties", [BY_GATEWAY])
-async def test_who_comes_through_the_gateway_is_told_the_mapped_address(
+async def test_clients_that_connect_through_the_default_gateway_get_the_mapped_address(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a published port of a container the socket has the container's address, not the one dialled."""
@@ -83,7 +83,9 @@ async def test_who_comes_through_the_gateway_is_told_the_mapped_address(
 
 
 @pytest.mark.parametrize("properties", [BY_GATEWAY | {"advertised.listeners": "PLAINTEXT://kafka.example:9092"}])
-async def test_what_is_advertised_wins_over_the_mapped_address(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_advertised_listeners_take_precedence_over_the_mapped_address(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(advertised, "default_gateway", lambda: asking.client.peer[0])
     response = await metadata(asking, topics=[])
     assert [(b.host, b.port) for b in response.brokers] == [("kafka.example", 9092)]

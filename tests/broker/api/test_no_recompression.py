@@ -15,7 +15,7 @@ from tests.broker.api.log_requests import batch, bytes_of, fetch, fetched, messa
 
 
 @pytest.mark.parametrize("wanted", ["producer", "gzip", "zstd", "lz4", "uncompressed"])
-async def test_whatever_the_topic_wants(asking: Asking, wanted: str) -> None:
+async def test_batches_are_stored_without_recompression_for_each_compression_type(asking: Asking, wanted: str) -> None:
     asking.broker.services.metadata.create_topic("t", configs={"compression.type": wanted})
     sent = []
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
@@ -34,7 +34,7 @@ async def test_whatever_the_topic_wants(asking: Asking, wanted: str) -> None:
     ).samples == [({}, 0)]
 
 
-async def test_it_would_be_seen(
+async def test_the_metric_counts_a_recompression(
     asking: Asking, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def compressing(data: memoryview, *arguments: object, **more: object) -> Produced:

@@ -63,7 +63,7 @@ async def test_every_version_appends(asking: Asking, topic: str, version: int) -
         (produce(batch(bytes(2 << 20))), ErrorCode.MESSAGE_TOO_LARGE, -1),
     ],
 )
-async def test_what_is_refused_and_how(
+async def test_error_codes_of_refused_batches(
     asking: Asking, topic: str, request_: ProduceRequest, error: ErrorCode, log_start_offset: int
 ) -> None:
     answer = await produced(asking, request_)

@@ -35,7 +35,7 @@ AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
         (ErrorCode.INVALID_PRODUCER_EPOCH, V1, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-async def test_what_will_pass_is_a_reason_to_try_again(
+async def test_transient_errors_of_the_coordinator_become_retriable_errors(
     monkeypatch: pytest.MonkeyPatch, refused_with: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     async def refuse(*_: Any) -> None:

@@ -196,7 +196,7 @@ async def test_without_an_authorizer_there_are_no_acls(asking: Asking) -> None:
     assert [r.error_code for r in (await asking.ask(handle_delete_acls, deletion)).filter_results] == [disabled]
 
 
-async def test_nobody_gets_a_token_over_plaintext(asking: Asking) -> None:
+async def test_delegation_tokens_are_refused_on_plaintext_listeners(asking: Asking) -> None:
     response = await asking.ask(handle_create_delegation_token, CreateDelegationTokenRequest())
     assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 

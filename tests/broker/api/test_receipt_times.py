@@ -59,7 +59,7 @@ async def test_a_topic_of_create_time_tells_none(asking: Asking) -> None:
     assert await times(asking, 11) == [(0, -1, TimestampType.CREATE_TIME)]
 
 
-def test_they_outlive_the_broker(tmp_path: Path) -> None:
+def test_receipt_times_survive_a_restart(tmp_path: Path) -> None:
     clock = ManualClock(5000)
     config = LogConfig(message_timestamp_type="LogAppendTime", segment_bytes=200)
     log = PartitionLog.open(str(tmp_path / "t-0"), config, clock)

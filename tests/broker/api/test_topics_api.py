@@ -141,7 +141,7 @@ async def test_topics_are_deleted_by_id(asking: Asking) -> None:
     assert await delete(asking, DeleteTopicState(topic_id=uuid4())) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
-async def test_it_must_be_clear_which_topic_is_meant(asking: Asking) -> None:
+async def test_delete_topics_refuses_duplicate_and_ambiguous_names_and_ids(asking: Asking) -> None:
     topic_id = asking.broker.services.metadata.create_topic("a").topic_id
     by_name, by_id = DeleteTopicState(name="a"), DeleteTopicState(topic_id=topic_id)
     refused = ErrorCode.INVALID_REQUEST

@@ -9,7 +9,7 @@ from gregor.broker.config.broker_config import validate_broker_change
 from gregor.broker.config.listeners import parse_endpoints
 
 
-def test_nothing_needs_to_be_configured() -> None:
+def test_a_configuration_without_keys_has_defaults() -> None:
     config = BrokerConfig()
     assert config.node_id == 1
     assert config.listeners == ("PLAINTEXT://localhost:9092",)
@@ -57,7 +57,7 @@ def test_a_file_gives_way_to_overrides(tmp_path: Path) -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot use the nonroutable meta-address 0.0.0.0"),
     ],
 )
-def test_what_cannot_be_is_refused_with_one_line_that_says_why(properties: dict[str, str], message: str) -> None:
+def test_invalid_values_are_refused_with_a_reason_of_one_line(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig(properties)
     assert message in str(refusal.value)
@@ -156,7 +156,9 @@ def test_dynamic_values_that_cannot_be_are_left_out() -> None:
         ("log.retention.ms", "abc", False, "Invalid value abc for configuration log.retention.ms"),
     ],
 )
-def test_what_may_not_change_while_the_broker_runs(name: str, value: str, per_broker: bool, message: str) -> None:
+def test_dynamic_changes_of_static_or_invalid_keys_are_refused(
+    name: str, value: str, per_broker: bool, message: str
+) -> None:
     with pytest.raises(ConfigError) as refusal:
         validate_broker_change(name, value, per_broker=per_broker)
     assert message in str(refusal.value)

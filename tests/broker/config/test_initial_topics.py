@@ -37,7 +37,7 @@ def test_commas_and_line_ends_separate_topics() -> None:
 
 
 @pytest.mark.parametrize("text", [":1", "a:0", "a:b", "a:1:1:compacted", "a:1:=x", "a,a"])
-def test_what_has_another_form_is_refused(text: str) -> None:
+def test_initial_topics_in_another_syntax_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"gregor\.create\.topics"):
         BrokerConfig({"gregor.create.topics": text})
 

@@ -134,7 +134,7 @@ def test_the_only_replica_on_a_new_disk_begins_anew_once_it_is_there(state: Clus
     assert places(state)[1] == (2, [2])
 
 
-def test_where_all_copies_are_lost_any_may_lead(state: ClusterState) -> None:
+def test_any_replica_may_lead_after_all_replicas_lost_their_directories(state: ClusterState) -> None:
     last_in_sync(state, 2)
     for node_id in (1, 3, 2):
         come_back(state, node_id, directory(node_id, 9))
@@ -164,12 +164,12 @@ def test_a_failed_directory_hands_over_and_is_in_sync_nowhere(state: ClusterStat
     assert list(directories.failing(state, state.brokers[1], [directory(1)], never_unclean)) == []
 
 
-def test_what_only_a_failed_directory_has_is_without_a_leader(state: ClusterState) -> None:
+def test_a_partition_whose_only_replica_is_in_a_failed_directory_has_no_leader(state: ClusterState) -> None:
     apply(state, directories.failing(state, state.brokers[2], [directory(2)], never_unclean))
     assert places(state) == [(1, [1, 3]), (NO_LEADER, [2])]
 
 
-def test_what_is_in_other_directories_stays(state: ClusterState) -> None:
+def test_partitions_in_other_directories_are_unchanged_after_a_failure(state: ClusterState) -> None:
     apply(state, directories.failing(state, state.brokers[1], [directory(1, 1)], never_unclean))
     assert places(state)[0] == (1, [1, 2, 3])
 
@@ -191,7 +191,7 @@ def test_a_directory_of_old_metadata_is_the_brokers_only_one(state: ClusterState
     assert places(state)[0] == (2, [2, 3])
 
 
-def test_who_takes_no_writes_does_not_join(state: ClusterState) -> None:
+def test_a_replica_in_a_full_directory_does_not_join_the_isr(state: ClusterState) -> None:
     apply(state, directories.handing_over(state, state.brokers[3], {directory(3)}))
     wanted = PartitionData(partition_index=0, leader_epoch=0, partition_epoch=1, new_isr=[1, 2, 3])
     with pytest.raises(BrokerError) as refused:

@@ -31,7 +31,7 @@ def active(*node_ids: int):  # type: ignore[no-untyped-def]
     return lambda node_id: node_id in node_ids
 
 
-def test_nothing_changes_while_the_leader_can_stay() -> None:
+def test_no_election_while_the_leader_is_active_and_in_sync() -> None:
     assert change_of(ID, partition(2, [1, 2, 3]), active(1, 2, 3)) is None
 
 
@@ -51,7 +51,7 @@ def test_the_last_one_in_sync_stays_so_without_leading() -> None:
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, leader=NO_LEADER)
 
 
-def test_it_leads_again_once_it_is_back() -> None:
+def test_the_last_in_sync_replica_leads_again_once_it_is_active() -> None:
     record = change_of(ID, partition(NO_LEADER, [1]), active(1, 2, 3))
     assert record == PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1)
 
@@ -106,7 +106,7 @@ nodes = st.sets(st.integers(1, 5))
     alive=nodes,
     kind=st.sampled_from(Election),
 )
-def test_whatever_happens_a_leader_is_active_and_in_sync(
+def test_an_elected_leader_is_always_active_and_in_sync(
     replicas: list[int], data: st.DataObject, alive: set[int], kind: Election
 ) -> None:
     isr = data.draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True))

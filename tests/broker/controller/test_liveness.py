@@ -168,7 +168,7 @@ def test_a_leader_changes_its_in_sync_set(state: ClusterState) -> None:
     assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ([1, 3], 0, 1)
 
 
-def test_what_is_so_already_is_no_record(state: ClusterState) -> None:
+def test_an_unchanged_isr_writes_no_record(state: ClusterState) -> None:
     assert in_sync.altering(state, state.topics["t"], wanted({1: 11, 2: 12, 3: -1}), leader_id=1) is None
 
 

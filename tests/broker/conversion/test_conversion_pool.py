@@ -31,7 +31,7 @@ def lease_of(pool: ConversionPool) -> tuple[Lease, ConversionOutput]:
     return Lease(pool, output), output
 
 
-async def test_who_finds_no_memory_waits_for_one_that_is_released() -> None:
+async def test_a_lease_waits_until_memory_is_released() -> None:
     pool = ConversionPool(4096, threads=1)
     first, _ = lease_of(pool)
     second, _ = lease_of(pool)
@@ -59,7 +59,7 @@ async def test_a_lent_memory_is_still_there_unless_somebody_took_it() -> None:
     assert len(output.buffer) == 0
 
 
-async def test_who_waits_gets_what_another_lends() -> None:
+async def test_a_waiting_lease_gets_memory_that_another_lease_lends() -> None:
     pool = ConversionPool(4096, threads=1)
     first, output = lease_of(pool)
     second, _ = lease_of(pool)
@@ -72,7 +72,7 @@ async def test_who_waits_gets_what_another_lends() -> None:
     assert await second.hold() is memory
 
 
-async def test_who_is_cancelled_while_it_waits_takes_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_lease_that_is_cancelled_while_it_waits_takes_no_memory(autojump_clock: trio.testing.MockClock) -> None:
     pool = ConversionPool(4096, threads=1)
     first, _ = lease_of(pool)
     second, _ = lease_of(pool)

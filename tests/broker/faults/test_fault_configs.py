@@ -177,7 +177,7 @@ def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
         ("\x00", "is not YAML"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, says: str) -> None:
+def test_errors_of_a_rules_file_name_the_mistake(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text(text)
     with pytest.raises(FaultRuleError) as refusal:

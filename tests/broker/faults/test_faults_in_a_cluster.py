@@ -83,7 +83,7 @@ async def create(pair: Pair, topic: str, client_id: str = "tester") -> int:
     return int((await ask(wire, ApiKey.CREATE_TOPICS, 5, request)).topics[0].error_code)
 
 
-async def test_what_is_sent_on_to_the_controller_is_struck_where_its_client_is(pair: Pair) -> None:
+async def test_a_rule_acts_on_forwarded_requests_at_the_broker_of_the_client(pair: Pair) -> None:
     pair.rule("", "api=CreateTopics topic=bad error=POLICY_VIOLATION")
     await until(lambda: bool(pair.follower.broker.services.config.fault_rules))
     assert [await create(pair, topic) for topic in ("good", "bad")] == [0, ErrorCode.POLICY_VIOLATION]
@@ -103,7 +103,7 @@ async def test_a_broker_that_is_cut_off_hears_nothing_until_the_link_heals(pair:
 
 
 @pytest.mark.parametrize("action", ["disconnect", "stall"])
-async def test_what_a_node_asks_itself_goes_over_no_network(pair: Pair, action: str) -> None:
+async def test_network_rules_do_not_act_on_requests_of_a_node_to_itself(pair: Pair, action: str) -> None:
     pair.rule("1", f"api=AlterPartition {action}")
     membership = pair.controller.broker.services.node
     assert isinstance(membership, Membership)

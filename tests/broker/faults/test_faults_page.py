@@ -96,7 +96,7 @@ def faults(faulty_process: BrokerProcess, capsys: pytest.CaptureFixture[str]) ->
         (["clock", "soon"], "Error: expected a time"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_errors_of_the_command_are_one_line(
     faulty_process: BrokerProcess, capsys: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
     status, out, err = Tool(faulty_process, capsys)("faults", *words)

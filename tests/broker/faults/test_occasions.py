@@ -50,7 +50,7 @@ def test_a_turn_lasts_until_its_end() -> None:
     assert in_force("stall from=1s until=2s period=3s").remaining_s(107.5) == 0.5
 
 
-def test_what_is_not_scheduled_does_not_count() -> None:
+def test_requests_outside_the_schedule_are_not_counted_by_every() -> None:
     assert pattern("stall from=2s every=2", 6, step_s=1) == "...x.x"
 
 

@@ -102,7 +102,7 @@ async def test_a_stalled_request_is_never_answered_and_other_connections_are(fau
         clients.cancel_scope.cancel()
 
 
-async def test_whoever_is_stalled_is_hung_up_on_when_the_rule_is_taken_back(faulty: FaultyBroker) -> None:
+async def test_stalled_connections_are_closed_when_the_rule_is_deleted(faulty: FaultyBroker) -> None:
     async def lose_a_request(wire: Wire) -> None:
         with pytest.raises(ConnectionError):
             await produce(wire, ORDERS)
@@ -271,7 +271,7 @@ async def test_a_broker_is_known_by_what_it_said_before_on_its_connection(faulty
         await ask(wire, ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
 
 
-async def test_whoever_takes_rules_back_is_spared(faulty: FaultyBroker) -> None:
+async def test_rules_do_not_act_on_requests_that_delete_rules(faulty: FaultyBroker) -> None:
     faulty.rules(dead="disconnect")
     with pytest.raises(ConnectionError):
         await ask(await faulty.connect(), ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
@@ -291,7 +291,7 @@ HARMLESS = [api for api in APIS.values() if not api.key.name.startswith("SASL")]
 
 
 @pytest.mark.parametrize("api", HARMLESS, ids=lambda api: api.key.name)
-async def test_whatever_api_is_refused_the_broker_stands(
+async def test_the_broker_survives_a_rule_that_refuses_any_api(
     faulty: FaultyBroker, api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire = await faulty.connect()

@@ -177,7 +177,7 @@ def test_apis_may_be_spelled_in_any_way(name: str) -> None:
         ("x" * (LONGEST_TEXT + 1), "at most 4096 characters"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, says: str) -> None:
+def test_errors_of_rules_name_the_mistake(text: str, says: str) -> None:
     with pytest.raises(FaultRuleError) as refusal:
         parse_rule(text)
     assert says in str(refusal.value)

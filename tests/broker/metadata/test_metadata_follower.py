@@ -139,7 +139,7 @@ async def test_a_broker_knows_what_the_controller_knows(
     assert broker.store.topics["during"].topic_id == topic.topic_id
 
 
-async def test_it_starts_with_what_it_knew(
+async def test_a_follower_starts_with_the_metadata_on_its_disk(
     tmp_path: Path, controller: Node, autojump_clock: trio.testing.MockClock
 ) -> None:
     controller.store.create_topic("a")
@@ -151,7 +151,7 @@ async def test_it_starts_with_what_it_knew(
     assert_same(again, controller)
 
 
-async def test_it_changes_nothing_itself(tmp_path: Path) -> None:
+async def test_a_follower_refuses_changes_of_metadata(tmp_path: Path) -> None:
     broker = Node(tmp_path / "broker", BROKER)
     with pytest.raises(BrokerError) as refused:
         broker.store.create_topic("a", assignments=[(0, [2])])
@@ -159,7 +159,7 @@ async def test_it_changes_nothing_itself(tmp_path: Path) -> None:
     assert broker.store.end_offset == 0
 
 
-async def test_it_goes_on_where_it_was_when_the_controller_is_back(
+async def test_a_follower_continues_at_its_offset_when_the_controller_is_back(
     tmp_path: Path,
     controller: Node,
     autojump_clock: trio.testing.MockClock,
@@ -309,7 +309,7 @@ async def test_the_controller_of_another_cluster_is_not_followed(tmp_path: Path,
     assert "the-cluster" in str(error)
 
 
-def test_what_a_controller_tells_others_is_on_the_disk(tmp_path: Path) -> None:
+def test_a_controller_serves_only_flushed_metadata_records(tmp_path: Path) -> None:
     """A follower's copy need not be on disk: the follower reads lost records again."""
     controller = Node(tmp_path / "1", CONTROLLER)
     log = controller.logs.get(CLUSTER_METADATA, 0)

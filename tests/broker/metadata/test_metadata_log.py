@@ -93,7 +93,7 @@ def topics(*names: str) -> list[Message]:
     return [TopicRecord(name=name, topic_id=UUID(int=number)) for number, name in enumerate(names, 1)]
 
 
-def test_what_was_appended_is_replayed(tmp_path: Path) -> None:
+def test_appended_metadata_records_are_replayed(tmp_path: Path) -> None:
     opened = Opened(tmp_path)
     opened.log.append(topics("a", "b"))
     opened.log.append([FeatureLevelRecord(name="f", feature_level=2)])

@@ -302,7 +302,7 @@ def test_partitions_without_a_log_are_named_when_they_begin_empty(
     assert "begin empty" not in caplog.text
 
 
-def test_what_was_adopted_is_known_from_then_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_topics_are_adopted_only_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     adopted_directory(tmp_path)
     Opened(tmp_path).close()
     caplog.clear()
@@ -376,7 +376,7 @@ def test_a_changed_broker_configuration_reaches_every_log(opened: Opened, tmp_pa
     assert again.partitions.get("a", 0).log.config.max_message_bytes == 1_048_588
 
 
-def test_what_changes_nothing_is_not_told(opened: Opened) -> None:
+def test_records_without_a_change_call_no_listener(opened: Opened) -> None:
     opened.store.create_topic("a", configs={"retention.ms": "5"})
     told, end = len(opened.changes), opened.store.end_offset
     opened.store.set_configs(ResourceType.TOPIC, "a", {"retention.ms": "5"})

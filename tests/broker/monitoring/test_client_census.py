@@ -68,7 +68,7 @@ def test_the_same_client_id_may_be_several_clients(people: People, host: str, so
     assert len(people.census.usages()) == 2
 
 
-def test_what_a_connection_did_under_its_old_client_id_stays_there(people: People) -> None:
+def test_requests_are_counted_for_the_client_id_that_they_had(people: People) -> None:
     proxy = people.connect("first")
     request(proxy, ApiKey.PRODUCE, 0)
     people.census.client_id_changed(proxy, "second")
@@ -77,7 +77,7 @@ def test_what_a_connection_did_under_its_old_client_id_stays_there(people: Peopl
     assert people.usage("second").requests == {(ApiKey.PRODUCE, 9): 1}
 
 
-def test_who_never_asks_is_not_listed(people: People) -> None:
+def test_connections_without_requests_are_not_listed(people: People) -> None:
     people.census.disconnected(people.connect("port scanner"))
     assert people.census.usages() == []
 

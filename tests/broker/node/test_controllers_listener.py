@@ -63,7 +63,7 @@ def envelope(data: bytes, *, principal: bytes | None = None, host: str = "10.1.2
     )
 
 
-def test_it_offers_what_kafkas_controllers_offer_to_brokers(wire: Wire) -> None:
+def test_the_controller_listener_offers_the_apis_of_kafkas_controllers(wire: Wire) -> None:
     answer = wire.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1"))
     offered = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     assert offered[ApiKey.FETCH] == (12, 17)
@@ -79,14 +79,14 @@ def test_clients_listeners_do_not_serve_it(cluster: ClusterOfProcesses) -> None:
         client.ask(ApiKey.ENVELOPE, 0, envelope(b""))
 
 
-def test_it_tells_who_the_controller_is(wire: Wire) -> None:
+def test_the_controller_listener_describes_the_quorum(wire: Wire) -> None:
     answer = wire.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=CONTROLLERS))
     assert (answer.error_code, answer.controller_id, len(answer.brokers)) == (0, 1, 1)
     refused = wire.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(endpoint_type=1))
     assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-def test_what_is_in_an_envelope_is_answered_in_one(wire: Wire) -> None:
+def test_an_enveloped_request_gets_an_enveloped_response(wire: Wire) -> None:
     topic = CreatableTopic(name="enveloped", num_partitions=1, replication_factor=1)
     inside = frame(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]))
     answer = wire.ask(ApiKey.ENVELOPE, 0, envelope(inside))
@@ -149,7 +149,7 @@ def fetch(topic_id: UUID, offset: int = 0) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic_id, partitions=[partition])])
 
 
-def test_nothing_but_the_metadata_can_be_fetched(wire: Wire) -> None:
+def test_the_controller_listener_serves_fetches_of_the_metadata_topic_only(wire: Wire) -> None:
     assert wire.ask(ApiKey.FETCH, 17, fetch(UUID(int=99))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = wire.ask(ApiKey.FETCH, 17, fetch(METADATA_ID))
     (partition,) = answer.responses[0].partitions

@@ -251,7 +251,7 @@ async def test_no_answer_in_time_closes_the_connection(
     nursery.cancel_scope.cancel()
 
 
-async def test_nothing_is_sent_before_the_start_and_after_the_end(nursery: trio.Nursery) -> None:
+async def test_requests_are_refused_before_the_start_and_after_the_end(nursery: trio.Nursery) -> None:
     address, connections = await listening(nursery, answer)
     controller = RemoteController(address, "broker-2")
     refused = []

@@ -91,7 +91,7 @@ def fetch(client: Wire) -> Any:
     return client.ask(ApiKey.FETCH, 11, FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics))
 
 
-def test_whoever_has_no_quota_is_never_throttled(broker: BrokerProcess, client: Wire) -> None:
+def test_clients_without_a_quota_are_never_throttled(broker: BrokerProcess, client: Wire) -> None:
     bind(broker, "somebody else", producer_byte_rate=1)
     assert produce(client, 30) == [0] * 30
 

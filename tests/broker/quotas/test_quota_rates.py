@@ -43,7 +43,7 @@ def test_no_more_samples_than_the_window_has() -> None:
     assert rate.throttle_ms(99, 990) > 0
 
 
-def test_what_is_taken_back_does_not_count() -> None:
+def test_amounts_that_are_taken_back_are_not_counted() -> None:
     rate = SampledRate(WINDOW)
     rate.record(500_000, 0)
     rate.record(-500_000, 1)

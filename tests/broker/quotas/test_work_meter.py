@@ -30,7 +30,7 @@ async def test_every_step_counts(autojump_clock: trio.testing.MockClock) -> None
     assert meter.elapsed_ns >= 3 * STEP_NS
 
 
-async def test_what_others_do_meanwhile_does_not_count() -> None:
+async def test_work_of_other_tasks_is_not_counted() -> None:
     async def work() -> None:
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()

@@ -321,7 +321,7 @@ async def test_a_large_request_and_a_large_answer_pass(peer: Peer) -> None:
         assert await peer.receive(1) == [b"<" + large + b">"]
 
 
-async def test_what_follows_a_parked_request_waits_and_what_precedes_does_not(peer: Peer) -> None:
+async def test_responses_after_a_pending_one_wait_and_earlier_ones_do_not(peer: Peer) -> None:
     await peer.send(b"fast 1", b"park", b"fast 2")
     assert await peer.receive(1) == [b"fast 1"]
     await wait_all_tasks_blocked()

@@ -329,7 +329,7 @@ def test_a_group_of_kafkas_protocol_is_a_consumer_of_zookeeper(client: KazooClie
 
 
 @pytest.mark.parametrize("data", [b"", b"-1", b"1.0", b"x", b"9223372036854775808", b"1" * 5000, "٣".encode()])
-def test_what_is_no_offset_is_refused(client: KazooClient, wire: Wire, data: bytes) -> None:
+def test_values_that_are_no_offsets_are_refused(client: KazooClient, wire: Wire, data: bytes) -> None:
     client.ensure_path("/consumers/odd/offsets/letters")
     with pytest.raises(BadArgumentsError):
         client.create("/consumers/odd/offsets/letters/0", data)

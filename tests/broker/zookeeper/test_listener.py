@@ -211,7 +211,7 @@ async def test_a_request_that_waits_for_kafka_keeps_its_session_and_delays_nobod
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-async def test_what_is_no_connect_request_closes_the_connection(running: Running, data: bytes) -> None:
+async def test_an_invalid_connect_request_closes_the_connection(running: Running, data: bytes) -> None:
     client = await running.connect()
     await client.stream.send_all(data)
     assert await client.rest() == b""
@@ -220,7 +220,7 @@ async def test_what_is_no_connect_request_closes_the_connection(running: Running
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1", struct.pack(">iii", 1, OpCode.GET_DATA, 1 << 30), b"\0" * 9])
-async def test_what_is_no_request_closes_the_connection_after_the_replies_due(running: Running, body: bytes) -> None:
+async def test_an_invalid_request_closes_the_connection_after_earlier_replies(running: Running, body: bytes) -> None:
     client = await running.connect()
     await client.connect()
     await client.request(7, kazoo.Exists("/brokers", None))

@@ -23,7 +23,7 @@ POSITIONS = st.builds(
 
 
 @given(POSITIONS, st.lists(STEPS, max_size=20))
-def test_what_is_written_is_read(position: Position, steps: list[Step]) -> None:
+def test_a_written_journal_is_read_back(position: Position, steps: list[Step]) -> None:
     journal = Journal(position, tuple(steps))
     assert Journal.read(journal.committed()) == journal
 

@@ -86,7 +86,7 @@ async def test_all_arrives_in_order_and_batches_are_not_opened(source: str, targ
     assert set(here) <= set(there), "the bytes of the source, except for headers"
 
 
-async def test_it_goes_on_where_it_was(source: str, target: str, topic: str) -> None:
+async def test_a_mirror_continues_after_the_last_mirrored_record(source: str, target: str, topic: str) -> None:
     await create(source, topic, 2)
     for seed in range(3):
         await fill(source, topic, 2, 300, seed=seed)
@@ -157,7 +157,7 @@ async def compacted_topic(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("keeps_offsets", [False, True])
-async def test_what_compaction_has_left(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
+async def test_compacted_topics_are_mirrored(source: str, target: str, topic: str, keeps_offsets: bool) -> None:
     await compacted_topic(source, topic)
     await mirror_once(source, target, topic, keeps_offsets=keeps_offsets)
     wanted, found = (await read_all(source, topic, 1))[0], (await read_all(target, topic, 1))[0]

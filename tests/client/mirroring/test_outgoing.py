@@ -58,7 +58,7 @@ def test_only_the_header_of_v2_changes() -> None:
     ],
     ids=["holes", "append time"],
 )
-def test_what_cannot_go_as_it_is_is_built_anew(raw: bytes) -> None:
+def test_batches_that_cannot_be_sent_unchanged_are_rebuilt(raw: bytes) -> None:
     ((item, payload),) = sent(raw)
     (before,), (view,) = views(raw), views(payload)
     assert (item.record_count, item.source_end) == (2, 50)

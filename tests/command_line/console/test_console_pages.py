@@ -90,7 +90,7 @@ def test_a_page(visitor: Visitor, path: str, words: list[str]) -> None:
         assert word in page
 
 
-def test_nothing_is_loaded_from_elsewhere(visitor: Visitor) -> None:
+def test_pages_load_no_resources_of_other_hosts(visitor: Visitor) -> None:
     for path in ("/", "/topics/orders", "/faults", "/assets/console.css"):
         page = visitor.page(path)
         assert not re.findall(r"""(?:src|href|url\()\s*=?\s*["']?(?:https?:)?//""", page)

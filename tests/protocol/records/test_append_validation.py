@@ -46,7 +46,7 @@ def messages(count: int) -> list[Record]:
 
 
 @given(samples)
-def test_what_is_learnt_about_a_sound_payload(sample: Sample) -> None:
+def test_facts_of_a_valid_payload(sample: Sample) -> None:
     payload = bytes(sample.data)
     produced = validate(payload, RULES, now_ms=NOW_MS)
     (batch,) = produced.batches

@@ -147,7 +147,7 @@ def test_a_wrong_crc_or_magic_is_corrupt() -> None:
         assert failure.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_what_nothing_writes_is_invalid() -> None:
+def test_unknown_message_types_are_refused() -> None:
     with pytest.raises(BrokerError, match="Message type 7"):
         list(enriched.iter_records(EnrichedMessage(attributes=7)))
 

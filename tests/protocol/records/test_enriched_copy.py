@@ -47,7 +47,7 @@ def test_holes_that_compaction_left_stay() -> None:
     ]
 
 
-def test_what_a_transaction_ends_with_becomes_a_control_message() -> None:
+def test_transaction_markers_become_control_messages() -> None:
     for kind, expected in (
         (ControlType.COMMIT, ControlMessage.COMMIT_TRANSACTION),
         (ControlType.ABORT, ControlMessage.ABORT_TRANSACTION),

@@ -188,7 +188,7 @@ def test_wrappers_that_are_numbered_by_index_reach_old_clients_with_offsets_they
     assert offsets_received(sent(conversion)) == [100, 101, 102]
 
 
-def test_what_needs_conversion() -> None:
+def test_formats_that_need_conversion() -> None:
     old, middle, new = v0.build_message_set(records(2)), v1.build_message_set(records(2)), batch(2)
     assert [needs_conversion(memoryview(each), 0) for each in (old, middle, new)] == [False, True, True]
     assert [needs_conversion(memoryview(each), 1) for each in (old, middle, new)] == [False, False, True]
@@ -226,7 +226,7 @@ class ForgetfulStretch:
 
 
 @pytest.mark.parametrize("to_magic", [0, 1, 2])
-def test_what_was_read_may_be_gone_after_each_piece(to_magic: int) -> None:
+def test_stored_bytes_are_not_used_after_the_piece_that_read_them(to_magic: int) -> None:
     large = v1.build_message_set(records(1, first=900, value_bytes=50_000))
     stored = b"".join(batch(90, first=n * 90, value_bytes=n) for n in range(10)) + large + control_batch(901)
     stretch = ForgetfulStretch(stored, 4096)

@@ -69,7 +69,7 @@ def test_writable_payloads_are_patched_where_they_are_and_others_copied() -> Non
     assert data[7] == 0
 
 
-def test_nothing_takes_no_offset() -> None:
+def test_an_empty_payload_takes_no_offset() -> None:
     assert assign_offsets(checked(b""), 40, leader_epoch=0) == 39
 
 

@@ -48,7 +48,7 @@ def checked(data: bytes, rules: AppendRules | None = None) -> ProducedBatch | No
 
 @both_builds
 @given(v2_samples, every_rule)
-def test_it_passes_each_batch_that_validate_passes_with_the_same_facts(sample: Sample, rules: AppendRules) -> None:
+def test_valid_plain_batches_have_the_same_facts_as_from_validate(sample: Sample, rules: AppendRules) -> None:
     expected, found = validated(sample.data, rules), checked(sample.data, rules)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
@@ -57,7 +57,7 @@ def test_it_passes_each_batch_that_validate_passes_with_the_same_facts(sample: S
 
 @both_builds
 @given(samples, st.data())
-def test_what_it_passes_of_damaged_payloads_is_what_validate_passes(sample: Sample, data: st.DataObject) -> None:
+def test_damaged_payloads_pass_only_if_validate_passes_them(sample: Sample, data: st.DataObject) -> None:
     damaged = bytearray(sample.data)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -71,14 +71,14 @@ def test_what_it_passes_of_damaged_payloads_is_what_validate_passes(sample: Samp
         assert dataclasses.asdict(found) == dataclasses.asdict(expected)
 
 
-def test_it_leaves_codecs_that_are_too_new_alone() -> None:
+def test_codecs_newer_than_the_request_version_are_left_to_validate() -> None:
     data = v2.build_batch([Record(0, NO_TIMESTAMP, None, b"x")], codec=Codec.ZSTD)
     assert checked(data) is not None
     assert check_plain_batch(memoryview(data), AppendRules(), now_ms=NOW_MS, newest_codec=Codec.LZ4) is None
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
-def test_it_leaves_what_takes_long_alone(codec: Codec) -> None:
+def test_large_compressed_batches_are_left_to_validate(codec: Codec) -> None:
     noise = random.Random(5).randbytes(COMPRESSED_LIMIT_BYTES)
     bomb = bytes(INFLATED_LIMIT_BYTES)
     for value in (noise, bomb):

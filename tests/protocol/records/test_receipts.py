@@ -97,7 +97,7 @@ def runs_of(receipts: Receipts) -> list[tuple[int, int]]:
     return list(zip(receipts._positions, receipts._times, strict=True))
 
 
-def test_what_a_position_belongs_to() -> None:
+def test_the_receipt_time_of_each_position() -> None:
     receipts = Receipts([(10, 1), (20, 2)])
     assert [receipts.at(position) for position in (0, 9, 10, 19, 20, 99)] == [-1, -1, 1, 1, 2, 2]
     assert [receipts.end_after(position, 25) for position in (0, 10, 20)] == [10, 20, 25]

@@ -23,7 +23,7 @@ def wrapper(first: int, last: int) -> BatchView:
 
 
 @given(st.dictionaries(st.integers(0, 2**31 - 1), RUNS))
-def test_what_is_encoded_is_decoded(by_position: dict[int, TagRun]) -> None:
+def test_encoded_tag_runs_are_decoded(by_position: dict[int, TagRun]) -> None:
     runs = [run._replace(position=position) for position, run in sorted(by_position.items())]
     assert list(TagRuns.decode(TagRuns(runs).encode())) == runs
 

@@ -85,7 +85,9 @@ async def test_a_second_member_makes_the_first_rejoin(bench: Any, autojump_clock
     assert (leaders.assignment, (await parked.wait()).assignment) == (b"1", b"2")
 
 
-async def test_who_does_not_rejoin_in_time_is_out(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_member_that_does_not_rejoin_within_the_rebalance_timeout_is_removed(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     first = await bench.stable_member(rebalance_ms=1_000, session_ms=30_000)
     began = trio.current_time()
@@ -95,7 +97,9 @@ async def test_who_does_not_rejoin_in_time_is_out(bench: Any, autojump_clock: Mo
     assert beat(bench, first) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_who_does_not_sync_in_time_is_out(bench: Any, autojump_clock: MockClock) -> None:
+async def test_a_member_that_does_not_sync_within_the_rebalance_timeout_is_removed(
+    bench: Any, autojump_clock: MockClock
+) -> None:
     await bench.start()
     first, second = bench.join(), bench.join()
     leader, follower = await first.wait(), await second.wait()

@@ -47,7 +47,7 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-async def test_what_is_committed_is_fetched_also_after_a_restart(bench: Any, autojump_clock: MockClock) -> None:
+async def test_committed_offsets_are_fetched_before_and_after_a_restart(bench: Any, autojump_clock: MockClock) -> None:
     await bench.start()
     assert fetch(bench) == FetchedOffset(-1, -1, "")
     assert commit(bench) is NONE

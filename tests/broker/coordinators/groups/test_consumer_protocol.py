@@ -206,7 +206,7 @@ async def test_a_group_has_its_limit(bench: Any, topic: UUID, autojump_clock: Mo
         ({"member_epoch": -2, "member_id": "m"}, "InstanceId can't be null."),
     ],
 )
-async def test_what_makes_no_sense_is_refused(
+async def test_invalid_fields_of_a_heartbeat_are_refused(
     bench: Any, topic: UUID, autojump_clock: MockClock, fields: dict[str, Any], message: str
 ) -> None:
     error = refusal(Member, bench, **fields)

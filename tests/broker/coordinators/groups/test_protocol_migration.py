@@ -167,7 +167,9 @@ async def test_a_group_of_classic_members_moves_back(bench: Any, clients: Client
     assert clients.beat(leader) is ErrorCode.NONE
 
 
-async def test_it_stays_if_it_may_not_move_back(bench: Any, clients: Clients, autojump_clock: MockClock) -> None:
+async def test_a_group_stays_a_consumer_group_if_the_policy_forbids_a_downgrade(
+    bench: Any, clients: Clients, autojump_clock: MockClock
+) -> None:
     await bench.start(group_consumer_migration_policy="upgrade")
     new = clients.new()
     old = await clients.join()

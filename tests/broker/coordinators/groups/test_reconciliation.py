@@ -88,7 +88,7 @@ def test_a_member_in_a_state_of_a_later_kafka_must_come_empty_handed() -> None:
     assert member.reconcile(4, some(0), {}, always_free).state is MemberState.STABLE
 
 
-def test_nothing_is_free_of_the_dead_hand_of_a_full_group() -> None:
+def test_a_member_without_free_partitions_waits_for_unreleased_partitions() -> None:
     member = ConsumerMember("a").reconcile(1, some(0), {}, never_free)
     assert (member.state, member.assigned) == (MemberState.UNRELEASED_PARTITIONS, {})
 

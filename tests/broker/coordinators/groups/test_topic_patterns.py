@@ -36,7 +36,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 @given(patterns, names)
-def test_it_matches_what_python_matches(pattern: str, name: str) -> None:
+def test_subscription_patterns_match_the_names_that_python_matches(pattern: str, name: str) -> None:
     assert matches(pattern, name) == (re.fullmatch(pattern, name) is not None)
 
 
@@ -84,7 +84,7 @@ def test_examples(pattern: str, matching: list[str], others: list[str]) -> None:
         "a" * (LONGEST_PATTERN + 1),
     ],
 )
-def test_what_re2_cannot_read_is_refused(pattern: str) -> None:
+def test_patterns_that_re2_cannot_parse_are_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
         compiled(pattern)
     with pytest.raises(BrokerError) as refused:

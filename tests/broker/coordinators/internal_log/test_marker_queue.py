@@ -70,7 +70,7 @@ class Scene:
         self.told[producer_id] = await self._queue.write(WritableTxnMarker(producer_id=producer_id, topics=[topic]))
 
 
-async def test_what_gathers_while_the_broker_is_asked_goes_in_one_request(autojump_clock: MockClock) -> None:
+async def test_markers_queued_during_a_request_go_in_one_next_request(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
         await scene.write(1, 2, 3, 4)
@@ -84,7 +84,7 @@ async def test_what_gathers_while_the_broker_is_asked_goes_in_one_request(autoju
         assert scene.told == {1: {PARTITION}, 2: {PARTITION}, 3: {PARTITION}, 4: set(), 5: {PARTITION}}
 
 
-async def test_what_got_no_answer_is_nowhere_settled(autojump_clock: MockClock) -> None:
+async def test_markers_without_an_answer_settle_no_partition(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
         await scene.write(1, 2)

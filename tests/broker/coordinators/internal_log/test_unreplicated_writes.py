@@ -47,7 +47,7 @@ def replication(*partitions: Led) -> Pending[None] | None:
     return replication_of(cast(list[Partition], partitions), TIMEOUT_S)
 
 
-def test_nothing_is_waited_for_that_is_replicated() -> None:
+def test_replicated_writes_need_not_wait() -> None:
     assert replication() is None
     assert replication(Led(copied=3)) is None
 

@@ -31,7 +31,7 @@ def test_commit_writes_a_marker_into_each_partition_then_completes(house: House)
         house.coordinator.end("tx", producer, commit=False)
 
 
-def test_what_needs_no_record_is_said_with_one_by_a_coordinator_that_may_be_of_the_past(house: House) -> None:
+def test_a_coordinator_that_may_be_replaced_writes_a_record_for_unchanged_state_too(house: House) -> None:
     """If another broker is the coordinator by now, the record is not replicated, and no answer is sent."""
     producer = house.init()
     house.coordinator.add_partitions("tx", producer, [A])
@@ -59,7 +59,7 @@ def test_a_new_session_aborts_what_was_open_under_an_epoch_nobody_has(house: Hou
 
 
 @pytest.mark.parametrize("broken", [set(), {A}, {A, B}])
-def test_what_was_decided_is_finished_after_a_crash(house: House, broken: set[TopicPartition]) -> None:
+def test_a_prepared_transaction_is_completed_after_a_crash(house: House, broken: set[TopicPartition]) -> None:
     producer = house.init()
     house.coordinator.add_partitions("tx", producer, [A, B])
     house.journal.broken = broken

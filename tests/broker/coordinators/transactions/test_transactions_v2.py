@@ -38,7 +38,7 @@ def test_the_end_gives_the_next_epoch_and_its_markers_carry_it(house: House, com
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_who_lost_the_answer_is_told_the_same_again(house: House, restarts: bool) -> None:
+def test_a_repeated_end_txn_gets_the_same_answer(house: House, restarts: bool) -> None:
     producer = begun(house)
     following = house.coordinator.end_v2("tx", producer, commit=True)
     if restarts:
@@ -127,7 +127,7 @@ def test_a_client_that_goes_back_to_v1_keeps_its_epoch(house: House) -> None:
     house.coordinator.add_partitions("tx", following, [B])
 
 
-def test_what_v2_needs_survives_its_record() -> None:
+def test_fields_of_transactions_v2_are_read_back_from_their_record() -> None:
     transaction = Transaction(
         transactional_id="tx",
         producer_id=7,

@@ -94,7 +94,7 @@ def test_partitions_are_added_moved_and_forgotten() -> None:
     ]
 
 
-def test_what_had_records_goes_to_the_end_of_the_line() -> None:
+def test_partitions_that_had_records_move_to_the_end_of_the_session() -> None:
     cache = FetchSessionCache(10)
     session = opened(cache, ("t", 0, 0), ("t", 1, 0), ("t", 2, 0))
     context = cache.context(request(session=session, epoch=1), NAMES, 0)
@@ -115,7 +115,7 @@ def test_what_had_records_goes_to_the_end_of_the_line() -> None:
         (None, 1, IDS, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_what_does_not_fit_the_session_is_refused(
+def test_an_unexpected_session_id_or_epoch_is_refused(
     session: int | None, epoch: int, version: int, error: ErrorCode
 ) -> None:
     cache = FetchSessionCache(10)

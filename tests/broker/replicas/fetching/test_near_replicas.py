@@ -60,7 +60,7 @@ def nearest(partition: Partition, rack: str, offset: int = 5, listener: str = "P
     return RackAwareSelector(rack, listener, brokers).find(partition, offset)
 
 
-def test_it_is_the_one_in_the_rack_that_holds_most(partition: Partition) -> None:
+def test_the_selected_replica_is_the_one_in_the_rack_with_the_largest_end_offset(partition: Partition) -> None:
     hold(partition, b2=7, b3=8, b4=10)
     assert nearest(partition, "east") == 3
     assert nearest(partition, "north") == 4
@@ -77,7 +77,7 @@ def test_a_leader_in_the_rack_and_an_unknown_rack_mean_the_leader(partition: Par
     assert nearest(partition, "south") is None
 
 
-def test_who_does_not_hold_the_offset_or_has_deleted_it_serves_nobody(partition: Partition) -> None:
+def test_replicas_without_the_offset_are_not_selected(partition: Partition) -> None:
     hold(partition, b2=4, b3=9)
     assert nearest(partition, "east", 10) is None
     assert nearest(partition, "east", 9) == 3
@@ -86,7 +86,7 @@ def test_who_does_not_hold_the_offset_or_has_deleted_it_serves_nobody(partition:
     assert nearest(partition, "east", 4) == 2
 
 
-def test_who_is_out_of_sync_or_elsewhere_serves_nobody(partition: Partition) -> None:
+def test_replicas_out_of_sync_or_in_other_racks_are_not_selected(partition: Partition) -> None:
     hold(partition, b2=8, b3=9)
     partition.become_leader(PartitionState(0, LEADER, 1, [*RACKS], [1, 2], 1), _rules_of(partition))
     assert nearest(partition, "east") == 2

@@ -95,7 +95,7 @@ async def test_case_b_a_partition_changed(delayed: Delayed) -> None:
     delayed.assert_left_nothing()
 
 
-async def test_it_waits_again_if_there_is_not_enough(delayed: Delayed) -> None:
+async def test_a_delayed_fetch_waits_again_if_there_are_too_few_bytes(delayed: Delayed) -> None:
     first, second = delayed.fetch.watched
     delayed.fetch.missing_bytes = 7
     second.waiters[0].changed()

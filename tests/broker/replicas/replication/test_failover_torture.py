@@ -63,7 +63,7 @@ FINISH_LIMIT_S = 300
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(None, marks=pytest.mark.peer)])
-def test_what_is_acknowledged_survives_its_leaders(
+def test_acknowledged_records_survive_failovers(
     tmp_path: Path, rounds: int | None, pytestconfig: pytest.Config
 ) -> None:
     count = pytestconfig.getoption("--failover-rounds") if rounds is None else rounds

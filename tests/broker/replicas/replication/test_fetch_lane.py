@@ -90,7 +90,7 @@ async def test_a_wait_that_is_given_up_ends_the_connection(nursery: trio.Nursery
     nursery.cancel_scope.cancel()
 
 
-async def test_nobody_is_there() -> None:
+async def test_an_unreachable_leader_is_broker_not_available() -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = listener.socket.getsockname()
     await listener.aclose()

@@ -49,7 +49,7 @@ def following(log: PartitionLog, epoch: int = 9) -> Followed:
         ([2, 2, 2], (-1, -1), 1),  # the leader has no epochs: replicated records stay
     ],
 )
-def test_where_a_log_is_cut(epochs: list[int], told: tuple[int, int], cut_at: int) -> None:
+def test_truncation_offsets_of_a_follower(epochs: list[int], told: tuple[int, int], cut_at: int) -> None:
     log = a_log(*epochs)
     log.advance_high_watermark(1)
     assert truncation_offset(log, EpochEndOffset(epoch=told[0], end_offset=told[1])) == cut_at
@@ -102,13 +102,13 @@ def test_damaged_records_are_not_taken() -> None:
     assert followed.log.log_end_offset == 1
 
 
-def test_where_the_leader_has_deleted_more_than_was_copied() -> None:
+def test_a_follower_below_the_leaders_log_start_begins_anew_there() -> None:
     followed = following(a_log(1))
     followed.continue_within(leader_start_offset=7, leader_end_offset=20)
     assert (followed.log.log_start_offset, followed.log.log_end_offset) == (7, 7)
 
 
-def test_where_the_leader_lacks_records() -> None:
+def test_a_follower_ahead_of_its_leader_is_truncated() -> None:
     followed = following(a_log(1, 1, 1))
     followed.continue_within(leader_start_offset=0, leader_end_offset=2)
     assert followed.log.log_end_offset == 2

@@ -106,7 +106,7 @@ def test_a_leader_without_followers_in_sync_goes_by_itself() -> None:
     assert led.log.high_watermark == 3
 
 
-def test_nothing_is_safe_with_too_few_in_sync() -> None:
+def test_acks_all_is_refused_below_min_insync_replicas() -> None:
     led = Led([LEADER], min_isr=2)
     led.append(3)
     assert led.log.high_watermark == 0
@@ -139,7 +139,7 @@ def test_a_follower_that_has_caught_up_is_wished_to_be_in_sync_and_counts_from_t
     assert led.log.high_watermark == 6
 
 
-def test_who_is_about_to_catch_up_is_waited_for() -> None:
+def test_the_high_watermark_waits_for_a_replica_that_may_join_the_isr() -> None:
     led = Led([LEADER])
     led.append(2)
     led.fetched(THIRD, 2)
@@ -151,7 +151,7 @@ def test_who_is_about_to_catch_up_is_waited_for() -> None:
     assert led.log.high_watermark == 3, "but not without a limit"
 
 
-def test_who_is_not_allowed_to_join_is_not_waited_for() -> None:
+def test_the_high_watermark_does_not_wait_for_a_replica_that_may_not_join_the_isr() -> None:
     """The follower's disk is full: it fetches the next records, and cannot write them."""
     led = Led([LEADER])
     led.append(2)

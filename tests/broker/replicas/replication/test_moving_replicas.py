@@ -118,7 +118,7 @@ def test_a_throttled_replica_waits_and_others_do_not(cluster: ClusterOfProcesses
     assert copied_bytes(cluster, 3) == copied_bytes(cluster, 2)
 
 
-def test_who_is_in_sync_is_not_kept_waiting(cluster: ClusterOfProcesses) -> None:
+def test_in_sync_replicas_are_not_throttled(cluster: ClusterOfProcesses) -> None:
     assert reassign(cluster, [2, 3]) == 0
     until(lambda: replicas_of(cluster, "moved") == ([2, 3], [2, 3]))
     for side in SIDES:

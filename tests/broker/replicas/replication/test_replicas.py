@@ -84,7 +84,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker.logs.close()
 
 
-def test_nobody_leads_before_the_metadata_is_known_to_be_new(broker: Broker) -> None:
+def test_no_replica_leads_before_the_metadata_has_caught_up(broker: Broker) -> None:
     broker.add("t", ME, [ME, OTHER])
     partition = broker.partitions.get("t", 0)
     assert not partition.is_leader

@@ -44,14 +44,16 @@ def throttle(clock: ManualClock) -> ReplicationThrottle:
     ("replicas", "throttled"),
     [("", []), ("*", [0, 1, 2]), ("0:1,1:2,2:1", [0, 2]), (" 1 : 1 ", [1]), ("0:2", [])],
 )
-def test_which_replicas_are_named(throttle: ReplicationThrottle, replicas: str, throttled: list[int]) -> None:
+def test_throttled_replicas_are_parsed_from_their_setting(
+    throttle: ReplicationThrottle, replicas: str, throttled: list[int]
+) -> None:
     throttle.take_topic(topic("t", replicas))
     assert [index for index in range(3) if throttle.is_throttled("t", index)] == throttled
     assert not throttle.is_throttled("another", 0)
     assert throttle.is_active == bool(throttled)
 
 
-def test_who_has_copied_too_much_waits_until_the_rate_is_down(
+def test_a_throttled_replica_waits_until_its_rate_is_below_the_limit(
     throttle: ReplicationThrottle, clock: ManualClock
 ) -> None:
     throttle.take_topic(topic("t", "0:1"))
